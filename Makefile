@@ -1,9 +1,10 @@
 # Works on a fresh machine: needs GNU make, python3 and access to a package index, nothing else.
 
 PYTHON3 ?= python3
-# torch is installed first, with its exact version, so that later installs keep this build. NumPy is optional for torch,
-# which prints a warning without it.
-TORCH ?= torch==2.13.0
+# The version that the expectations of the tests were written for; 'make compat' tries others. torch is installed first,
+# and named again with whatever is installed later, so that this build stays. NumPy is optional for torch, which prints
+# a warning without it.
+TORCH ?= 2.13.0
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -25,11 +26,12 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test lint page format conformance bench formulas harmless corpus mutants gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus mutants gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          lint, types, layers and tests"
+	@echo "make compat        run the tests with another torch and Python: TORCH=2.15.0 PYTHON3=python3.13"
 	@echo "make lint          ruff, mypy and the import layers; ESLint and tsc for the page"
 	@echo "make page          build the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
@@ -52,10 +54,21 @@ demo: $(INSTALLED)
 	@echo
 	@echo "The picture is build/mlp.svg: open it in a browser."
 
-# pytest is last, because its last line is the summary.
+# The tests come last, because the last line of pytest is the summary.
 test: lint
+	@$(MAKE) --no-print-directory suite
+
+# A part of the tests: make compat TORCH=2.15.0 PYTHON3=python3.13 PYTEST_ARGS=tests/unit
+PYTEST_ARGS ?=
+
+suite: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m tests.debian_packages
-	$(PYTHON) -m pytest -n 2 --dist worksteal
+	$(PYTHON) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+
+# In an environment of its own, which stays for the next time.
+compat:
+	@mkdir -p .compat
+	@$(MAKE) --no-print-directory VENV=.compat/torch-$(TORCH)-$(notdir $(PYTHON3)) suite
 
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)
@@ -114,16 +127,16 @@ demo-capture: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.end_to_end.demo_capture
 
 clean:
-	rm -rf build dist $(VENV) $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf build dist $(VENV) .compat $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON3) -m venv $(VENV)
-	$(PIP) "$(TORCH)" numpy
-	$(PIP) --editable .
+	$(PIP) "torch==$(TORCH)" numpy
+	$(PIP) --editable . "torch==$(TORCH)"
 	@touch $@
 
 $(TEST_INSTALLED): $(INSTALLED)
-	$(PIP) --editable ".[test]"
+	$(PIP) --editable ".[test]" "torch==$(TORCH)"
 	@touch $@
 
 $(PAGE_INSTALLED): $(PAGE)/package-lock.json | $(TEST_INSTALLED)
@@ -131,17 +144,17 @@ $(PAGE_INSTALLED): $(PAGE)/package-lock.json | $(TEST_INSTALLED)
 	@touch $@
 
 $(CONFORMANCE_INSTALLED): $(TEST_INSTALLED)
-	$(PIP) --editable ".[conformance]"
+	$(PIP) --editable ".[conformance]" "torch==$(TORCH)"
 	@touch $@
 
 $(JUPYTERLAB_INSTALLED): $(TEST_INSTALLED)
-	$(PIP) --editable ".[jupyterlab]"
+	$(PIP) --editable ".[jupyterlab]" "torch==$(TORCH)"
 	@touch $@
 
 $(BENCH_INSTALLED): $(TEST_INSTALLED)
-	$(PIP) --editable ".[bench]"
+	$(PIP) --editable ".[bench]" "torch==$(TORCH)"
 	@touch $@
 
 $(MUTANTS_INSTALLED): $(TEST_INSTALLED)
-	$(PIP) --editable ".[mutants]"
+	$(PIP) --editable ".[mutants]" "torch==$(TORCH)"
 	@touch $@

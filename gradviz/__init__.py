@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gradviz import callbacks
     from gradviz.api import Recording, Watch, check, inspect, load, record, watch
     from gradviz.capture.capture import Capture
-    from gradviz.checked import Checked
+    from gradviz.check_result import Checked
     from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingFound, NothingRecorded
     from gradviz.graph.model import Node
     from gradviz.inspection import Inspection
@@ -25,7 +25,7 @@ else:
     _MODULES = {
         "gradviz.api": ("Recording", "Watch", "check", "inspect", "load", "record", "watch"),
         "gradviz.capture.capture": ("Capture",),
-        "gradviz.checked": ("Checked",),
+        "gradviz.check_result": ("Checked",),
         "gradviz.errors": (
             "BadCapture",
             "BadInput",

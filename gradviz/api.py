@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradviz.capture.capture import Capture
-    from gradviz.checked import Checked
+    from gradviz.check_result import Checked
     from gradviz.recording.recorded_block import BlockRecorder
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
     from gradviz.recording.watch.model_watch import ModelWatch
 
 
@@ -132,7 +132,7 @@ def record(
         >>> recording.graph.roots[0].name, recording.graph.scopes[0].path
         ('loss', 'model')
     """
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
 
     plan = RecordingPlan(
         None if backward == "last" else backward,
@@ -315,7 +315,7 @@ class Watch:
 def _run_log_path(to: Any) -> Path:
     """The path of the run log; raises `BadInput` if it cannot be written there."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX
-    from gradviz.output import check_outputs
+    from gradviz.file_output import check_outputs
 
     if not isinstance(to, (str, os.PathLike)):
         raise BadInput(f"to= takes the path of a file, not an object of type {type(to).__name__}")

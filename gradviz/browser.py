@@ -10,7 +10,7 @@ import webbrowser
 from pathlib import Path
 
 from gradviz.errors import BadInput
-from gradviz.output import write_output
+from gradviz.file_output import write_output
 
 _MAX_NAME_LENGTH = 60
 
@@ -37,8 +37,21 @@ def temporary_page(name: str, page: str) -> Path:
 
 def open_in_browser(address: str) -> bool:
     """Open the address; False if no browser was found. Text browsers do not count, as they cannot show the page."""
+    return _can_show_pages() and webbrowser.open(address)
+
+
+def found_browser() -> str | None:
+    """How the browser is called in which pages open; None if there is none."""
+    try:
+        browser = webbrowser.get() if _can_show_pages() else None
+    except webbrowser.Error:
+        return None
+    return None if browser is None else str(getattr(browser, "name", type(browser).__name__))
+
+
+def _can_show_pages() -> bool:
     has_display = sys.platform in ("darwin", "win32") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
-    return (has_display or "BROWSER" in os.environ) and webbrowser.open(address)
+    return has_display or "BROWSER" in os.environ
 
 
 def _new_folder() -> Path:

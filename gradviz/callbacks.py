@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gradviz.checked import selected_rules
+from gradviz.check_result import selected_rules
 from gradviz.errors import BadInput, CheckFailed, MissingDependency, check_choice
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from gradviz.errors import BadInput, GradvizError, NothingFound, NothingRecorded, NotInThisGraph
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
@@ -69,7 +69,7 @@ class DrawnGraphs:
         """The capture; if it has logged calls, with the findings of a check on its graphs."""
         if self.capture.calls is None:
             return self.capture, ()
-        from gradviz.checked import marked, selected_rules
+        from gradviz.check_result import marked, selected_rules
 
         return marked(self.capture, selected_rules())
 

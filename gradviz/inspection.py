@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from gradviz.capture.capture import Capture
-    from gradviz.checked import Checked
+    from gradviz.check_result import Checked
     from gradviz.public_graph import Graph
     from gradviz.recording.requested_backward import InspectedRoots
     from gradviz.rendering.formats import Format
@@ -123,7 +123,7 @@ class Inspection:
                 "backward() measures existing tensors, and this is a recording",
                 hint="call it on gradviz.inspect(loss); a recording holds the gradients of its own backward calls",
             )
-        from gradviz.recording.run.plan import RecordingPlan
+        from gradviz.recording.run.recording_plan import RecordingPlan
 
         plan = RecordingPlan(values_up_to=values, root_shares=root_shares)
         return Inspection(self._roots.measured(self._capture, gradient, plan))
@@ -149,7 +149,7 @@ class Inspection:
             'error'
         """
         from gradviz.analysis.flow.gradient_flow import has_gradients
-        from gradviz.checked import checked, selected_rules
+        from gradviz.check_result import checked, selected_rules
 
         # First, because measuring a backward runs hooks of the program.
         rules = selected_rules(select, ignore, model_is_given=self._model_is_given)
@@ -321,7 +321,7 @@ class Inspection:
             The path.
         """
         from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
-        from gradviz.output import check_outputs, output_format, write_output
+        from gradviz.file_output import check_outputs, output_format, write_output
 
         if not isinstance(path, (str, os.PathLike)):
             raise BadInput(f"save() takes the path of a file, not an object of type {type(path).__name__}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gradviz.errors import BadInput
 from gradviz.graph import model
 from gradviz.graph.model import Node
-from gradviz.graph.query.names import find_named
+from gradviz.graph.query.find_by_name import find_named
 from gradviz.graph.traversal import ancestor_nodes, descendant_nodes
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class Graph(model.Graph, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
 
         A name is a root, a variable or parameter (or the end of its name), a module's path, ``SoftmaxBackward0`` or
         ``Softmax``, an operation such as ``log_softmax``, a line ``train.py:41``, or ``node:12``: see
-        `gradviz.graph.query.names`.
+        `gradviz.graph.query.find_by_name`.
         """
         found = find_named(self, name)
         return () if found is None else tuple(self.nodes[node] for node in found.nodes)

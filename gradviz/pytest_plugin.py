@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from gradviz.analysis.finding import Severity
     from gradviz.api import Recording
-    from gradviz.checked import Checked
+    from gradviz.check_result import Checked
 
 _MARKER = (
     "gradviz(select=(), ignore=(), fail_on='warning'): record the test, and fail it if its gradients are missing, "
@@ -58,7 +58,7 @@ class _Options:
 
     def __post_init__(self) -> None:
         from gradviz.analysis.finding import SEVERITIES
-        from gradviz.checked import selected_rules
+        from gradviz.check_result import selected_rules
         from gradviz.errors import check_choice
 
         selected_rules(self.select, self.ignore)

@@ -1,4 +1,4 @@
-"""where() takes the other branch where sqrt() has no finite slope, but the gradient is still NaN: 0 times Inf."""
+"""The gradient of where() is NaN although it drops the branch without a finite slope, because 0 times Inf is NaN."""
 
 import torch
 

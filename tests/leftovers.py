@@ -113,7 +113,7 @@ def _torch_state(torch: Any) -> Snapshot:
 
 def _patches() -> Snapshot:
     """What stands now under every name that the table of patches allows a recording to replace."""
-    from gradviz.recording.torch_access.names import owner_of
+    from gradviz.recording.torch_access.name_lookup import owner_of
     from gradviz.recording.torch_access.patches import PATCHES
 
     found: Snapshot = {}

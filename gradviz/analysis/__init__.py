@@ -1,1 +1,1 @@
-"""Capture in, findings and figures out. No torch."""
+"""Computes findings and figures from a capture. Works without torch."""

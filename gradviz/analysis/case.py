@@ -1,4 +1,4 @@
-"""A capture under examination: results that several rules need are computed once."""
+"""The capture that rules examine; results that several rules need are computed once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from gradviz.graph.traversal import ancestors, scopes_around
 
 
 class Case:
-    """What rules examine. Everything is read from the capture, so a saved file is examined like a run."""
+    """What rules examine. It reads only the capture, so a saved file is examined like a run."""
 
     def __init__(self, capture: Capture) -> None:
         self.capture = capture
@@ -40,7 +40,7 @@ class Case:
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """In the order of their backward calls."""
+        """The recorded graphs, in the order of their backward calls."""
         return self.capture.graphs
 
     @cached_property
@@ -131,7 +131,7 @@ class Case:
         return tuple(self._node_by_number[number] for number in made if number in self._node_by_number)
 
     def scope_of_call(self, number: int, call: int) -> int | None:
-        """The innermost module call around a call of the log that a graph knows, as an index in its scopes."""
+        """The innermost of the module calls around a call of the log that is in a graph, as an index in its scopes."""
         known, scopes = self._scopes_of(number), self.dataflow.log.scopes
         around = (scopes[scope] for scope in scopes_around(scopes, self.dataflow.log.calls[call].scope))
         return next((known[scope.path, scope.call] for scope in around if (scope.path, scope.call) in known), None)

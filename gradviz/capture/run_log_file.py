@@ -101,7 +101,7 @@ class RunLogWriter:
 
 
 def _write_whole(file: BinaryIO, data: bytes) -> None:
-    """Write all of it or nothing: after part of a record, later ones could not be read."""
+    """Write the whole record or nothing: records after a partial one could not be read."""
     written, start = 0, os.fstat(file.fileno()).st_size
     try:
         while written < len(data):

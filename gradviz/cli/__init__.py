@@ -27,6 +27,7 @@ COMMANDS = {
     "record": ("gradviz.cli.record", "Run a script and save the recording in a file."),
     "memory": ("gradviz.cli.memory", "Run a script and show which lines hold its memory."),
     "demo": ("gradviz.cli.demo", "Show a first graph; needs no script and no torch."),
+    "doctor": ("gradviz.cli.doctor", "Say what works on this machine and with this torch; for bug reports."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),
 }
 """For each command: the module that is imported when it is called, and its line in ``gradviz --help``."""

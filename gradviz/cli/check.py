@@ -68,7 +68,7 @@ def check_command(
     from gradviz.cli.options.settings import check_settings
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
-    from gradviz.output import check_outputs, write_output
+    from gradviz.file_output import check_outputs, write_output
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())

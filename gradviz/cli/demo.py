@@ -48,8 +48,8 @@ def demo_command(outputs: tuple[str, ...]) -> int:
     """Show the recorded graph of a small network. Nothing is run, and torch is not needed."""
     from gradviz.capture.capture_file import load_capture
     from gradviz.errors import BadInput
+    from gradviz.file_output import check_outputs, output_format, write_output
     from gradviz.inspection import Inspection
-    from gradviz.output import check_outputs, output_format, write_output
 
     if "-" in outputs:
         raise BadInput("the demo draws to files only", hint="name one, such as demo.svg; without -o it prints the tree")

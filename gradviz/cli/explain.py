@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradviz.cli.captures.source import SourceOptions
     from gradviz.cli.terminal.terminal import Terminal
     from gradviz.errors import GradvizError
-    from gradviz.formulas.known import KnownFormulas
+    from gradviz.formulas.available_formulas import KnownFormulas
 
 MIN_WIDTH = 40
 
@@ -70,7 +70,7 @@ def _general(name: str, options: dict[str, Any], terminal: Terminal) -> str:
     from gradviz.cli.terminal.progress import working
     from gradviz.errors import BadInput
     from gradviz.formulas import known_formulas
-    from gradviz.formulas.meanings import meaning_of
+    from gradviz.formulas.word_lookup import meaning_of
 
     rules = _rules_named(name)
     with working("reading torch's formulas"):
@@ -102,7 +102,7 @@ def _unknown(name: str, known: KnownFormulas) -> GradvizError:
     from gradviz.analysis.check.checker import rule_names
     from gradviz.analysis.check.installed_rules import all_rules
     from gradviz.errors import BadInput, near_matches
-    from gradviz.formulas.meanings import known_words
+    from gradviz.formulas.word_lookup import known_words
 
     words = [*known_words(known), *rule_names(all_rules().rules)]
     near = near_matches(name.rpartition(".")[2] or name, words)
@@ -135,7 +135,7 @@ def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOpt
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.options.settings import CheckSettings
     from gradviz.errors import BadInput
-    from gradviz.recording.run.plan import RunLimits
+    from gradviz.recording.run.recording_plan import RunLimits
 
     choice = source_options(options | {"words": words})
     if choice.is_capture:

@@ -34,7 +34,7 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.terminal import standard_output
-    from gradviz.output import check_outputs, write_output
+    from gradviz.file_output import check_outputs, write_output
     from gradviz.rendering.reports.memory_report import (
         MIN_WIDTH,
         ReportOptions,

@@ -24,7 +24,7 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.reports.run_log import is_run_log_file
     from gradviz.errors import BadInput
-    from gradviz.output import check_outputs, write_output
+    from gradviz.file_output import check_outputs, write_output
     from gradviz.rendering.words.common_words import counted
 
     source_choice = source_options(others)

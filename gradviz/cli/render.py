@@ -68,7 +68,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import report_early_stop
     from gradviz.cli.captures.views import drawable_subjects, source_options, view_options
-    from gradviz.output import check_outputs
+    from gradviz.file_output import check_outputs
 
     source_choice, viewing = source_options(others), view_options(others)
     wanted = _outputs(outputs, formats, source_choice.name)
@@ -100,7 +100,7 @@ def _write_all(
 ) -> tuple[list[str], list[GradvizError]]:
     """The paths that were written, and the errors of the others: one failure does not stop the rest."""
     from gradviz.errors import GradvizError
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
 
     written: list[str] = []
     refusals: list[GradvizError] = []
@@ -150,7 +150,7 @@ def _several_to_standard_output() -> GradvizError:
 
 def _outputs(paths: tuple[str, ...], formats: tuple[str, ...], name: str) -> list[_Output]:
     from gradviz.errors import BadInput
-    from gradviz.output import output_format
+    from gradviz.file_output import output_format
 
     if paths and formats and len(formats) not in (1, len(paths)):
         raise BadInput(f"{len(paths)} outputs but {len(formats)} formats", hint="give one format for each, or none")

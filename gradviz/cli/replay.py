@@ -15,7 +15,7 @@ from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
     from gradviz.cli.captures.source import Source, SourceOptions
-    from gradviz.cli.player.session import ReplaySession
+    from gradviz.cli.player.replay_session import ReplaySession
     from gradviz.cli.terminal.terminal import Terminal
     from gradviz.rendering.replay.frame_strip import StripLook
     from gradviz.rendering.replay.picture_files import ReplayOutput
@@ -68,7 +68,7 @@ def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options, view_options
-    from gradviz.cli.player.session import ReplaySession
+    from gradviz.cli.player.replay_session import ReplaySession
     from gradviz.cli.terminal.terminal import standard_output
 
     source_choice = _with_values(source_options(others))
@@ -123,7 +123,7 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
     """Where to write pictures, and how they look; None for text."""
     if options["output"] is None:
         return None
-    from gradviz.output import check_outputs
+    from gradviz.file_output import check_outputs
     from gradviz.rendering.replay.frame_strip import StripLook
     from gradviz.rendering.replay.picture_files import ReplayOutput
 
@@ -134,7 +134,7 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
 
 
 def _draw(session: ReplaySession, words: ReplayWords, steps: range, pictures: tuple[ReplayOutput, StripLook]) -> None:
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
     from gradviz.rendering.replay.picture_files import picture_files
 
     written = []
@@ -156,7 +156,7 @@ def _is_chosen(options: dict[str, Any]) -> bool:
 def _print(steps: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None:
     """Print all steps through a pager; in a pipe one by one, so that the first appears at once."""
     from gradviz.cli.terminal.paging import show
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
 
     if terminal.is_interactive:
         show("".join(steps), terminal, use_pager=use_pager)
@@ -208,7 +208,7 @@ def _notes(source: Source, options: SourceOptions) -> tuple[str, ...]:
 def _how_recorded(options: SourceOptions) -> str:
     if options.is_capture:
         return ""
-    from gradviz.recording.run.plan import MAX_VALUES
+    from gradviz.recording.run.recording_plan import MAX_VALUES
 
     most = options.values_up_to or MAX_VALUES
     return f"the script was recorded with --values: all numbers of tensors with at most {most:,} elements"

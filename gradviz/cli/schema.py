@@ -6,7 +6,7 @@ import click
 
 
 @click.command("schema")
-@click.argument("what", metavar="[json|capture|memory|flow|check|why|explain]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow|check|why|explain|doctor]", default="json")
 def schema_command(what: str) -> int:
     """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""
     import msgspec
@@ -15,8 +15,9 @@ def schema_command(what: str) -> int:
     from gradviz.analysis.memory.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
     from gradviz.errors import BadInput, near_matches
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
     from gradviz.rendering.export.json import graph_schema
+    from gradviz.rendering.reports.doctor_document import doctor_schema
     from gradviz.rendering.reports.explanation_json import explanation_schema
     from gradviz.rendering.reports.findings.json import check_schema
     from gradviz.rendering.reports.why_json import why_schema
@@ -29,6 +30,7 @@ def schema_command(what: str) -> int:
         "check": check_schema,
         "why": why_schema,
         "explain": explanation_schema,
+        "doctor": doctor_schema,
     }
     if what not in schemas:
         raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))

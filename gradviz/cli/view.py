@@ -77,7 +77,7 @@ def _open_file(viewer: _Viewer) -> int:
     from gradviz.browser import check_temporary_folder, open_in_browser, temporary_page
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import report_early_stop
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
 
     check_temporary_folder()
     source = viewer.opened()

@@ -24,7 +24,7 @@ class Composition:
 
 @lru_cache(maxsize=1)
 def compositions() -> dict[str, tuple[Composition, ...]]:
-    """Calls by word; several, the usual one first, for a word that makes other nodes for other shapes."""
+    """The calls that each word means; several if the nodes depend on shapes, the usual call first."""
     found: dict[str, tuple[Composition, ...]] = {}
     for each in _read(_TABLE):
         for word in each.words:

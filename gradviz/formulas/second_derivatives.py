@@ -25,7 +25,7 @@ def differentiable_twice(
 
 
 def _without_derivative(formula: str, lacking: Collection[str]) -> list[str]:
-    """Many formulas use slower, differentiable operations if the graph of the backward is needed."""
+    """Functions in the formula without a derivative; none if it has a slower, differentiable variant."""
     return [] if _DIFFERENTIABLE_VARIANT in formula else [name for name in _functions(formula) if name in lacking]
 
 

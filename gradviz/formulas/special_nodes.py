@@ -1,4 +1,4 @@
-"""What nodes do that torch writes by hand and so leaves out of its file of derivatives."""
+"""Describes the nodes that torch implements by hand and that its file of derivatives therefore lacks."""
 
 from __future__ import annotations
 

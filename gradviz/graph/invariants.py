@@ -65,7 +65,7 @@ def _check_tables(graph: Graph) -> None:
 
 
 def _check_for_cycles(graph: Graph) -> None:
-    """No node is computed from itself."""
+    """Raise `InvalidGraph` if a node is computed from itself."""
     order = traversal.topological_order(graph)
     if len(order) < len(graph.nodes):
         first = min(set(range(len(graph.nodes))).difference(order))

@@ -68,7 +68,7 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     edges: tuple[Edge | None, ...] = ()
     """One entry for each entry of ``next_functions``; None where no gradient is needed."""
     outputs: tuple[TensorFacts | None, ...] = ()
-    """What the forward produced (for a leaf, the leaf itself); None where torch does not tell."""
+    """What the forward produced (for a leaf, the leaf itself); None if torch does not say."""
     forward_call: str | None = None
     """The torch function that made it: ``torch.nn.functional.linear``."""
     call_site: int | None = None
@@ -106,7 +106,7 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
         return self.kind in LEAF_KINDS
 
     def output(self, number: int) -> TensorFacts | None:
-        """The result of the forward with that number; None where torch does not tell."""
+        """The result of the forward with that number; None if torch does not say."""
         return at_index(self.outputs, number)
 
     def names_at(self, number: int) -> tuple[str, ...]:
@@ -191,7 +191,7 @@ class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
     retain_graph: bool = False
     create_graph: bool = False
     failed_node: int | None = None
-    """The node in which backward raised, if torch tells."""
+    """The node in which backward raised, if torch says which."""
 
 
 class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
@@ -264,7 +264,7 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, re
 
     @property
     def failed_node(self) -> int | None:
-        """The node in which backward raised; None where it did not, or torch does not tell."""
+        """The node in which backward raised; None if it did not, or if torch does not say."""
         return None if self.backward is None else self.backward.failed_node
 
     @property

@@ -74,7 +74,7 @@ def _renumbered(node: Node, number: dict[int, int], constants: Collection[int]) 
 
 
 def _where_edges_are(edges: Sequence[Edge | None], figures: tuple[_Figures | None, ...]) -> tuple[_Figures | None, ...]:
-    """One entry for each edge, or none at all where nothing was measured."""
+    """One entry for each edge, None for a missing one; empty if nothing was measured."""
     return tuple([None if edge is None else each for edge, each in zip(edges, figures, strict=False)])
 
 

@@ -30,7 +30,7 @@ def topological_order(graph: Graph) -> Sequence[int]:
 
 
 def _sorted_by_dependency(graph: Graph) -> list[int]:
-    """Several threads may have numbered the nodes in any order."""
+    """Ids sorted by dependency; several threads may have numbered the nodes in any order."""
     waiting = [sum(edge is not None for edge in node.edges) for node in graph.nodes]
     users = consumers(graph)
     order = [node.id for node in graph.nodes if not waiting[node.id]]

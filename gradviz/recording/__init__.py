@@ -1,1 +1,1 @@
-"""Running the user's program and watching autograd. The only folder that imports torch."""
+"""Runs the user's program and watches autograd. The only folder that imports torch."""

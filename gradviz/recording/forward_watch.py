@@ -2,12 +2,12 @@
 
 Problems solved here:
 
-* A node knows nothing of Python. Its sequence number does the linking: torch's counter is read before and after each
-  call, and every number in between belongs to the call, composite functions included.
+* A node knows nothing of Python. Its sequence number is the link: torch's counter is read before and after each call,
+  and every number in between belongs to the call, composite functions included.
 * An active function mode, or global module hooks, would break the graphs of `torch.compile`, because Dynamo traces
   them. So watching is *paused* while compiled code runs (see `compiled_code`), and its nodes are noted as one row.
 * Custom functions do not pass through ``__torch_function__``; see `torch_access.custom_functions`.
-* Everything is put back on `stop`, in whatever order it is found then.
+* `stop` puts everything back, even if other tools installed something since.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
     def __init__(self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False) -> None:
-        self.calls = CallRecorder(facts, self._where) if logs_calls else None
-        """The log of every call, where that is wanted."""
+        self.calls = CallRecorder(facts, self._locate) if logs_calls else None
+        """The log of every call, if it is wanted."""
         self._compiled_call: CallRow | None = None
         self.log = ForwardLog()
         self.stacks = StackTable()
@@ -68,9 +68,9 @@ class ForwardWatch:
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
         self._module_hooks: list[Any] = []
-        self._swapped = SwappedTensors(self._let_go)
-        way = custom_functions.working_way() if works("custom functions") else None
-        self._custom_functions = way(CustomFunctionCalls(self)) if way is not None else None
+        self._swapped = SwappedTensors(self._release)
+        watch_class = custom_functions.working_way() if works("custom functions") else None
+        self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
         self.defects = Defects()
@@ -78,7 +78,7 @@ class ForwardWatch:
     # -- starting and stopping -----------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Install everything on the calling thread (module hooks: on all)."""
+        """Install everything on the calling thread (module hooks: on all threads)."""
         self._module_hooks = [
             module_call.register_module_forward_pre_hook(self._enter_module),
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
@@ -87,12 +87,12 @@ class ForwardWatch:
         self._swapped.start()
         if self.calls is not None:
             self.calls.optimizers.start()
-            self._mode.every_call = self.calls
+            self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
 
     def await_forward(self) -> None:
-        """Note what is there when the next forward computation of the main thread begins."""
+        """Note what exists when the next forward computation of the main thread begins."""
         self.memory.arm()
         self.values.begin()
         self._mode.before_call = self._before_call
@@ -100,30 +100,30 @@ class ForwardWatch:
     def stop(self) -> None:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
-        self._mode.before_call = self._mode.every_call = None
+        self._mode.before_call = self._mode.listener = None
         if self.calls is not None:
             self.calls.optimizers.stop()
-        # Each time: a thread that called backward cannot reach the stack of the one that the mode is on.
-        self._mode.take_off_for_good()
+        # Every time, because a thread that called backward cannot reach the mode stack of another thread.
+        self._mode.take_off_permanently()
         self._remove_probe()
         self._swapped.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
 
-    def let_go_of_all(self) -> None:
-        """The recording is over and was read out: refer to no tensor of the program, not even weakly."""
+    def release_all(self) -> None:
+        """The recording has ended and was read: drop all references to tensors of the program, also weak ones."""
         self.memory.forget()
-        self.log.let_go_of_all()
+        self.log.release_all()
         if self.calls is not None:
-            self.calls.let_go_of_all()
+            self.calls.release_all()
 
     def pause(self, frame: FrameType | None, function: Any) -> int:
-        """Take everything out of the way of `function`, called from `frame`; returns the row of its nodes."""
+        """Remove everything before `function`, called from `frame`, runs; returns the row for its nodes."""
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
         self._compiled_call = self.calls.events.begin_compiled(frame, function) if self.calls is not None else None
-        # Inside backward torch itself has taken the mode off already, and will put it back.
+        # Inside backward torch itself has removed the mode already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
         self._paused_hooks = list(_take_hooks({hook.id for hook in self._module_hooks}))
@@ -165,7 +165,7 @@ class ForwardWatch:
         thread = threading.get_ident()
         return self._main_log if thread == self._main_thread else self.log.of_thread(thread)
 
-    def _where(self, frame: FrameType | None) -> tuple[int, int]:
+    def _locate(self, frame: FrameType | None) -> tuple[int, int]:
         """Stack and module scope of a frame of the main thread, for the log of every call."""
         log = self._main_log
         stack = self._stack(frame, log)
@@ -179,16 +179,16 @@ class ForwardWatch:
         return stack
 
     @shielded
-    def _let_go(self, tensor: _Tensor) -> None:
-        self.log.let_go(tensor)
+    def _release(self, tensor: _Tensor) -> None:
+        self.log.release(tensor)
         if self.calls is not None:
-            self.calls.writer.uses.tensors.let_go(tensor)
+            self.calls.writer.uses.tensors.release(tensor)
 
     @shielded
     def _note_call(
         self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
     ) -> None:
-        """A torch call made the nodes ``before`` to ``after - 1``; or none, when it put a hook on a tensor."""
+        """A torch call made the nodes ``before`` to ``after - 1``; or none, if it put a hook on a tensor."""
         if after == before:
             self._note_tensor_hook(args, result)
             return
@@ -210,10 +210,10 @@ class ForwardWatch:
             log.row_constants[row] = constants
         if self.values.is_taking:
             self.values.note_results(before, after, list(tensors_in_call((result,), None)))
-            for place in constants:
-                tensor = self.log.constants[place].tensor()
+            for index in constants:
+                tensor = self.log.constants[index].tensor()
                 if tensor is not None:
-                    self.values.note_constant(place, tensor)
+                    self.values.note_constant(index, tensor)
 
     @shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
@@ -224,18 +224,18 @@ class ForwardWatch:
             self._mode.before_call = None
 
     def note_backward(self, before: int, request: BackwardRequest) -> int:
-        """A backward call is about to run; what it makes (``create_graph``) belongs to this line."""
+        """A backward call is about to run; the nodes that it makes (``create_graph``) belong to this line."""
         log = self._log()
         return log.add_row(before, before, f"torch.autograd.{request.function}", self._stack(request.frame, log))
 
     def end_backward(self, row: int) -> None:
-        """The backward call of `row` is over."""
+        """The backward call of `row` has ended."""
         self._log().close_row(row, _peek())
         self.forget_what_is_old()
 
     @shielded
     def forget_what_is_old(self) -> None:
-        """A backward call is over: what was computed long before it is not kept."""
+        """A backward call has ended: forget what was computed long before it."""
         self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
     @shielded
@@ -245,7 +245,7 @@ class ForwardWatch:
         log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
 
     def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
-        # Leaves carry their hooks themselves; of other tensors only the node knows, and it does not tell.
+        # A leaf has its hooks; those of other tensors are on the node, which cannot be read.
         if len(args) < 2:
             return
         with DISABLE_TORCH_FUNCTION():
@@ -274,7 +274,7 @@ class ForwardWatch:
             self._enter_fused(module, args)
 
     def _module_call_frame(self, frame: FrameType | None) -> FrameType | None:
-        """The innermost frame, from `frame` upwards, that torch runs a module call in."""
+        """The innermost frame, from `frame` upwards, in which torch runs a module call."""
         while frame is not None and frame.f_code is not self.stacks.module_call_code:
             frame = frame.f_back
         return frame
@@ -283,7 +283,7 @@ class ForwardWatch:
     def _leave_module(self, module: torch.nn.Module, args: Any, result: Any) -> None:
         log = self._log()
         running = log.running_calls
-        # Not simply the last one: the call may have begun before the recording did.
+        # Not always the last one: the call may have begun before the recording did.
         depth = next((d for d in range(len(running) - 1, -1, -1) if running[d].module_id == id(module)), None)
         if depth is None:
             return
@@ -293,7 +293,7 @@ class ForwardWatch:
         log.enter_scope(_peek(), running[-1].scope if running else NO_SCOPE)
 
     def _enter_fused(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-        """Let inference take the fused kernel that it would take without us; it makes no nodes."""
+        """Pause the mode, so that inference uses the same fused kernel as without a recorder; it makes no nodes."""
         with DISABLE_TORCH_FUNCTION():
             tensors = [*tensors_in_call(args, None), *parameters_inside(module)]
             differentiates = torch.is_grad_enabled() and any(_requires_grad(tensor) for tensor in tensors)
@@ -302,7 +302,7 @@ class ForwardWatch:
 
 
 class CustomFunctionCalls:
-    """Hands on to a watch what `torch_access.custom_functions` tells."""
+    """Passes what `torch_access.custom_functions` sees on to a watch."""
 
     def __init__(self, watch: ForwardWatch) -> None:
         self._watch = watch
@@ -322,7 +322,7 @@ class CustomFunctionCalls:
 
 
 def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) -> None:
-    """Forget calls that a `BaseException` ended, of which torch tells no hook: their frame is not on the stack."""
+    """Forget calls that ended with a `BaseException`, for which torch calls no hook: their frames are gone."""
     while running and running[-1].frame_id != id(enclosing):
         running.pop()
 

@@ -1,4 +1,4 @@
-"""Variables of a frame that runs, read without consequences for it."""
+"""Reads variables of a running frame without side effects on it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _CO_OPTIMIZED = 0x1
 
 
 def local_variables(frame: FrameType) -> dict[str, Any]:
-    """A copy of a frame's variables that leaves nothing alive behind.
+    """A copy of a frame's variables that keeps nothing alive.
 
-    Up to Python 3.12 reading ``f_locals`` of a function makes a snapshot that the frame keeps, and with it every
-    tensor in it, until the function returns. It is emptied again, unless the program itself holds it (``locals()``).
+    Up to Python 3.12, reading ``f_locals`` of a function makes a snapshot that the frame keeps until the function
+    returns, and with it every tensor in it. So it is emptied, unless the program itself holds it (``locals()``).
     """
     snapshot = frame.f_locals
     copy = dict(snapshot)
@@ -24,5 +24,5 @@ def local_variables(frame: FrameType) -> dict[str, Any]:
 
 
 def _has_other_holders(snapshot: dict[str, Any], frame: FrameType) -> bool:
-    # References: the frame's own, `snapshot` in the caller, our argument, and the one of the call itself.
+    # References: the frame's own, `snapshot` in the caller, our argument, and the call's own.
     return sys.getrefcount(snapshot) > 4

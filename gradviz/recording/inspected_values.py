@@ -1,4 +1,4 @@
-"""The graph of tensors that are already there, for `gradviz.inspect`."""
+"""Builds the graph of tensors that exist already, for `gradviz.inspect`, or explains why they have none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NothingRecorded
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, named_tensors, stored_attributes
 from gradviz.recording.forward_watch import ForwardWatch
@@ -27,15 +27,15 @@ from gradviz.recording.walk.capture_builder import CaptureBuilder
 from gradviz.recording.walk.roots import RootTensor, root_of
 
 FORWARD_UNSEEN = (
-    "lines and module calls are unknown, because nobody watched the forward: "
+    "lines and module calls are unknown, because the forward was not recorded: "
     "compute it inside `with gradviz.record():` to see them"
 )
 
 
 def inspect_values(values: tuple[Any, ...], models: Any, frame: FrameType) -> tuple[Capture, InspectedRoots]:
-    """The graph of tensors that are there already, with names from `models` and from the variables around `frame`.
+    """The graph of tensors that exist already, with names from `models` and from the variables around `frame`.
 
-    With it come the tensors themselves, as long as the program holds them.
+    The second result is the tensors themselves, as long as the program holds them.
     """
     capabilities.check()
     names = names_on_stack(frame)
@@ -65,8 +65,6 @@ def _builder_without_recording() -> CaptureBuilder:
     facts = FactsTable()
     return CaptureBuilder(facts, ForwardWatch(facts))
 
-
-# From what `gradviz.inspect` was given to the roots of a walk, or to a plain word on why there are none.
 
 UNNAMED = "output"
 """Stands for a value that no variable holds, in the names of its parts: ``output['loss']``."""
@@ -102,7 +100,7 @@ def roots_of_values(values: tuple[Any, ...], names: NameTable) -> list[RootTenso
 
 
 def left_out(values: tuple[Any, ...], names: NameTable) -> Iterator[str]:
-    """One sentence each on what of `values` is not in the picture."""
+    """One sentence each about parts of `values` that are not in the graph."""
     tensors = [(path, tensor) for value in values for path, tensor in named_tensors(value, UNNAMED)]
     without = [_name(path, tensor, names) or path for path, tensor in tensors if _grad_fn(tensor) is None]
     if without and len(without) < len(tensors):
@@ -110,7 +108,7 @@ def left_out(values: tuple[Any, ...], names: NameTable) -> Iterator[str]:
         yield f"{len(without):,} of the {len(tensors):,} tensors given have no grad_fn and are not shown: {shown}"
     for value in values:
         if isinstance(value, (list, tuple, dict)) and len(value) > MAX_ELEMENTS:
-            yield f"of the {len(value):,} elements given, the first {MAX_ELEMENTS:,} were looked at"
+            yield f"only the first {MAX_ELEMENTS:,} of the {len(value):,} elements given were read"
 
 
 def _gradient_edge(value: Any) -> RootTensor | None:
@@ -124,7 +122,7 @@ def _root(path: str, tensor: torch.Tensor, names: NameTable) -> RootTensor | Non
 
 
 def _name(path: str, tensor: torch.Tensor, names: NameTable) -> str | None:
-    """The variable that holds a tensor, or else its place in what was given."""
+    """The variable that holds a tensor, or else its position in what was given."""
     return names.name_of(tensor) or (path if path != UNNAMED else None)
 
 

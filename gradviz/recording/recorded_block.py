@@ -1,7 +1,7 @@
-"""Recording from the user's own code: of tensors that are there already, and of a ``with`` block.
+"""Records a ``with`` block, for `gradviz.record`.
 
-A script that ``gradviz render`` runs may itself use these. The recorder of the command is then the one that watches,
-and the block takes its share of what that one records.
+A script that ``gradviz render`` runs may contain such blocks. Then the recorder of the command watches, and the block
+gets its part of that recording.
 """
 
 from __future__ import annotations
@@ -22,15 +22,14 @@ from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.inspected_values import check_models
 from gradviz.recording.recorder import Recorder, running_recorder
 from gradviz.recording.run.notebook_cells import program_name, with_cells_named
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.run.user_traceback import script_error, without_our_frames
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.walk.capture_builder import CaptureBuilder
-from gradviz.recording.walk.roots import loose_ends
+from gradviz.recording.walk.roots import unconsumed_results
 
 RECORDED_BY_THE_COMMAND = (
-    "the gradviz command that runs this script was the one that recorded: of the backward calls in this block it kept "
-    "those that it was asked for"
+    "the gradviz command that runs this script recorded it: only the backward calls that it was asked for are kept"
 )
 
 OPEN_AT_EXIT = (
@@ -57,7 +56,7 @@ class BlockRecorder:
     def start(self, frame: FrameType, models: Any = None) -> None:
         """Begin to watch a block in `frame` that computes with `models`.
 
-        Raises `BadInput` where another one is being recorded, or these are none.
+        Raises `BadInput` if another block is being recorded, or if `models` are not modules.
         """
         check_models(models, NameTable().add_models(models))
         if not _one_block_at_a_time.acquire(blocking=False):
@@ -76,32 +75,32 @@ class BlockRecorder:
         except BaseException:
             self.abandon()
             raise
-        atexit.register(self._tell_that_it_is_open)
+        atexit.register(self._warn_that_it_is_open)
         self._calls_before = self._recorder.backward_calls
         self._graphs_before = self._recorder.graphs
         self._first_sequence_nr = peek_sequence_nr()
 
     @property
     def backward_calls(self) -> int:
-        """Those in the block so far."""
+        """Backward calls in the block so far."""
         return self._recorder.backward_calls - self._calls_before if self._recorder is not None else 0
 
     def abandon(self) -> None:
         """Put torch back and forget what was recorded."""
         recorder, self._recorder = self._recorder, None
-        atexit.unregister(self._tell_that_it_is_open)
+        atexit.unregister(self._warn_that_it_is_open)
         if recorder is not None and not self._is_guest:
             recorder.stop()
         _one_block_at_a_time.release()
 
-    def _tell_that_it_is_open(self) -> None:
-        """Python ends, and nobody can look at the recording any more; a file that nobody asked for helps nobody."""
+    def _warn_that_it_is_open(self) -> None:
+        """Python is ending, and nobody can use the recording any more. It is not saved: no file was asked for."""
         self.abandon()
         if sys.stderr is not None:
             sys.stderr.write(f"{OPEN_AT_EXIT}\n")
 
     def finish(self, error: BaseException | None, frame: FrameType) -> Capture:
-        """Put torch back, and give what was recorded; `frame` is that of the block, `error` what ended it."""
+        """Put torch back, and return what was recorded; `frame` is that of the block, `error` is what ended it."""
         recorder = self._recorder
         assert recorder is not None, "finish() follows start()"
         self.abandon()
@@ -117,39 +116,39 @@ class BlockRecorder:
             failure = script_error(without_our_frames(error), in_backward=recorder.failed_in_backward)
         program, outcome = program_name(frame.f_code.co_filename), _outcome(error)
         before = set(map(id, self._graphs_before))
-        new = [place for place, graph in enumerate(recorder.graphs) if id(graph) not in before]
-        ends = None if new else self._loose_ends(recorder, error, frame)
+        new = [index for index, graph in enumerate(recorder.graphs) if id(graph) not in before]
+        ends = None if new else self._unconsumed_results(recorder, error, frame)
         capture = recorder.capture(program, (), outcome, failure, ends)
-        graphs, told = tuple(capture.graphs[place] for place in new), capture.disclosures
+        graphs, sentences = tuple(capture.graphs[index] for index in new), capture.disclosures
         if ends is not None:
-            # Why no backward call gave a graph was told to the recorder, not to the builder of what is left.
-            graphs, told = capture.graphs, tuple(dict.fromkeys([*recorder.disclosures(), *told]))
+            # The recorder knows why no backward call gave a graph; the builder of these results does not.
+            graphs, sentences = capture.graphs, tuple(dict.fromkeys([*recorder.disclosures(), *sentences]))
         if not self._is_guest:
-            recorder.let_go_of_all()
+            recorder.release_all()
         by_the_command = (RECORDED_BY_THE_COMMAND,) if self._is_guest else ()
         return with_cells_named(
             replace(
                 capture,
                 graphs=graphs,
                 backward_calls=capture.backward_calls - self._calls_before,
-                disclosures=(*told, *by_the_command),
+                disclosures=(*sentences, *by_the_command),
             )
         )
 
-    def _loose_ends(self, recorder: Recorder, error: BaseException | None, frame: FrameType) -> CaptureBuilder:
-        """Without any backward: what was computed in the block and a variable still holds."""
+    def _unconsumed_results(self, recorder: Recorder, error: BaseException | None, frame: FrameType) -> CaptureBuilder:
+        """If there was no backward: what was computed in the block and a variable still holds."""
         if not self._is_guest:
             recorder.note_memory()
         builder = recorder.new_builder()
         try:
             names = NameTable.of(namespaces_of_traceback(error.__traceback__ if error is not None else None))
-            roots = loose_ends(names_on_stack(frame, names), since=self._first_sequence_nr)
+            roots = unconsumed_results(names_on_stack(frame, names), since=self._first_sequence_nr)
             if roots:
                 builder.add_graph(roots, names)
         except Exception as defect:
             if error is None:
                 raise
-            # The program's own error is on its way, and is the one to be seen.
+            # The program's own error matters more.
             builder.disclose_defect("what was computed before the error could not be recorded", defect)
         return builder
 

@@ -1,7 +1,7 @@
-"""Records one run: watches forward and backward, and turns every wanted backward call into a graph.
+"""Records one run: watches forward and backward, and makes a graph of every wanted backward call.
 
-Contracts kept here: torch is put back exactly as it was found, also when the program raises; nothing of the program is
-kept alive once recording ends; a failure of ours is disclosed in the capture and never reaches the program.
+Guarantees: torch is put back exactly as it was found, also if the program raises; nothing of the program is kept alive
+once recording ends; a failure of gradviz is disclosed in the capture and never reaches the program.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
-from gradviz.recording.run.plan import RecordingPlan, StopScript
+from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
@@ -34,16 +34,16 @@ from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_builder import CallAt
-from gradviz.recording.walk.roots import GradlessRoot, RootTensor, loose_ends, root_of, roots_of_expression
+from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn, root_of, roots_of_expression, unconsumed_results
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
 
 
 class Recorder:
-    """Records from `start` to `stop`; `capture` then gives what was seen."""
+    """Records from `start` to `stop`; `capture` then returns what was seen."""
 
     def __init__(self, plan: RecordingPlan) -> None:
-        """Raises `MissingDependency` where torch lacks what no recording can do without."""
+        """Raises `MissingDependency` if torch lacks what every recording needs."""
         capabilities.check()
         self._plan = plan
         self._facts = FactsTable()
@@ -51,25 +51,24 @@ class Recorder:
         self._compiled = CompiledCodeWatch(self._forward)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
+        self._limit = RunLimit(plan.limits, self._end_run)
         self._call_log: CallLogNames | None = None
         if self._forward.calls is not None:
             self._call_log = CallLogNames(self._forward.calls, self._forward.log, self._forward.stacks)
+            self._forward.calls.watch_limit(self._limit)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
         self._backward = BackwardWatch(on_backward, self._measured.inner.note)
         self._lock = threading.RLock()
         self._kept = KeptGraphs()
-        self._limit = RunLimit(plan.limits, self._end_run)
-        if self._forward.calls is not None:
-            self._forward.calls.watch_limit(self._limit)
         self.backward_calls = 0
         self._models: Any = None
-        """Given by the program, to be named."""
+        """Modules to be named, given by the program."""
         self._last_sequence_nr = 0
-        """As it was after the last backward call."""
+        """The sequence number after the last backward call."""
         self._failures = FailedBackwards(self._builder)
         self.was_stopped = False
-        """True once the program, or the thread of it that called backward, was told to end."""
+        """True once the program, or its thread that called backward, was made to end."""
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
@@ -97,22 +96,22 @@ class Recorder:
     # -- backward calls ------------------------------------------------------------------------------------------
 
     def _log_backward(self, call_log: CallLogNames, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """As `_on_backward`, with every call logged: those that backward makes belong to it."""
+        """Like `_on_backward`, but every call is logged, also those that backward makes."""
         if self._compiled.is_running or is_tracing():
             return self._on_backward(request, run)
         try:
             call_log.before_backward(request.frame)
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             self._builder.disclose_defect("tensors could not be named", defect)
         return self._on_backward(request, partial(call_log.run_backward, request, run))
 
     def note_names(self, frame: FrameType) -> None:
-        """Where calls are logged, name what the variables of the program hold now."""
+        """If calls are logged, name what the variables of the program hold now."""
         if self._call_log is not None:
             self._call_log.note_names(self._names(frame))
 
     def name_models(self, models: Any) -> None:
-        """Name a module, or those in a list or dict, after ``model``, where no variable holds it."""
+        """Name a module, or those in a list or dict, after ``model``, if no variable holds it."""
         self._models = models
 
     def _names(self, frame: FrameType) -> NameTable:
@@ -121,16 +120,16 @@ class Recorder:
         return names
 
     def note_end(self, namespaces: list[Mapping[str, Any]]) -> None:
-        """The program has ended with these variables; where calls are logged, the leaves among them are looked at."""
+        """The program has ended with these variables; if calls are logged, its leaves are read."""
         if self._call_log is not None:
             self._call_log.note_end(namespaces)
 
-    def try_out_custom_functions(self) -> None:
+    def check_custom_functions(self) -> None:
         """The program has ended: compare the backward of its custom functions with finite differences."""
         calls = self._forward.calls
         if calls is None or is_one_of_several_processes():
-            return  # the others would have to take part
-        for name, reason in calls.try_out_custom_functions().items():
+            return  # the other processes would have to take part
+        for name, reason in calls.check_custom_functions().items():
             self._builder.disclose(f"the backward of {name} was not compared with finite differences: {reason}")
 
     def _on_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
@@ -155,7 +154,7 @@ class Recorder:
             self._builder.forget_graphs()
         row = self._forward.note_backward(peek_sequence_nr(), request)
         recorded = self._record_request(request, number)
-        # Only an earlier call can have freed anything: the usual first one pays nothing for this.
+        # Only an earlier call can have freed anything: the usual first call needs no check.
         may_be_freed = number > 1 or self._plan.begins_midway
         freed_before = self._failures.freed_before(recorded) if may_be_freed else frozenset()
         try:
@@ -166,10 +165,11 @@ class Recorder:
         finally:
             self._forward.end_backward(row)
             self._last_sequence_nr = peek_sequence_nr()
-            place = recorded.place if recorded is not None else None
+            index = recorded.graph_index if recorded is not None else None
             del recorded
-        self._thin_out(place)
-        self._limit.after_backward(number, has_optimizer=self._has_optimizer())
+        self._forget_redundant_graphs(index)
+        calls = self._forward.calls
+        self._limit.after_backward(number, has_optimizer=calls is not None and bool(calls.optimizers.all))
         if self._plan.is_last(number) or self._is_full():
             self._end_after_last_graph()
         else:
@@ -181,14 +181,14 @@ class Recorder:
             self._forward.await_forward()
 
     def note_memory(self) -> None:
-        """Ask the allocators what they have given out, before a graph is recorded."""
+        """Read the allocators, before a graph is recorded."""
         try:
             self._forward.memory.at_backward()
         except Exception as defect:
-            self._builder.disclose_defect("the memory in use could not be asked for", defect)
+            self._builder.disclose_defect("the memory in use could not be read", defect)
 
     def _run_unwanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
-        """A call that nobody asked to record; if it fails, the crash is what people want to see."""
+        """Run a call that is not to be recorded; if it fails, it is recorded after all."""
         try:
             return run()
         except Exception as error:
@@ -202,18 +202,18 @@ class Recorder:
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             if not roots:
                 self._record_refused(request, names, backward)
-                return None  # torch is about to say so itself
+                return None  # torch is about to raise
             return self._record_graph(roots, names, backward, request.frame)
-        except Exception as error:  # whatever it is, it must not reach the program
+        except Exception as error:  # must not reach the program
             what = f"could not be recorded, which is a defect of gradviz: {type(error).__name__}: {error}"
             self._builder.disclose_of_call("", f"backward {number}", what)
             return None
 
     def _record_refused(self, request: BackwardRequest, names: NameTable, backward: BackwardCall) -> None:
-        """None of its roots has a ``grad_fn``: what else was computed since the last call is all there is to see."""
-        refused = [GradlessRoot(names.name_of(tensor), tensor) for tensor in request.roots]
-        ends = loose_ends(names, since=self._last_sequence_nr)
-        self._thin_out(self._record_graph(ends, names, backward, request.frame, refused).place)
+        """None of its roots has a ``grad_fn``: record what else was computed since the last call."""
+        refused = [RootWithoutGradFn(names.name_of(tensor), tensor) for tensor in request.roots]
+        ends = unconsumed_results(names, since=self._last_sequence_nr)
+        self._forget_redundant_graphs(self._record_graph(ends, names, backward, request.frame, refused).graph_index)
 
     def _record_graph(
         self,
@@ -221,23 +221,20 @@ class Recorder:
         names: NameTable,
         backward: BackwardCall | None = None,
         frame: FrameType | None = None,
-        refused: Sequence[GradlessRoot] = (),
+        refused: Sequence[RootWithoutGradFn] = (),
     ) -> Recorded:
         call = CallAt(backward, self._forward.stacks.current(frame, [])) if backward is not None else None
         with self._plan.working("recording the graph"):
             return self._builder.add_graph(roots, names, call=call, refused=refused)
 
-    def _thin_out(self, place: int | None) -> None:
-        if not self._plan.calls or place is None:
+    def _forget_redundant_graphs(self, index: int | None) -> None:
+        if not self._plan.calls or index is None:
             return
         try:
-            for other in self._kept.add(place, self._builder.graphs[place]):
+            for other in self._kept.add(index, self._builder.graphs[index]):
                 self._builder.forget_graph(other)
-        except Exception as defect:  # whatever it is, it must not reach the program
-            self._builder.disclose_defect("graphs that tell nothing new could not be left out", defect)
-
-    def _has_optimizer(self) -> bool:
-        return self._forward.calls is not None and bool(self._forward.calls.optimizers.all)
+        except Exception as defect:  # must not reach the program
+            self._builder.disclose_defect("redundant graphs could not be left out", defect)
 
     def _is_full(self) -> bool:
         kept = self._builder.node_count
@@ -245,45 +242,44 @@ class Recorder:
             return False
         self._builder.disclose(
             f"recording ended after backward {self.backward_calls}: "
-            f"{len(self._builder.graphs)} graphs with {kept:,} nodes are as many as are kept at once "
+            f"{len(self._builder.graphs)} graphs with {kept:,} nodes were recorded "
             f"(limit {self._plan.max_kept_nodes:,} nodes); {self._plan.remedy_when_full}"
         )
         return True
 
     def _end_after_last_graph(self) -> None:
-        if self._plan.keep_going:
-            self.stop()
-            return
-        self._end_run()
+        if not self._plan.keep_going:
+            self._end_run()
+        self.stop()
 
     def _end_run(self) -> None:
         self.was_stopped = True
         if threading.current_thread() is not threading.main_thread():
-            # Other threads end without a word only for this very class; the rest of the program goes on.
+            # In other threads only this exact class ends the thread silently; the rest of the program goes on.
             raise SystemExit
         raise StopScript
 
     # -- what is left at the end ---------------------------------------------------------------------------------
 
     def record_root(self, namespace: Mapping[str, Any]) -> None:
-        """Record the graph of the expression that ``--root`` names, from the script's variables."""
+        """Record the graph of the expression of ``--root``, from the script's variables."""
         assert self._plan.root is not None
         roots = roots_of_expression(self._plan.root, namespace)
         names = NameTable.of([namespace])
         self.note_memory()
         self._record_graph(roots, names)
 
-    def note_limit(self, place: tuple[str, int] | None) -> None:
-        """Tell that a limit ended the program, at this file and line."""
+    def note_limit(self, location: tuple[str, int] | None) -> None:
+        """Disclose that a limit ended the program, at this file and line."""
         if self._limit.reason is not None:
-            at = f" at {PurePath(place[0]).name}:{place[1]}" if place is not None else ""
+            at = f" at {PurePath(location[0]).name}:{location[1]}" if location is not None else ""
             self._builder.disclose(
                 f"what comes later: the script was stopped {self._limit.reason}{at} "
                 "(--seconds and --steps say how far it runs)"
             )
 
     def note_refused_backward(self, error: BaseException, namespaces: list[Mapping[str, Any]]) -> None:
-        """Tell which root it was that torch refused to start from, and record its graph if there is no other."""
+        """Disclose which root torch refused to start from, and record its graph if there is no other."""
         refused = refused_backward(error)
         if refused is None:
             return
@@ -295,11 +291,11 @@ class Recorder:
             self.note_memory()
             self._record_graph(roots, names)
 
-    def record_loose_ends(self, namespaces: list[Mapping[str, Any]]) -> None:
-        """Without any backward: record the tensors with a ``grad_fn`` that no other one was computed from."""
+    def record_unconsumed_results(self, namespaces: list[Mapping[str, Any]]) -> None:
+        """If there was no backward: record the tensors with a ``grad_fn`` that no other was computed from."""
         names = NameTable.of(namespaces)
         self.note_memory()
-        roots = loose_ends(names)
+        roots = unconsumed_results(names)
         if roots:
             self._record_graph(roots, names)
 
@@ -309,12 +305,12 @@ class Recorder:
         return self._failures.has_failed
 
     def has_graphs(self) -> bool:
-        """True once there is something to show."""
+        """True if at least one graph was recorded."""
         return bool(self._builder.graphs)
 
     @property
     def graphs(self) -> tuple[Graph, ...]:
-        """Those that were recorded so far."""
+        """The graphs that were recorded so far."""
         return tuple(self._builder.graphs.values())
 
     def new_builder(self) -> CaptureBuilder:
@@ -333,22 +329,22 @@ class Recorder:
         error: ScriptError | None,
         left: CaptureBuilder | None = None,
     ) -> Capture:
-        """Everything that was recorded; with `left`, its graphs in place of those of backward calls."""
+        """Everything that was recorded; with `left`, its graphs replace those of backward calls."""
         builder = left or self._builder
         calls = self._call_log.build() if self._call_log is not None else None
         for sentence in self._call_log.disclosures() if self._call_log is not None else ():
             builder.disclose(sentence)
         return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
 
-    def let_go_of_all(self) -> None:
-        """Nothing more will be asked: refer to no tensor of the program, not even weakly."""
+    def release_all(self) -> None:
+        """Nothing more will be asked for: drop all references to tensors of the program, also weak ones."""
         self._models = None
-        self._forward.let_go_of_all()
+        self._forward.release_all()
 
 
 _running: Recorder | None = None
 
 
 def running_recorder() -> Recorder | None:
-    """The one that records in this process now."""
+    """The recorder that runs in this process now."""
     return _running

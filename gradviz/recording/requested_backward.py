@@ -1,11 +1,11 @@
-"""Measures a backward that nobody but the reader asked for, and leaves the program as it was.
+"""Measures a backward that only the user of gradviz asked for, and leaves the program as it was.
 
 Problems solved here:
 
-* ``.grad`` must stay: gradients are asked for by `torch.autograd.grad`, which adds to nothing. What else a backward
-  changes is put back: see `program_state`.
-* A recorder that watches the program must not take the call for one of the program's.
-* An inspection keeps nothing alive, so that what it inspected may be gone, freed or changed since.
+* ``.grad`` must not change: gradients are asked for with `torch.autograd.grad`, which adds to nothing. What else a
+  backward changes is restored: see `program_state`.
+* A recorder that watches the program must not count the call as one of the program's.
+* An inspection keeps nothing alive, so what it inspected may be gone, freed or changed since.
 """
 
 from __future__ import annotations
@@ -21,16 +21,17 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
+from gradviz.graph.number_words import counted
 from gradviz.graph.query.root_names import root_names
-from gradviz.graph.words import counted
-from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch, unwatched
+from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.backward.measured_calls import MeasuredCalls
-from gradviz.recording.backward.program_state import HOOKS_RAN, program_left_as_it_was
-from gradviz.recording.backward.refused_backward import blamed_root
+from gradviz.recording.backward.program_state import HOOKS_RAN, program_state_restored
+from gradviz.recording.backward.refused_backward import root_in_message
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables
@@ -45,7 +46,7 @@ class InspectedRoots:
 
     @classmethod
     def of(cls, roots: Sequence[RootTensor]) -> InspectedRoots:
-        return cls(tuple(_nothing if root.tensor is None else weakref.ref(root.tensor) for root in roots))
+        return cls(tuple(_no_tensor if root.tensor is None else weakref.ref(root.tensor) for root in roots))
 
     def measured(self, capture: Capture, gradient: Any, plan: RecordingPlan) -> Capture:
         """The capture of these roots, with the gradients of a backward that starts from `gradient`.
@@ -71,7 +72,7 @@ class InspectedRoots:
         return replace(capture, graphs=graphs, disclosures=tuple(disclosures))
 
 
-def _nothing() -> None:
+def _no_tensor() -> None:
     return None
 
 
@@ -96,7 +97,7 @@ def _there(tensor: torch.Tensor | None, name: str, was_an_edge: bool) -> torch.T
 
 
 def _start_gradients(gradient: Any, names: Sequence[str]) -> list[Any]:
-    """One for each root; None where torch is to take ones."""
+    """One for each root; None if torch is to take ones."""
     if gradient is None:
         return [None] * len(names)
     given = list(gradient.values()) if isinstance(gradient, dict) else gradient
@@ -113,7 +114,7 @@ def _start_gradients(gradient: Any, names: Sequence[str]) -> list[Any]:
 
 
 def _same_walk(graph: Graph, tensors: Sequence[torch.Tensor], names: Sequence[str]) -> Walk:
-    """The walk that gave the graph, made again: nodes have the same places, unless the tensors were changed."""
+    """The walk that gave the graph, made again: nodes have the same indices, unless the tensors were changed."""
     roots = [root_of(tensor, name) for tensor, name in zip(tensors, names, strict=True)]
     walked = walk(root.grad_fn for root in roots if root is not None)
     numbers = [node.sequence_nr for node in graph.nodes if node.sequence_nr is not None]
@@ -145,7 +146,7 @@ def _run(
 
     leaves = [variable for _, variable in leaf_variables(walked) if variable.requires_grad]
     watch = BackwardWatch(measure, calls.inner.note)
-    with program_left_as_it_was(graph):
+    with program_state_restored(graph):
         watch.start()
         try:
             torch.autograd.grad(tensors, leaves, starts, retain_graph=True, allow_unused=True)
@@ -161,7 +162,7 @@ def _run(
 def _refusal(
     error: RuntimeError, names: Sequence[str], tensors: Sequence[torch.Tensor], *, has_begun: bool
 ) -> BadInput | None:
-    """Our word on what torch says, where we know more; None where its own is best."""
+    """A clearer error than torch's, if more is known; None if torch's own is best."""
     message = str(error).partition("\n")[0].rstrip(".")
     if has_begun:
         if "second time" not in message:
@@ -170,6 +171,6 @@ def _refusal(
             f"the graph of {', '.join(names[:4])} was freed by an earlier backward",
             hint="measure before that, or call it with retain_graph=True",
         )
-    blamed = blamed_root(message, tensors)
+    blamed = root_in_message(message, tensors)
     shape = list(tensors[blamed].shape)
     return BadInput(f"{names[blamed]} has shape {shape}: {message}", hint=f"give gradient= a tensor of shape {shape}")

@@ -1,6 +1,6 @@
 """Runs a program as ``python`` would, and records it.
 
-torch is not imported here: the program does that, at the moment it wants, and recording begins then.
+torch is not imported here: the program imports it when it needs it, and recording begins then.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRecorded
 from gradviz.recording.run import user_traceback
-from gradviz.recording.run.plan import RecordingPlan, StopScript
 from gradviz.recording.run.program import Program, as_main_program
+from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.user_traceback import run_users_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came of a run."""
+    """The result of a run."""
 
     capture: Capture
     printed_error: str | None = None
@@ -35,7 +35,7 @@ class RunResult:
 
 
 def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> RunResult:
-    """Run the program to its end, or to its last wanted backward, and give back what was recorded.
+    """Run the program to its end, or to its last wanted backward, and return what was recorded.
 
     Raises:
         MissingDependency: torch is not installed.
@@ -58,7 +58,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
             notice.stop()
             session.end()
         if os.getpid() != process:
-            # A child that the script forked came back here. It ends as under python; reporting is not its business.
+            # A child process that the script forked came back here. It ends as under python, and reports nothing.
             _, printed = session.script_error(ending)
             sys.stderr.write(printed or "")
             raise SystemExit(ending.exit_code)
@@ -80,15 +80,15 @@ def _run_to_its_end(code: CodeType, namespace: dict[str, Any], session: _Session
     try:
         run_users_code(code, namespace)
     except StopScript as request:
-        session.look_at_stop(request)
+        session.note_stop(request)
         return _Ending("stopped")
     except SystemExit as request:
         return _exit_ending(request)
     except KeyboardInterrupt as error:
-        session.look_at_traceback(error)
+        session.note_traceback(error)
         return _Ending("interrupted", 130, error)
     except BaseException as error:
-        session.look_at_traceback(error)
+        session.note_traceback(error)
         return _Ending("failed", 1, error)
     return _Ending("finished")
 
@@ -113,13 +113,13 @@ class _Session:
         """Start recording; called when torch has been imported."""
         recorder: Recorder | None = None
         try:
-            # Whatever torch lacks may show as early as here.
+            # What torch lacks may already show here.
             from gradviz.recording.recorder import Recorder
 
             recorder = Recorder(self._plan)
             recorder.start()
         except Exception as defect:
-            # The program is in the middle of importing torch: it must not be the one to hear of this.
+            # The program is importing torch now, and must not see this error.
             if recorder is not None:
                 recorder.stop()
             self._defect = defect
@@ -131,8 +131,8 @@ class _Session:
         if self._recorder is not None:
             self._recorder.stop()
 
-    def look_at_stop(self, request: StopScript) -> None:
-        """The program was ended on the way: take note of what its frames hold, which are about to go."""
+    def note_stop(self, request: StopScript) -> None:
+        """The program was ended early: read the variables of its frames, which are about to go."""
         recorder = self._recorder
         if recorder is None:
             return
@@ -142,8 +142,8 @@ class _Session:
         recorder.note_end(namespaces_of_traceback(request.__traceback__, with_libraries=False))
         recorder.note_limit(user_traceback.own_line_of(request.__traceback__))
 
-    def look_at_traceback(self, error: BaseException) -> None:
-        """The program broke off: if it had no graph recorded yet, take what its frames hold."""
+    def note_traceback(self, error: BaseException) -> None:
+        """The program failed: if it has no graph recorded yet, take results that its frames hold."""
         recorder = self._recorder
         if recorder is None:
             return
@@ -154,10 +154,10 @@ class _Session:
         namespaces = namespaces_of_traceback(error.__traceback__)
         recorder.note_refused_backward(error, namespaces)
         if not recorder.has_graphs():
-            recorder.record_loose_ends(namespaces)
+            recorder.record_unconsumed_results(namespaces)
 
     def result(self, name: str, arguments: tuple[str, ...], ending: _Ending, namespace: Mapping[str, Any]) -> RunResult:
-        """The capture, or a clear word on why there is none."""
+        """The capture, or an error that says why there is none."""
         error, printed = self.script_error(ending)
         recorder = self._recorder
         if self._defect is not None:
@@ -171,7 +171,7 @@ class _Session:
             self._record_root(namespace, failed=ending.outcome == "failed")
         elif not recorder.has_graphs() and ending.error is None:
             self._check_number_of_calls(ending)
-            recorder.record_loose_ends([namespace])
+            recorder.record_unconsumed_results([namespace])
             if not recorder.has_graphs() and ending.outcome == "finished" and not self._plan.calls:
                 raise NothingRecorded(
                     f"{name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
@@ -179,9 +179,9 @@ class _Session:
                 )
         outcome = "stopped" if recorder.was_stopped and ending.outcome == "finished" else ending.outcome
         if ending.outcome != "interrupted":
-            recorder.try_out_custom_functions()
+            recorder.check_custom_functions()
         capture = recorder.capture(name, arguments, outcome, error)
-        recorder.let_go_of_all()
+        recorder.release_all()
         return RunResult(capture, printed)
 
     def _record_root(self, namespace: Mapping[str, Any], *, failed: bool) -> None:
@@ -189,7 +189,7 @@ class _Session:
         try:
             self._recorder.record_root(namespace)
         except GradvizError:
-            # A script that failed may not have got as far as its root: its own error comes first.
+            # A script that failed may not have reached its root: its own error is shown.
             if not failed:
                 raise
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     # ``gradviz render --help`` reads the table below and loads nothing else.
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
-    from gradviz.graph.query.search import Found
+    from gradviz.graph.query.find_by_expression import Found
     from gradviz.rendering.words.subject_facts import SubjectFacts
     from gradviz.view.folding import FoldPlan
     from gradviz.view.model import View

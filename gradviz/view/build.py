@@ -10,8 +10,8 @@ from msgspec.structs import replace
 from gradviz.errors import BadInput, near_matches
 from gradviz.graph.model import Graph
 from gradviz.graph.query.composite_inputs import with_constants_at_users
-from gradviz.graph.query.names import CONTAINER_KINDS, find_named
-from gradviz.graph.query.search import Found, compiled_for_search, nodes_to_show, search
+from gradviz.graph.query.find_by_expression import Found, compiled_for_search, nodes_to_show, search
+from gradviz.graph.query.find_by_name import CONTAINER_KINDS, find_named
 from gradviz.view.folding import FoldOptions, FoldPlan, plan_folding
 from gradviz.view.model import View
 from gradviz.view.select.grouping import Regrouped, regroup

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph, NodeKind
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.view.fold.arrangement import Arrangements, Limits
 from gradviz.view.fold.nesting import Nesting
-from gradviz.view.fold.opening import Opening, RepeatedBox, choose_depth, repeated_boxes
+from gradviz.view.fold.open_boxes import Opening, RepeatedBox, choose_depth, repeated_boxes
 from gradviz.view.fold.overrides import Overrides, find_overrides
 from gradviz.view.fold.plumbing import COPYING, Connections, connect
 from gradviz.view.fold.repeats import RepeatFolder

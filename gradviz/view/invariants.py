@@ -52,7 +52,7 @@ def _check_links(view: View) -> None:
 
 
 def _check_order(view: View) -> None:
-    """No cycle, neither among linked items nor among the boxes that hold them."""
+    """Raise `InvalidView` if the links form a cycle, among items or among their boxes."""
     waiting = Counter(link.target for link in view.links)
     following: dict[int, list[int]] = {}
     for link in view.links:

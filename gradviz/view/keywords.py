@@ -64,7 +64,7 @@ def _text(name: str, value: object) -> str:
 
 
 def _texts(name: str, value: object) -> tuple[str, ...]:
-    """One text means a list of one."""
+    """Read one text as a list of one."""
     texts = (value,) if isinstance(value, str) else value
     if isinstance(texts, (list, tuple)) and all(isinstance(text, str) for text in texts):
         return tuple(texts)

@@ -1,4 +1,4 @@
-"""What is shown of a folded graph: the one structure between the graph and every format.
+"""What is shown of a folded graph: the data structure that every output format renders.
 
 A `View` is a forest of `Item`s joined by `Link`s. An *open* box contains items; a *folded* box represents all nodes
 inside it. Links follow the **data**: from what was computed first towards the loss, against the direction of `Edge`.

@@ -73,7 +73,7 @@ def _step(model: str) -> Callable[[], None]:
 def _print_figures(model: str) -> None:
     from gradviz.analysis.memory.allocator_balance import balances
     from gradviz.recording.recorder import Recorder
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
 
     step = _step(model)
     recorder = Recorder(RecordingPlan(backward=3, keep_going=True))
@@ -106,8 +106,8 @@ def _print_figures(model: str) -> None:
 def _seconds_of_reading(step: Callable[[], None]) -> float:
     """What reading saved tensors takes in one more step."""
     from gradviz.recording.recorder import Recorder
-    from gradviz.recording.run.plan import RecordingPlan
-    from gradviz.recording.walk.saved_tensors import SavedTensorReader
+    from gradviz.recording.run.recording_plan import RecordingPlan
+    from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
 
     spent = 0.0
     read = SavedTensorReader.of_walk

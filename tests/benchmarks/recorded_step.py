@@ -77,7 +77,7 @@ def _in_a_process_of_its_own(model: str, what: str, limit: float | None = None) 
 
 
 def _ways(model: str) -> dict[str, float]:
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
     from tests.benchmarks.models import model as made
 
     step = made(model).step
@@ -121,7 +121,7 @@ def _walked(step: Callable[[], object]) -> None:
 
 def _recorded(step: Callable[[], object], plan: Any, *, saved_tensors: bool = True) -> None:
     from gradviz.recording.recorder import Recorder
-    from gradviz.recording.walk.saved_tensors import SavedTensorReader
+    from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
 
     def nothing(_: Any, classes: list[Any]) -> list[tuple[()]]:
         return [()] * len(classes)

@@ -41,7 +41,7 @@ def _after_the_last_capture() -> Iterator[Row]:
 def _rivals() -> dict[str, Callable[[], object]]:
     import torch
 
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
 
     step = _step()
 
@@ -90,7 +90,7 @@ def _print_time_of_a_step(way: str) -> None:
     step = _step()
     if way == "recorded":
         from gradviz.recording.recorder import Recorder
-        from gradviz.recording.run.plan import RecordingPlan
+        from gradviz.recording.run.recording_plan import RecordingPlan
 
         recorder = Recorder(RecordingPlan(keep_going=True))
         recorder.start()

@@ -100,7 +100,7 @@ def _walk(loss: Any) -> Iterator[Any]:
 
 def _build(loss: Any) -> Iterator[Any]:
     from gradviz.recording.recorder import Recorder
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
 
     recorder = Recorder(RecordingPlan(root="loss"))
     yield None

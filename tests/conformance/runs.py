@@ -16,7 +16,7 @@ import torch
 
 from gradviz.capture.capture import Capture
 from gradviz.recording.recorded_block import BlockRecorder
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.conformance.known_graph import KnownGraph, walk_naively
 from tests.conformance.sample import Sample, cotangents, forward
 

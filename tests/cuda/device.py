@@ -20,7 +20,7 @@ class Stream:
     """A stream of its own; on the processor none."""
 
     def __init__(self) -> None:
-        self._stream: Any = torch.cuda.Stream() if DEVICE == "cuda" else None
+        self._stream: Any = torch.cuda.Stream() if DEVICE == "cuda" else None  # type: ignore[no-untyped-call]
 
     @contextmanager
     def after_current(self) -> Iterator[None]:

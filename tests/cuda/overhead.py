@@ -26,7 +26,7 @@ def lines() -> Iterator[str]:
 
 def _measured(model: Model) -> tuple[float, float]:
     from gradviz.recording.recorder import Recorder
-    from gradviz.recording.run.plan import RecordingPlan
+    from gradviz.recording.run.recording_plan import RecordingPlan
 
     moved = Model(model.loss.to(DEVICE), tuple(tensor.to(DEVICE) for tensor in model.inputs))
 

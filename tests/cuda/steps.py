@@ -72,7 +72,7 @@ WEIGHTS = [0.0, float("nan"), 3.0, float("inf"), -4.0, 0.0]
 def test_zeros_nan_and_extremes_are_those_of_the_gradient(repeats: int) -> None:
     def step() -> None:
         x = torch.ones(len(WEIGHTS) * repeats, device=DEVICE, requires_grad=True)
-        (x * torch.tensor(WEIGHTS, device=DEVICE).repeat(repeats)).sum().backward()
+        (x * torch.tensor(WEIGHTS, device=DEVICE).repeat(repeats)).sum().backward()  # type: ignore[no-untyped-call]
 
     (found,) = leaf_named(record(step).graph, "x").arrived
 
@@ -96,7 +96,7 @@ def test_branches_on_several_streams_have_the_shares_of_what_they_computed() -> 
             with stream.after_current():
                 parts.append(start * factor)
         loss = torch.stack(parts).sum(0).square().sum()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         assert x.grad is not None
         return x.grad.cpu(), x.detach().cpu()
 
@@ -125,7 +125,7 @@ def _two_losses() -> list[torch.Tensor]:
     torch.manual_seed(0)
     w = torch.randn(64, 64).to(DEVICE).requires_grad_()
     for factor in (1.0, 2.0):
-        (torch.tanh(w @ w) * factor).mean().backward()
+        (torch.tanh(w @ w) * factor).mean().backward()  # type: ignore[no-untyped-call]
     assert w.grad is not None
     return [w.grad.cpu()]
 
@@ -136,7 +136,7 @@ def _side_stream() -> list[torch.Tensor]:
     stream = Stream()
     with stream.after_current():
         h = torch.tanh(w @ w)
-    (h.sum() + w.sum()).backward()
+    (h.sum() + w.sum()).backward()  # type: ignore[no-untyped-call]
     assert w.grad is not None
     return [w.grad.cpu()]
 

@@ -94,7 +94,7 @@ class _Slow(torch.autograd.Function):
         return x.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
         sleep(CYCLES)
         return gradient * 2
 
@@ -104,8 +104,8 @@ def _slow_step() -> list[bool]:
     x = torch.ones(1000, device=DEVICE, requires_grad=True)
     for _ in range(2):
         was_done: list[bool] = []
-        loss = (_Slow.apply(x * 3).tanh() * 2).sum()
-        handle = x.register_hook(lambda _, seen=was_done: seen.append(torch.cuda.current_stream().query()))
+        loss = (_Slow.apply(x * 3).tanh() * 2).sum()  # type: ignore[no-untyped-call]
+        handle = x.register_hook(lambda _, seen=was_done: seen.append(torch.cuda.current_stream().query()))  # type: ignore[no-untyped-call]
         loss.backward()
         handle.remove()
         torch.cuda.synchronize()

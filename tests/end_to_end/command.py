@@ -67,6 +67,11 @@ def installed_python(*arguments: str | Path, cwd: Path, stdin: str = "", env: di
     return _run([sys.executable, *arguments], cwd, stdin, env)
 
 
+def forked(entry: str, *words: str | Path, cwd: Path) -> Run:
+    """Runs a function, named ``module:function``, as a program with `words` in its ``sys.argv``."""
+    return _fork(entry, words, cwd, "", None)
+
+
 def _fork(entry: str, words: Sequence[str | Path], cwd: Path, stdin: str, env: dict[str, str] | None) -> Run:
     (reading, typing), *printing = [os.pipe() for _ in range(3)]
     theirs = (reading, *(writing for _, writing in printing))

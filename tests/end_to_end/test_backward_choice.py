@@ -139,9 +139,9 @@ def test_more_nodes_than_are_kept_at_once_end_the_recording_and_are_reported(tmp
     program = """
 import sys
 from functools import partial
-from gradviz.recording.run import plan
+from gradviz.recording.run import recording_plan
 
-plan.RecordingPlan = partial(plan.RecordingPlan, max_kept_nodes=7)
+recording_plan.RecordingPlan = partial(recording_plan.RecordingPlan, max_kept_nodes=7)
 from gradviz.cli import main
 main(sys.argv[1:])
 """
@@ -149,7 +149,7 @@ main(sys.argv[1:])
     assert run.exit_code == 0, run.stderr
     assert sizes(tmp_path) == {"three_backwards-1.json": 3, "three_backwards-2.json": 4}
     assert "did step 1\nwrote " in run.stdout, "there is nothing left to wait for"
-    assert "2 graphs with 7 nodes are as many as are kept at once" in run.stdout
+    assert "2 graphs with 7 nodes were recorded" in run.stdout
 
 
 @pytest.mark.parametrize(

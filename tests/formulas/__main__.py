@@ -9,8 +9,8 @@ import sys
 import time
 from collections import Counter
 
-from gradviz.formulas.installed import find_formula_files
-from gradviz.formulas.known import cache_file, known_formulas
+from gradviz.formulas.available_formulas import cache_file, known_formulas
+from gradviz.formulas.torch_formulas import find_formula_files
 from tests.formulas import coverage, graphs, operators, plain_samples
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from gradviz.formulas.known import known_formulas
+from gradviz.formulas.available_formulas import known_formulas
 from gradviz.formulas.plain import plain_formulas
 from gradviz.formulas.special_nodes import SPECIAL_NODES
 from tests.integration.formulas.cases import CASES

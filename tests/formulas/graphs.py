@@ -8,8 +8,8 @@ from collections import Counter
 
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import autograd_name
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 from tests.end_to_end.command import SAMPLES
 from tests.zoo.families import families

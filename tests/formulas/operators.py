@@ -12,7 +12,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 from gradviz.formulas.arguments import edge_names
-from gradviz.formulas.known import known_formulas
+from gradviz.formulas.available_formulas import known_formulas
 
 _SAMPLES = 3
 """Of each operator."""

@@ -16,7 +16,7 @@ import torch
 from torch.testing._internal.common_methods_invocations import op_db
 
 from gradviz.formulas.arguments import edge_names, result_names
-from gradviz.formulas.known import known_formulas
+from gradviz.formulas.available_formulas import known_formulas
 from gradviz.formulas.plain import plain_formulas
 from gradviz.formulas.plain.evaluation import gradients
 from gradviz.formulas.plain.plain_formula import PlainFormula

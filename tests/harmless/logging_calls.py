@@ -3,12 +3,12 @@
 from functools import partial
 
 from gradviz.cli import main
-from gradviz.recording.run import plan
+from gradviz.recording.run import recording_plan
 
 
 def run() -> None:
     """The command line; every recording that it makes logs all calls."""
-    plan.RecordingPlan = partial(plan.RecordingPlan, calls=True)  # type: ignore[assignment, misc]
+    recording_plan.RecordingPlan = partial(recording_plan.RecordingPlan, calls=True)  # type: ignore[assignment, misc]
     main()
 
 

@@ -40,6 +40,7 @@ WATCHED = (
         modules=(
             "gradviz/recording/walk/graph_walker.py",
             "gradviz/recording/walk/graph_builder.py",
+            "gradviz/recording/walk/leaves.py",
             "gradviz/recording/walk/graph_tables.py",
             "gradviz/recording/walk/node_outputs.py",
         ),
@@ -62,10 +63,10 @@ WATCHED = (
     ),
     Watched(
         modules=(
-            "gradviz/recording/forward/hooks.py",
-            "gradviz/recording/walk/saved_tensors.py",
+            "gradviz/recording/forward/tensor_hooks.py",
+            "gradviz/recording/walk/saved_tensor_reader.py",
             "gradviz/recording/walk/storage_table.py",
-            "gradviz/recording/walk/packed_tensors.py",
+            "gradviz/recording/walk/tensors_beside_slots.py",
             "gradviz/recording/forward/forward_memory.py",
         ),
         tests=(
@@ -79,9 +80,9 @@ WATCHED = (
     ),
     Watched(
         modules=(
-            "gradviz/recording/backward/gradients/hooks.py",
-            "gradviz/recording/backward/gradients/meter.py",
-            "gradviz/recording/backward/gradients/recorder.py",
+            "gradviz/recording/backward/gradients/gradient_watch.py",
+            "gradviz/recording/backward/gradients/gradient_meter.py",
+            "gradviz/recording/backward/gradients/gradient_recorder.py",
             "gradviz/recording/backward/gradients/histograms.py",
             "gradviz/recording/backward/gradients/statistics.py",
             "gradviz/recording/backward/gradients/gradient_sums.py",

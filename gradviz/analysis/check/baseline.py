@@ -17,7 +17,7 @@ BASELINE_VERSION = 1
 
 
 class KnownFinding(Struct, frozen=True, omit_defaults=True):
-    """How a finding is recognised. Not by its line number, which changes with every edit above it."""
+    """The fields that identify a finding, without its line number, which every edit above changes."""
 
     code: str
     file: str = ""
@@ -42,7 +42,7 @@ def baseline_of(program: str, findings: Iterable[Finding], source: SourceText) -
 
 
 def read_baseline(content: bytes, name: str, program: str) -> Baseline:
-    """The baseline in a file; raises `BadInput` if it is none, or if it is another program's."""
+    """Read a baseline; raises `BadInput` if the file is no baseline, or belongs to another program."""
     try:
         baseline = msgspec.json.decode(content, type=Baseline)
     except msgspec.DecodeError as error:

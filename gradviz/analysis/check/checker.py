@@ -70,7 +70,7 @@ def chosen_rules(
 
 
 def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
-    """What the rules find. A rule that fails is reported, and the other rules still run."""
+    """Run the rules on a case. A rule that fails is reported, and the other rules still run."""
     findings: list[Finding] = []
     completed: list[type[Rule]] = []
     skipped: list[SkippedRule] = []

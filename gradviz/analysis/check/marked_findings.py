@@ -28,7 +28,7 @@ def with_findings(capture: Capture, findings: Iterable[Finding]) -> Capture:
 
 
 def finding_notes(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """A sentence for each alarm, as some belong to no node: a parameter without a gradient is in no graph."""
+    """One sentence for each alarm; some belong to no node, such as a parameter that is in no graph."""
     return tuple(
         f"✗ {finding.code} {finding.cause}{_line(finding.location)}: {finding.message}"
         for finding in findings

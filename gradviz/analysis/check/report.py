@@ -16,7 +16,7 @@ from gradviz.analysis.finding import Finding, Location, SourceText, text_at
 from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 
 
 class Report(Struct, frozen=True):
@@ -48,7 +48,7 @@ class Report(Struct, frozen=True):
 def check_report(
     case: Case, rules: Iterable[type[Rule]], baseline: Baseline | None = None, besides: Iterable[Finding] = ()
 ) -> Report:
-    """What these rules find, and `besides`, without what comments in the source or the baseline leave out."""
+    """The findings of these rules and `besides`, except those that source comments or the baseline suppress."""
     capture = case.capture
     result = check_case(case, rules)
     shown, suppressed = without_suppressed(capture, (*result.findings, *besides))

@@ -30,7 +30,7 @@ def _is_suppressed(capture: Capture, finding: Finding) -> bool:
 
 
 def _says(line: str, finding: Finding) -> bool:
-    """``ignore`` alone suppresses all rules; brackets contain codes, starts of codes, or names."""
+    """Whether a line suppresses a finding. ``ignore`` alone suppresses all rules; brackets list codes or names."""
     found = _COMMENT.search(line)
     if found is None:
         return False

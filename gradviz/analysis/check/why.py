@@ -40,7 +40,7 @@ class Answer(Struct, frozen=True):
 
 
 def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
-    """The answer for the tensor with this name, or whose name ends so.
+    """The answer for the tensor whose name is or ends in this name.
 
     Raises:
         BadInput: no tensor, or more than one, has this name; or the capture contains no calls.
@@ -82,7 +82,7 @@ def _all_names(histories: ParameterHistories) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    """``blocks[0].weight`` and ``blocks.0.weight`` are the same name for users."""
+    """The name with dots for brackets: users write ``blocks[0].weight`` and ``blocks.0.weight``."""
     return name.replace("['", ".").replace("']", "").replace("[", ".").replace("]", "")
 
 
@@ -208,7 +208,7 @@ class _AnswerBuilder:
         return None
 
     def _path(self) -> Sequence[str]:
-        """From the loss down to the tensor; if it is cut off, the path on which the gradient is missing."""
+        """The path from the loss to the tensor; if it is cut off, the path on which the gradient is missing."""
         if self._row is None or self._graph_number is None or not self._row.leaves:
             cut = next((finding for finding in self._findings if finding.cut is not None), None)
             # The finding's path starts at the first of all tensors that the line cuts off.
@@ -218,7 +218,7 @@ class _AnswerBuilder:
 
     @property
     def _row(self) -> FlowRow | None:
-        """Its figures in the last measured backward call that reached it, or else in the last one."""
+        """The tensor's figures in the last measured backward call that reached it, or else in the last one."""
         found = self._located
         return found[1] if found is not None else None
 
@@ -251,7 +251,7 @@ MAX_NODES = 7
 
 
 def path_to_leaf(graph: Graph, leaf: int) -> list[str]:
-    """A word for each node of the shortest path, the leaf's last, without the middle of a long path."""
+    """The names of the nodes on the shortest path, the leaf last; the middle of a long path is left out."""
     words = [_word(node) for node in _shortest_path(graph, leaf)]
     if len(words) <= MAX_NODES:
         return words

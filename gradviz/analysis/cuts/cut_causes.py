@@ -38,7 +38,7 @@ _BY_KIND: dict[str, CutCause] = {
 
 
 def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
-    """The cause to name; None for cuts that are no mistake of this kind (a frozen parameter, a checkpoint)."""
+    """The cause of a cut; None if the cut is no mistake (a frozen parameter, a checkpoint)."""
     cut, call = found.cut, flow.log.calls[found.cut.call]
     if cut.kind in ("buffer", "in_place"):
         return "detached" if call.grad_mode == "enabled" else "no_grad_block"
@@ -56,7 +56,7 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
 
 
 def exit_on_path(flow: Dataflow, found: CutOff) -> int | None:
-    """The call where the values left torch, if they did so straight from the cut, without a gradient in between."""
+    """The call where the values left torch, if no tensor between it and the cut has a gradient."""
     calls = flow.log.calls
     left = {reentry.exit for reentry in found.cut_path.reentries if not calls[reentry.exit].outputs}
     for row in found.cut_path.calls:
@@ -78,7 +78,7 @@ def _gives_array(call: Call) -> bool:
 
 
 def _of_number(flow: Dataflow, row: int) -> CutCause:
-    """A floating-point number that became an integer lost its gradient as in a cast; any other as in a copy."""
+    """The cause for a Python number: a cast if a floating-point tensor became an integer, otherwise a copy."""
     call = flow.log.calls[row]
     is_floating = all("int" not in flow.log.tensors[use.tensor].facts.dtype for use in call.inputs)
     return "integer_cast" if call.function.endswith(_INTO_INTEGERS) and is_floating else "tensor_rewrap"

@@ -35,7 +35,7 @@ class CutPath(Struct, frozen=True):
 
     @property
     def doubt(self) -> int:
-        """0 for a certain path; larger for a less certain one."""
+        """How uncertain the path is; 0 if it is certain."""
         if self.is_steering:
             return len(GUESSES)
         return max((GUESSES.index(reentry.certainty) for reentry in self.reentries), default=0)
@@ -87,7 +87,7 @@ def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[in
 
 
 def _has_history(use: TensorUse, call: Call) -> bool:
-    """Whether it was computed from its call's inputs with a history; torch calls a view under no_grad a leaf."""
+    """Whether the result has a history. A view made under no_grad counts, though torch calls it a leaf."""
     is_view = (
         call.grad_mode != "enabled" and use.requires_grad and all(use.tensor != each.tensor for each in call.inputs)
     )
@@ -95,7 +95,7 @@ def _has_history(use: TensorUse, call: Call) -> bool:
 
 
 def steering_path(flow: Dataflow, cut: Cut, before: int) -> CutPath | None:
-    """The path of a cut whose values left torch at once, as integers or truth values that decide what runs."""
+    """The path of a cut whose values left torch at once, as integers or booleans that control the program."""
     call = flow.log.calls[cut.call]
     if not cut.dead_outputs:
         return CutPath(cut, (cut.call,), (), is_steering=True) if _decides(call) else None
@@ -115,7 +115,7 @@ def steering_path(flow: Dataflow, cut: Cut, before: int) -> CutPath | None:
 
 
 def is_draw(flow: Dataflow, cut_path: CutPath) -> bool:
-    """Whether the values reach a random draw, still without gradients: it would have no gradient in any case."""
+    """Whether the values reach a random draw under no_grad, which would have no gradient in any case."""
     for row in cut_path.calls if cut_path.cut.kind in ("no_grad", "inference") else ():
         call = flow.log.calls[row]
         if call.grad_mode == "enabled":

@@ -131,7 +131,7 @@ class MissingGradients:
         return frozenset(use.tensor for use in asked if use.place.removeprefix("input") not in given)
 
     def _is_left_alone(self, number: int) -> bool:
-        """Whether it belongs to a model that is not trained, while others are trained by hand: a target network."""
+        """Whether the tensor belongs to an untrained model, such as a target network, beside models trained by hand."""
         if self._log.tensors[number].role != "parameter" or not self._is_trained_by_hand:
             return False
         reached = {model for each in self._candidates if each in self._received for model in self._models(each)}
@@ -146,7 +146,7 @@ class MissingGradients:
 
     @cached_property
     def is_training(self) -> bool:
-        """False if nothing is known to train: then it is a guess that a tensor should have a gradient."""
+        """Whether anything is known to train; if not, it is a guess that a tensor should have a gradient."""
         return bool(self._trained) or self._is_trained_by_hand
 
     def _models(self, number: int) -> set[str]:
@@ -184,7 +184,7 @@ class MissingGradients:
                 yield CutOff(cut_path, cuts, backward, root, is_refused, tensors, is_draw(self._flow, cut_path))
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:
-        """Whether the call only took a leaf's values for another leaf, which trains instead of it."""
+        """Whether the cut only copied a leaf's values into another leaf, which is trained instead."""
         calls = self._log.calls
         taken = [use for use in calls[cut_path.cut.call].inputs if use.requires_grad]
         copied = {use.tensor for row in cut_path.calls for use in calls[row].outputs}
@@ -194,7 +194,7 @@ class MissingGradients:
         )
 
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
-        """For tensors whose values reach no root: the cuts after which they only decided what the program did."""
+        """For tensors whose values reach no root: the cuts after which the values only controlled the program."""
         roots = list(self._roots())
         by_cut: dict[int, tuple[CutPath, int, int, list[int]]] = {}
         for tensor in sorted(tensors):
@@ -217,8 +217,8 @@ _STATE = frozenset({"buffer", "in_place"})
 
 
 def _rank(found: CutOff) -> tuple[bool, bool, int]:
-    """How weak the explanation is: cuts that update a state come last, draws before that, and guesses after certain
-    cuts."""
+    """A sort key, the best explanation first: cuts that update a state come last, random draws before them, and
+    uncertain paths after certain ones."""
     return found.cut.kind in _STATE, found.is_draw, found.cut_path.doubt
 
 

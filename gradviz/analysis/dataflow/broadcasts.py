@@ -35,7 +35,7 @@ _MAX_FOLLOWED = 200
 
 
 class Crossing(Struct, frozen=True):
-    """Two tensors with equally many elements, where every element of one met every element of the other."""
+    """Two tensors with equally many elements; each element of one was combined with every element of the other."""
 
     call: int
     """Index in `CallLog.calls`."""
@@ -46,14 +46,14 @@ class Crossing(Struct, frozen=True):
 
     @property
     def sizes(self) -> frozenset[int]:
-        """The number of elements of the table, and of what is left if the axes that both have in common are summed."""
+        """The number of elements of the table, over all axes and over those in which the two tensors differ."""
         one, other = (_padded(shape, len(self.result)) for shape in self.shapes)
         crossed = [size for a, b, size in zip(one, other, self.result, strict=True) if a != b]
         return frozenset((prod(self.result), prod(crossed)))
 
     @property
     def times(self) -> int:
-        """How many times more elements than there are pairs."""
+        """How many times as many elements the table has as one of the tensors."""
         return prod(self.result) // max(prod(self.shapes[0]), 1)
 
 
@@ -135,7 +135,7 @@ def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[
 
 
 def _got_its_axis_for_this(flow: Dataflow, use: TensorUse, row: int) -> bool:
-    """True for ``x[:, None]`` and ``x.unsqueeze(1)`` in the same expression."""
+    """Whether the same expression inserted an axis, as ``x[:, None]`` and ``x.unsqueeze(1)`` do."""
     made = flow.producers(use.tensor, before=row)
     maker = flow.log.calls[made[-1]] if made else None
     if maker is None or maker.function not in _INSERT_AN_AXIS or not maker.inputs:

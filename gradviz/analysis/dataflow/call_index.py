@@ -58,7 +58,7 @@ class CallIndex:
         return tuple(self._inside.get(row, ()))
 
     def is_by_program(self, call: Call) -> bool:
-        """Not inside a custom function or another backward call; inside a step it is the closure of the program."""
+        """Whether the program itself made the call, perhaps in the closure of an optimizer's step."""
         return call.inside is None or self.log.calls[call.inside].kind == "step"
 
     def row_of_backward(self, number: int) -> int | None:
@@ -181,7 +181,7 @@ class CallIndex:
 
 
 def _moment_of_inputs(row: int) -> int:
-    """The time at which a call received its inputs; its outputs come one later."""
+    """The time at which a call received its inputs; the time of its outputs is one more."""
     return 2 * row
 
 

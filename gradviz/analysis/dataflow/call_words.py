@@ -35,7 +35,7 @@ def operation(call: Call) -> str:
 
 
 def short_name(function: str) -> str:
-    """As a program writes it: ``detach``; a custom function with its class, an operator in words."""
+    """The name of a call in a program: ``detach``; a custom function's class, an operator in words."""
     method = function.removeprefix("torch.Tensor.")
     if method in _OPERATORS:
         return _OPERATORS[method]
@@ -44,7 +44,7 @@ def short_name(function: str) -> str:
 
 
 def plain_name(function: str) -> str:
-    """``div`` of ``torch.Tensor.__rtruediv__`` and of ``torch.Tensor.div_``."""
+    """The name of the function without affixes: ``div`` for ``torch.Tensor.__rtruediv__`` and ``torch.Tensor.div_``."""
     name = function.rpartition(".")[2]
     name = name.strip("_") if name.startswith("__") else name.rstrip("_")
     return _SPELLINGS.get(name, name)

@@ -36,7 +36,7 @@ def custom_call_of(flow: Dataflow, node: Node) -> CustomCall | None:
 
 
 def custom_calls(flow: Dataflow, graph: Graph) -> Iterator[CustomCall]:
-    """Those of a graph, in order of creation."""
+    """The calls of custom functions in a graph, in order of creation."""
     for node in graph.nodes:
         found = custom_call_of(flow, node) if node.kind == "custom" else None
         if found is not None:
@@ -64,7 +64,7 @@ def is_flat(check: DerivativeCheck) -> bool:
 
 
 def differing_slopes(check: DerivativeCheck) -> list[tuple[float, float]]:
-    """The elements where the two differ; empty if too few do."""
+    """The elements where gradient and slope differ; empty if there are too few."""
     pairs = list(zip(check.given, check.measured, strict=True))
     largest = max((max(abs(one), abs(other)) for one, other in pairs), default=0.0)
     tolerance = _TOLERANCE.get(check.dtype, 0.1)

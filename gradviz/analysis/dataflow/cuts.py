@@ -71,7 +71,7 @@ def find_cuts(log: CallLog) -> Iterator[Cut]:
 
 
 def _takes_each_for_itself(call: Call) -> bool:
-    """True if a result without a gradient comes from another input than those with a gradient."""
+    """Whether each result comes from one input, so that a result without a gradient is no cut."""
     return call.grad_mode == "enabled" and call.function.startswith(_ONE_BY_ONE)
 
 
@@ -121,7 +121,7 @@ REWRAPS = frozenset({
 
 
 def _is_hidden(log: CallLog, call: Call) -> bool:
-    """Inside of a custom function, a step or a backward call. The closure that an optimizer runs is not hidden."""
+    """Whether a call is inside a custom function, a step or a backward call. An optimizer's closure is not hidden."""
     inside = call.inside
     while inside is not None:
         enclosing = log.calls[inside]

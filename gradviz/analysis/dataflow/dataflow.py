@@ -1,4 +1,4 @@
-"""Questions to a call log: what a tensor was computed from, what used it, where its gradient was cut off.
+"""Queries on a call log: what a tensor was computed from, what used it, where its gradient was cut off.
 
 Every answer is a walk over a table of rows, without recursion; the indexes are built once, at first use. All of it is
 near-linear in the number of calls.
@@ -130,7 +130,7 @@ class Dataflow(CallIndex):
         return tuple(sorted([*find_cuts(self.log), *self._unregistered_parameters()], key=lambda cut: cut.call))
 
     def _unregistered_parameters(self) -> Iterator[Cut]:
-        """``nn.Parameter(computed)`` that no module got: its first use shows it."""
+        """The cuts of ``nn.Parameter(computed)`` that no module holds, found at the first use of the parameter."""
         for row, reentries in self.reentries.items():
             for reentry in reentries if self.log.calls[row].kind != "register_parameter" else ():
                 if reentry.certainty == "memory" and self.log.tensors[reentry.into].role == "parameter":
@@ -139,13 +139,13 @@ class Dataflow(CallIndex):
 
     @cached_property
     def reentries(self) -> dict[int, tuple[Reentry, ...]]:
-        """By call: values that left torch in earlier calls and came back into this one."""
+        """For each call, the values that left torch in earlier calls and came back into it."""
         return find_reentries(self.log)
 
     def cuts_reaching(self, tensor: int, before: int | None = None, since: int = 0) -> tuple[Cut, ...]:
         """The cuts through which a tensor's values came without a gradient, newest first.
 
-        The walk stops at each cut. It follows values that left torch and came back where `reentries` knows them.
+        The walk stops at each cut. It follows values that left torch and came back if `reentries` contains them.
         """
         found: dict[int, Cut] = {}
 
@@ -171,7 +171,7 @@ class Dataflow(CallIndex):
     def _upwards(
         self, tensor: int, before: int | None, since: int, go_on: Callable[[int, int], bool]
     ) -> Iterator[tuple[int, int]]:
-        """Calls above a tensor, each with the tensor that led there; `go_on` decides whether to continue above one."""
+        """Calls above a tensor, each with the tensor that led to it; above a call only if `go_on` returns true."""
         waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
@@ -194,7 +194,7 @@ class Dataflow(CallIndex):
         yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
 
     def _behind(self, tensor: int, before: int | None) -> Iterator[tuple[int, int]]:
-        """For a tensor that no call made: the source of its memory."""
+        """The exit call and the tensor from which the values of a tensor came, if no call made it."""
         if tensor not in self._producers or self.log.tensors[tensor].role == "parameter":
             yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries_as(tensor, before))
 
@@ -219,7 +219,7 @@ class Dataflow(CallIndex):
 
 
 def passes_on(call: Call) -> bool:
-    """Whether its results are computed from its inputs."""
+    """Whether the results of a call are computed from its inputs."""
     return call.kind in _MAKE_TENSORS and call.function not in TAKES_ONLY_THE_SHAPE
 
 

@@ -71,13 +71,13 @@ class FailedBackwards:
 
     @cached_property
     def overwritten(self) -> tuple[Overwritten, ...]:
-        """Those that needed a saved tensor that was changed."""
+        """The backward calls that needed a saved tensor that was changed."""
         found = (self._overwritten(row) for row in self._that_raised(CHANGED))
         return tuple(each for each in found if each is not None)
 
     @cached_property
     def freed(self) -> tuple[Freed, ...]:
-        """Those that went through a graph for the second time."""
+        """The backward calls that went through a graph for the second time."""
         found = (self._freed(row) for row in self._that_raised(SECOND_TIME))
         return tuple(each for each in found if each is not None)
 

@@ -27,7 +27,7 @@ class IdleRun(Struct, frozen=True):
 
 
 class GraphUses:
-    """What the backward calls of one run went through. Each call of the log is visited once."""
+    """The calls that the backward calls of one run went through. Each call of the log is visited once."""
 
     def __init__(self, capture: Capture, flow: Dataflow) -> None:
         self._flow = flow
@@ -42,7 +42,7 @@ class GraphUses:
 
     @cached_property
     def idle_runs(self) -> tuple[IdleRun, ...]:
-        """Outermost module calls of which nothing was used. If the program was stopped, later uses are unknown."""
+        """Outermost module calls whose results no backward used. If the program was stopped, later uses are unknown."""
         used, _ = self._uses
         last = self._backwards[-1] if self._backwards else 0
         runs: dict[int, list[int]] = {}
@@ -105,7 +105,7 @@ class GraphUses:
         return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
 
     def _calling_line(self, rows: list[int]) -> Location | None:
-        """The innermost of the user's own lines under which all of it ran, but not in ``forward`` itself."""
+        """The innermost of the user's own lines outside ``forward`` that all of these calls share."""
         chains = [list(callers(self._flow, row))[::-1] for row in (rows[0], rows[-1])]
         common = [one for one, other in zip(*chains, strict=False) if one == other]
         while len(common) > 1 and common[-1].function.rpartition(".")[2] == "forward":

@@ -36,12 +36,12 @@ class HookedGradient(Struct, frozen=True):
 
     @property
     def factor(self) -> float | None:
-        """How many times as large the gradient is afterwards."""
+        """The size of the gradient after the hooks, divided by its size before."""
         return None if not self.before.norm or self.after.norm is None else self.after.norm / self.before.norm
 
 
 def hooked_gradients(graph: Graph) -> Iterator[HookedGradient]:
-    """All of a graph, in order of creation."""
+    """The gradients of a graph that hooks changed, in order of creation."""
     for node in graph.nodes:
         befores, afters = _around_hooks(node)
         for output, before in enumerate(befores):

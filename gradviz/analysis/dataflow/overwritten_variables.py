@@ -32,7 +32,7 @@ class Overwriting(Struct, frozen=True):
 
 
 def overwriting_of(flow: Dataflow, row: int, text_of: Callable[[Location | None], str | None]) -> Overwriting | None:
-    """Where the variable with the result of a call is assigned again, if no line before that has read it.
+    """Where the variable that holds a call's result is assigned again before any line has read it.
 
     It searches the lines that ran next in the same function. Lines without a call are not recorded, so there must be
     none in between.

@@ -1,4 +1,4 @@
-"""Which calls a backward goes through, and what it carries over from an earlier step.
+"""Which calls a backward goes through, and which tensors of an earlier step it uses.
 
 A backward that fails, or that takes longer with every step, most often goes through calls that the user thinks are
 finished: those of the step before. So the calls are split at a boundary, an earlier backward or an optimizer step. If
@@ -71,9 +71,9 @@ class ReachedCalls:
         return tuple(found)
 
     def end_of_round(self, boundary: int) -> int:
-        """The last call of the round of a loop in which `boundary` is: the calls after it from lines further down.
+        """The last call in the same iteration of the loop as `boundary`, judged by the line numbers of calls after it.
 
-        A running average that is updated after ``backward()`` belongs to that round, not to the next one.
+        A running average that is updated after ``backward()`` belongs to that iteration, not to the next one.
         """
         lines = {(line.file, line.function): line.line for line in callers(self._flow, boundary)}
         last = boundary

@@ -46,7 +46,7 @@ class RefusedChange(Struct, frozen=True):
 
 
 def refused_changes(capture: Capture, flow: Dataflow, words: Sequence[str]) -> Iterator[RefusedChange]:
-    """Those that torch refused with one of these sentences."""
+    """The changes that torch refused with one of these messages."""
     if capture.error is None or capture.error.in_backward:
         return
     for row, call in enumerate(flow.log.calls):

@@ -1,7 +1,7 @@
 """Graphs of earlier steps that are still alive, what holds them, and since which line.
 
 At some moments of a run the recorder noted which tensors with a history were alive. Each one keeps the graph above it.
-Graphs are told apart by the step in which a backward first went through them; those without a backward, by their
+Graphs are identified by the step in which a backward first went through them; those without a backward, by their
 connections. So a training without a leak has the graphs of one step at every moment, and one with a leak has more and
 more.
 
@@ -74,7 +74,7 @@ class RetainedGraphs:
         return Retained(maker, self._first.get(maker), holder, self._graphs(tensors, moment), tuple(tensors), moment)
 
     def _is_in_container(self, tensor: int) -> bool:
-        """The newest is often in a variable as well, which the next step overwrites."""
+        """Whether a container holds it. The newest is often in a variable too, which the next step overwrites."""
         holder = self._log.tensors[tensor].holder
         return holder is not None and not holder.path.isidentifier()
 

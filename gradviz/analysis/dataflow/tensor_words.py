@@ -34,7 +34,7 @@ def tensor_words(flow: Dataflow, number: int) -> str:
 
 
 def names_of(flow: Dataflow, tensors: Iterable[int]) -> tuple[str, ...]:
-    """The names of those that have one, each once."""
+    """The names of the tensors that have one, without duplicates."""
     names = (name_of(flow.log.tensors[number]) for number in tensors)
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
@@ -47,7 +47,7 @@ def leaf_names_above(flow: Dataflow, tensor: int, before: int | None = None, sin
 
 
 def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:
-    """Names of the nodes that are leaves and have one."""
+    """Names of those nodes that are leaves, if they have a name."""
     return tuple(node.names[0] for node in nodes if node.is_leaf and node.names)
 
 

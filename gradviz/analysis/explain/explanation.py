@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from gradviz.analysis.explain.custom_explanation import CustomExplanation
 from gradviz.analysis.numbers.node_numbers import NodeNumbers
+from gradviz.formulas.available_formulas import KnownFormulas
 from gradviz.formulas.derivative import Derivative
-from gradviz.formulas.known import KnownFormulas
-from gradviz.formulas.meanings import Meaning
+from gradviz.formulas.glossary import Term, terms_in
 from gradviz.formulas.plain import Reading, Trap, plain_formula, reading
 from gradviz.formulas.special_nodes import SpecialNode, special_node
-from gradviz.formulas.vocabulary import Term, terms_in
+from gradviz.formulas.word_lookup import Meaning
 
 _MAX_OTHERS = 12
 

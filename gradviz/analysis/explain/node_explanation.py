@@ -13,10 +13,10 @@ from gradviz.analysis.numbers.node_numbers import node_numbers
 from gradviz.analysis.numbers.node_results import node_results
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, NotInThisGraph
-from gradviz.formulas.known import KnownFormulas
+from gradviz.formulas.available_formulas import KnownFormulas
 from gradviz.formulas.plain import plain_formula, reading
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.query.names import CONTAINER_KINDS, Named, resolve
+from gradviz.graph.query.find_by_name import CONTAINER_KINDS, Named, resolve
 from gradviz.graph.query.operation_names import autograd_name, call_of
 from gradviz.graph.query.own_line import line_words
 
@@ -52,7 +52,7 @@ def explain_in_graph(capture: Capture, graphs: Sequence[Graph], name: str, known
 
 
 def _result_of_first_call(nodes: Sequence[Node]) -> Node:
-    """Of the nodes that one call made (``linear``, for instance) the last: it returned the result."""
+    """If one call made several of these nodes, as ``linear`` does, the last, which returned the result."""
     call, result = call_of(nodes[0]), nodes[0]
     names = {result.name}
     for node in nodes[1:]:

@@ -137,7 +137,7 @@ class _Rows:
 
 
 def _groups(names: Sequence[str], depth: int | None) -> Iterator[tuple[str, list[int]]]:
-    """Names of series, with the indices of their parameters, in the same groups as `folded` makes of a table's rows."""
+    """The name of each series with the indices of its parameters, grouped as `folded` groups a table's rows."""
     if depth is None:
         yield from ((name, [index]) for index, name in enumerate(names))
         return

@@ -129,9 +129,9 @@ def flow_of_rows(rows: Sequence[FlowRow]) -> GradientFlow:
 
 
 def _arrivals(graph: Graph) -> dict[int, int]:
-    """When the gradient of each leaf was complete, in the engine's count of nodes.
+    """For each leaf, the position in the engine's order at which its gradient was complete.
 
-    `autograd.grad` runs no node for a leaf: then it is the count of the last node that sent it something.
+    `autograd.grad` runs no node for a leaf: then it is the position of the last node that sent it a gradient.
     """
     arrivals: dict[int, int] = {}
     for node in graph.nodes:

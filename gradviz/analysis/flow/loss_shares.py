@@ -28,13 +28,13 @@ class Pair:
 
 
 def products_of_rows(shares: RootShares, rows: Iterable[FlowRow]) -> list[Products | None]:
-    """For each row what arrived at its leaves; None if nothing was measured."""
+    """For each row the products of the gradients at its leaves; None if nothing was measured."""
     by_leaf = {entry.leaf: entry for entry in shares.leaves}
     return [shares.together(by_leaf[leaf] for leaf in row.leaves if leaf in by_leaf) for row in rows]
 
 
 def pairs(shares: RootShares, products: Products) -> list[Pair]:
-    """Every two losses that both have a gradient here, those that disagree most first."""
+    """Every pair of losses that both have a gradient here; those that disagree most come first."""
     found = [
         Pair(one, other, cosine)
         for one, other in combinations(range(len(shares.losses)), 2)

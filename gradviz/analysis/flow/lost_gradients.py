@@ -46,7 +46,7 @@ class LostGradients:
 
     @cached_property
     def _last_makers(self) -> dict[int, tuple[int, int]]:
-        """By node that got zero: the last node to run that made such a zero, and when it ran."""
+        """For each node that got zero, when the last node that made such a zero ran, and that node."""
         found: dict[int, tuple[int, int]] = {}
         for number in reversed(topological_order(self._graph)):
             node = self._graph.nodes[number]

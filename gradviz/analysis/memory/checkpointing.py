@@ -29,13 +29,13 @@ class Checkpointing:
     saved_bytes: int = 0
     """At least this much is no longer kept between forward and backward."""
     largest_call: int = 0
-    """The part of it that returns for a while when the largest call is computed again."""
+    """The part that is in memory again while backward computes the largest call again."""
     operations: int = 0
     """The number of operations that are computed a second time."""
 
     @property
     def peak_bytes(self) -> int:
-        """By how much the peak of the whole step falls, at least."""
+        """The bytes by which the peak of the whole step falls at least."""
         return self.saved_bytes - self.largest_call
 
     def add(self, other: Checkpointing) -> None:
@@ -47,7 +47,7 @@ class Checkpointing:
 
 
 def checkpointing(graph: Graph) -> dict[str, Checkpointing]:
-    """By path, for modules inside of others; modules that would save nothing are left out."""
+    """The effect for each module inside another, by its path; modules that would save nothing are left out."""
     kept = _KeptInCalls(graph)
     found: dict[str, Checkpointing] = {}
     for call, scope in enumerate(graph.scopes):
@@ -60,7 +60,7 @@ def checkpointing(graph: Graph) -> dict[str, Checkpointing]:
 
 
 def worth_checkpointing(found: dict[str, Checkpointing], least_bytes: int) -> list[Checkpointing]:
-    """Those that lower the peak most, first. Modules that differ in a number only count as one, none inside another.
+    """The modules that lower the peak, the best first, none inside another. Modules differing in a number are one.
 
     Backward needs the share of one call at a time again, so the peak falls by the saving without the largest call.
     """
@@ -85,7 +85,7 @@ def _pairs(one: str, other: str) -> tuple[tuple[str, str], tuple[str, str]]:
 
 
 class _KeptInCalls:
-    """For each module call, including the calls inside of it: what only it keeps, its inputs, how much it computes."""
+    """For each module call, with the calls inside it: the bytes that only it keeps, its inputs, and its operations."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph

@@ -93,22 +93,22 @@ class GraphMemory:
     """Those that the forward made and that only variables keep."""
     unknown: tuple[Unknown, ...]
     recomputed_bytes: int
-    """What checkpointing freed, and backward computes again."""
+    """The bytes that checkpointing freed, and that backward computes again."""
     freed_nodes: int
     """Nodes whose saved tensors an earlier backward has freed."""
 
     @property
     def saved_bytes(self) -> int:
-        """Of all storages, each once, without parameters and buffers."""
+        """The bytes of all storages, each once, without parameters and buffers."""
         return sum(use.bytes for use in self.storages if use.counts)
 
     def counted(self) -> list[StorageUse]:
-        """Without parameters and buffers, in the order of the nodes that keep them first."""
+        """The storages without parameters and buffers, ordered by the first node that keeps each."""
         return sorted((use for use in self.storages if use.counts), key=lambda use: use.held_by[0].node)
 
     @property
     def parameter_bytes(self) -> int:
-        """Of the parameters and buffers that nodes keep."""
+        """The bytes of the parameters and buffers that nodes keep."""
         return sum(use.bytes for use in self.storages if not use.counts)
 
     @property
@@ -145,14 +145,14 @@ def memory_of(graph: Graph) -> GraphMemory:
 
 
 def kept_bytes(graph: Graph, nodes: Iterable[int]) -> int:
-    """What some nodes keep together: every storage once, even if other nodes keep it; no parameters and buffers."""
+    """The bytes that some nodes keep: every storage once, even if others keep it, without parameters and buffers."""
     kept = {saved.storage for node in nodes for saved in graph.nodes[node].saved if saved.storage is not None}
     storages = [graph.storages[index] for index in kept]
     return sum(storage.bytes for storage in storages if storage.kind not in OWNED_BY_MODULES)
 
 
 def keeps_unknown(graph: Graph, nodes: Iterable[int]) -> bool:
-    """Whether one of them keeps a tensor of unknown size."""
+    """Whether one of these nodes keeps a tensor of unknown size."""
     return any(saved.state == "unknown" for node in nodes for saved in graph.nodes[node].saved)
 
 
@@ -166,7 +166,7 @@ def changed_since(graph: Graph) -> Iterator[ChangedSince]:
 
 
 def _identity(node: Node, saved: SavedTensor) -> tuple[object, ...]:
-    """Equal for two slots with the same tensor, as far as known."""
+    """A key that is equal for two slots with the same tensor, as far as known."""
     if saved.source is not None:
         return (saved.source, saved.source_nr)
     return (saved.tensor,) if saved.tensor is not None else (node.id, saved.slot)

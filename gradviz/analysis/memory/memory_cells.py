@@ -87,7 +87,7 @@ def _slot(use: StorageUse, holder: Holder) -> Cell:
 
 
 def _modules_around(graph: Graph, holder: Holder) -> _Path:
-    """From the outside in."""
+    """The modules around a holder, the outermost first."""
     paths: list[str] = []
     scope = graph.nodes[holder.node].scope
     while scope is not None:

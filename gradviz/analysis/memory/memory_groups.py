@@ -28,17 +28,17 @@ Key = Callable[[StorageUse, Holder], tuple[str | int, ...]]
 
 
 def by_line(memory: GraphMemory) -> list[Group]:
-    """By file and line; ``()`` for nodes without a known line."""
+    """The memory by file and line; ``()`` for nodes without a known line."""
     return _grouped(memory, lambda _, holder: (holder.file, holder.line) if holder.file and holder.line else ())
 
 
 def by_operation(memory: GraphMemory) -> list[Group]:
-    """By torch's name of the node."""
+    """The memory by torch's name of the node."""
     return _grouped(memory, lambda _, holder: (holder.operation,))
 
 
 def by_dtype(memory: GraphMemory) -> list[Group]:
-    """By dtype of the first tensor that is saved from a storage."""
+    """The memory by the dtype of the first tensor saved from a storage."""
     return _grouped(memory, lambda use, _: (use.dtype,))
 
 

@@ -68,7 +68,7 @@ def _copies_beside_their_source(graph: Graph) -> Iterator[SavedTwice]:
 
 
 def large_for_small_views(memory: GraphMemory) -> list[StorageUse]:
-    """Storages of which the saved tensors cover less than half, and that nothing else is known to hold."""
+    """Storages of which saved tensors cover less than half, and which nothing else is known to hold."""
     return [use for use in memory.storages if use.counts and not use.names and use.seen_bytes * 2 < use.bytes]
 
 

@@ -166,7 +166,7 @@ class BrokenGradients:
         return None
 
     def _is_computed(self, origin: Origin) -> bool:
-        """Whether parameters were used for it, also where gradients were switched off."""
+        """Whether the broken values were computed from parameters, with gradients on or off."""
         flow = self._flow
         rows = (*flow.ancestors(origin.tensor, origin.call + 1), *(() if origin.is_unseen else (origin.call,)))
         return any(use.requires_grad for row in rows for use in flow.log.calls[row].inputs)

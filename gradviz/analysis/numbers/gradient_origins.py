@@ -1,4 +1,4 @@
-"""Where gradients become zero, NaN or Inf, as opposed to where these are only passed on.
+"""Finds where gradients become zero, NaN or Inf; nodes that only pass these on do not count.
 
 A node that sends zero makes everything above it get zero. So the *origin* is separated from what follows: the node that
 received a gradient and sent zero, nothing, NaN or Inf.
@@ -37,7 +37,7 @@ class GradientOrigin:
 
 @dataclass(frozen=True)
 class GradientOrigins:
-    """The states of the gradients of one graph that are not fine, by node id."""
+    """The gradients of one graph that are zero, missing, NaN or Inf, by node id."""
 
     arrived: dict[int, GradientState] = field(default_factory=dict)
     """The state of what arrived at each node, for all of its outputs together."""
@@ -81,7 +81,7 @@ def _is_bad(gradient: TensorFigures | None) -> bool:
 
 
 def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> GradientOrigin | None:
-    """An origin in what a node sends; None if it is unknown what the node got.
+    """The origin in the gradients that a node sends; None if there is none, or if it is unknown what the node got.
 
     Edges to leaves that ``autograd.grad`` was not asked for do not count, because no node runs there.
     """
@@ -102,7 +102,7 @@ def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> Gradi
 
 
 def leads_to_a_leaf(graph: Graph, target: int) -> bool:
-    """Directly, or through views: a linear layer transposes its weight."""
+    """Whether an edge ends at a leaf, directly or through views: a linear layer transposes its weight."""
     return graph.nodes[behind_views(graph, target)[0]].is_leaf
 
 
@@ -117,7 +117,7 @@ def senders(graph: Graph) -> dict[int, set[int]]:
 
 
 def node_where_paths_split(above: Mapping[int, Set[int]], node: int) -> int | None:
-    """The nearest node that all gradients of a node have gone through, among the `senders` of a graph.
+    """The nearest node through which all gradients of `node` went; `above` is the result of `senders`.
 
     None if they come from several roots, or on very long paths.
     """
@@ -159,7 +159,7 @@ def _is_news(state: GradientState, sent: Sequence[TensorFigures]) -> bool:
 
 
 def _what_was_sent(graph: Graph, receivers: Set[int]) -> dict[tuple[int, int], list[TensorFigures]]:
-    """For each output of some nodes the gradients sent to it; for roots also those that the call started from."""
+    """The gradients sent to each output of these nodes; for a root also the one that backward started from."""
     sent: dict[tuple[int, int], list[TensorFigures]] = {}
     for target, slot, figures in _everything_sent(graph, receivers) if receivers else ():
         sent.setdefault((target, slot), []).append(figures)

@@ -73,7 +73,7 @@ def _chooses(node: Node, row: int | None, flow: Dataflow) -> bool:
 
 
 def _has_zeros_aside(call: Call, row: int, flow: Dataflow) -> bool:
-    """Whether a factor with zeros needs no gradient: a mask."""
+    """Whether a factor that contains zeros is a mask: it needs no gradient."""
     for use in call.inputs:
         if not use.requires_grad:
             values = flow.values_of(use, row)

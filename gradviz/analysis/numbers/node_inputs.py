@@ -68,7 +68,7 @@ def names_of_edges(node: Node, derivative: Derivative | None) -> tuple[str, ...]
 
 
 def named_edges(node: Node, derivative: Derivative | None) -> list[tuple[str, Edge | None]]:
-    """The same with the edges; ``input 0`` if the names are unknown."""
+    """Each edge with the name of its argument; ``input 0`` if the names are unknown."""
     names = names_of_edges(node, derivative)
     return list(zip(names or [f"input {index}" for index in range(len(node.edges))], node.edges, strict=True))
 

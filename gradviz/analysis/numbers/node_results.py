@@ -28,7 +28,7 @@ def arrived_gradients(node: Node) -> tuple[NamedTensor, ...]:
 
 
 def _names(node: Node, derivative: Derivative | None) -> tuple[str, ...]:
-    """Torch's names, or those of the plain formula without torch; numbered if neither fits."""
+    """The names from torch's formulas or, without torch, from the plain formula; numbers if neither fits."""
     count, plain = len(node.outputs), plain_formula(node.name)
     for names in (result_names(derivative.schema) if derivative else (), plain.outputs if plain else ()):
         if len(names) == count:

@@ -111,7 +111,7 @@ class ZeroGradients:
         return self._by_slope(plain, node, row)
 
     def _by_cancelling(self, plain: ZeroGradient) -> ZeroGradient | None:
-        """Paths that start at one operation cancel where they meet again: its result does not depend on its input."""
+        """Blame the operation where a gradient splits into paths that cancel where they meet again."""
         start = self._split_finder(plain.graph)(plain.node)
         if start is None:
             return None
@@ -119,7 +119,7 @@ class ZeroGradients:
         return replace(plain, node=start, call=self._flow.call_of_node(number), by="cancelling")
 
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
-        """The derivative of the operation is zero: everywhere, or at its input."""
+        """Blame an operation whose derivative is zero, everywhere or at its input."""
         flow = self._flow
         call = flow.log.calls[row]
         operand = _operand(call)
@@ -165,7 +165,7 @@ class ZeroGradients:
         return None
 
     def _by_zero_operand(self, plain: ZeroGradient, row: int) -> ZeroGradient | None:
-        """It was multiplied by zeros only, or not selected: by which operand, and what made that operand?"""
+        """Blame what made the zero operand of a product, or the mask of a choice."""
         flow, origins = self._flow, self._origins
         call = flow.log.calls[row]
         zeros = origins.inputs_of_kind(row, is_all_zero)
@@ -201,8 +201,8 @@ class ZeroGradients:
         return replace(zero, cause="masked_out", blamed_site=last.call_site, by="value")
 
     def _is_first_state(self, leaf: DeadLeaf, row: int) -> bool:
-        """Whether one step proves nothing yet: a weight met zeros that were made as such, like an initial hidden
-        state."""
+        """Whether one step proves nothing yet: a weight was multiplied by zeros that were made as such, like an
+        initial hidden state."""
         if leaf.steps > 1 or leaf.was_alive:
             return False
         flow = self._flow

@@ -1,4 +1,4 @@
-"""Operations that send a gradient of zero, and why: everywhere, for such operands, or because of another operand."""
+"""Operations that send a gradient of zero: always, for some inputs, or because another operand is zero."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cause_by_slope(node: Node, call: Call, values: ValueFacts | None) -> ZeroCau
 
 
 def cause_by_name(call: Call, values: ValueFacts | None) -> ZeroCause:
-    """The same, from the function alone."""
+    """Why a node sends zero because of its slope, judged by its function alone."""
     name = plain_name(call.function)
     if name in _RELUS:
         return "dead_relu"

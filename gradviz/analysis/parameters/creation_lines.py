@@ -14,7 +14,7 @@ def line_of_module(flow: Dataflow, call: Call) -> int | None:
 
 
 def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
-    """The line that made something which the module with the path `owner` keeps.
+    """The line that made an object that the module with the path `owner` holds.
 
     Another constructor, or a function that builds layers, may have made it. The line to change is in a method of the
     owner's class; if the owner got it later, it is the first line outside of constructors.
@@ -29,7 +29,7 @@ def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
 
 
 def line_apart(flow: Dataflow, row: int, other: int) -> CallSite | None:
-    """The innermost line of a call that another call does not share: one function may have made both."""
+    """The innermost line of a call that is not also one of another call: one function may have made both."""
     beside = {(line.file, line.line) for line in callers(flow, other)}
     return next((line for line in callers(flow, row) if (line.file, line.line) not in beside), flow.line_of(row))
 

@@ -38,7 +38,7 @@ def _is_meant(histories: ParameterHistories, use: TensorUse, row: int) -> bool:
 
 
 def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[int]]]:
-    """Calls refused for a tensor above which nothing requires grad and nothing is cut, with the leaves above it."""
+    """Calls refused because no leaf above a tensor requires grad, although nothing is cut; with these leaves."""
     for row, call in enumerate(histories.log.calls):
         roots = refused_roots(call)
         if not roots or not histories.flow.is_by_program(call):
@@ -71,7 +71,7 @@ def _uses_what_trains(histories: ParameterHistories, row: int) -> bool:
 
 
 def _leaves_above(histories: ParameterHistories, roots: Sequence[int], before: int) -> list[int]:
-    """The leaves above the roots, and what an optimizer has although it was computed, the newest last."""
+    """The leaves above the roots, and computed tensors that an optimizer holds, the newest last."""
     found: dict[int, None] = {}
     for root in roots:
         for row in histories.flow.ancestors(root, before=before):

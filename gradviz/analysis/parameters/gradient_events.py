@@ -81,7 +81,7 @@ class GradientEvents:
 
     @cached_property
     def _accumulating_in_closures(self) -> list[int]:
-        """Those inside of a step of torch's own optimizers. Other optimizers may do anything between two of them."""
+        """Backward calls in closures of torch's own optimizers; others may do anything between two of these."""
         return [row for row in self._backward_rows if self._is_in_step(row)]
 
     @cached_property
@@ -99,7 +99,7 @@ class GradientEvents:
         return list(self._flow.changes(tensor, first, len(self._log.calls)))
 
     def _moves_in_steps(self, tensor: int) -> Iterator[int]:
-        """Uses in a closure, one for each time the optimizer had changed the tensor since the closure ran before."""
+        """In closures, the first use of the tensor after each change that the optimizer made within one step."""
         before: tuple[int | None, int | None] | None = None
         for row in self._flow.users(tensor) if self._accumulating_in_closures else ():
             call = self._log.calls[row]
@@ -163,7 +163,7 @@ class GradientEvents:
     def _clear_to_blame(
         self, tensor: int, events: list[tuple[int, Event]], again: tuple[int, int, int]
     ) -> tuple[int | None, bool | None]:
-        """A call that clears others between the two steps, or one that clears this one at some other time."""
+        """A call that clears other gradients between the two steps, or that clears this one at another time."""
         earlier, step, _ = again
         others = [row for row in self._clears if earlier < row < step]
         if others:
@@ -227,7 +227,7 @@ class GradientEvents:
 
 
 def _steps_that_use_again(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:
-    """The step before, the step, and the backward call between them, with no clearing in between."""
+    """Steps that use a gradient again: the earlier step, the step, and the backward call between them."""
     used_by: int | None = None
     backward: int | None = None
     has_gradient = False

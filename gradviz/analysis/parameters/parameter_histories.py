@@ -39,7 +39,7 @@ class ParameterHistories:
         return tensor_words(self.flow, number)
 
     def together(self, numbers: Iterable[int]) -> str:
-        """Several in the words of findings: ``a.weight, a.bias and 3 more``."""
+        """The names of several parameters for findings: ``a.weight, a.bias and 3 more``."""
         return together(dict.fromkeys(map(self.name, numbers)))
 
     def parameters_below(self, path: str) -> list[int]:
@@ -73,7 +73,7 @@ class ParameterHistories:
 
     @cached_property
     def _held(self) -> tuple[frozenset[int], ...]:
-        """By optimizer: what it holds at the end, and what it was given when it was made, and later."""
+        """For each optimizer, the tensors that it holds at the end and those that it was given at any time."""
         return tuple(
             frozenset(
                 [
@@ -149,7 +149,7 @@ class ParameterHistories:
 
     @cached_property
     def reached_by(self) -> dict[int, frozenset[int]]:
-        """By backward call that did not fail: the leaves that its gradient reaches.
+        """For each backward call that did not fail, the leaves that its gradient reaches.
 
         Empty if graphs overlap so much that the search would take too long.
         """
@@ -244,7 +244,7 @@ class ParameterHistories:
 
     @cached_property
     def callers_of_flagging(self) -> dict[tuple[str, int], set[int]]:
-        """By file and line that sets ``requires_grad`` in a function: the lines that called this function."""
+        """For each file and line that sets ``requires_grad`` in a function, the lines that called the function."""
         callers: dict[tuple[str, int], set[int]] = defaultdict(set)
         for row, call in enumerate(self.log.calls):
             line = self.flow.line_of(row) if "requires_grad" in call.function else None
@@ -286,7 +286,7 @@ GIVES_A_GRADIENT = "torch.Tensor.grad.__set__"
 
 
 class HandedOnGradients:
-    """Answers for all leaves of one log, with one pass over it."""
+    """Finds the leaves whose gradients went into other leaves, with one pass over the log."""
 
     def __init__(self, log: CallLog) -> None:
         self._log = log
@@ -305,7 +305,7 @@ class HandedOnGradients:
 
     @cached_property
     def _fed(self) -> dict[int, tuple[int, ...]]:
-        """By tensor: leaves that its values went into; two are enough, because one of them differs from any leaf."""
+        """For each tensor, up to two leaves that its values went into: one of two differs from any given leaf."""
         fed: dict[int, tuple[int, ...]] = {}
         for call in reversed(self._log.calls):
             leaves = set(self._given_to(call))

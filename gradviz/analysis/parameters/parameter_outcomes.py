@@ -12,14 +12,14 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.frozen_parameters import location_of_flag
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import line_words_of
-from gradviz.graph.words import counted
 
 OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "not reached"]
 
 
 class Outcome(Struct, frozen=True):
-    """Of one parameter."""
+    """The outcome of one parameter."""
 
     tensor: int
     """Its number in the log."""
@@ -29,7 +29,7 @@ class Outcome(Struct, frozen=True):
 
 
 def outcomes(case: Case) -> tuple[Outcome, ...]:
-    """Of every parameter of modules and optimizers, in the order in which they were first seen.
+    """The outcome of every parameter of modules and optimizers, in the order in which they were first seen.
 
     Old parameters that no module and no optimizer has, such as those of a copy or before a replacement, are left out.
     """
@@ -72,7 +72,7 @@ def _cut_of(case: Case, number: int) -> Location | None:
 
 
 def counted_outcomes(case: Case) -> str:
-    """The number of each: ``148 parameters: 140 reached, 8 frozen at train.py:12``."""
+    """The number of parameters by outcome: ``148 parameters: 140 reached, 8 frozen at train.py:12``."""
     found = outcomes(case)
     by_kind: dict[OutcomeKind, list[Outcome]] = defaultdict(list)
     for outcome in found:

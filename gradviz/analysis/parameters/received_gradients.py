@@ -12,7 +12,7 @@ from gradviz.graph.model import Graph
 
 
 class ReceivedGradients:
-    """A set, asked with ``number in received``, where a number is that of a tensor in the log."""
+    """A set of tensors, by their numbers in the log: ``number in received``."""
 
     def __init__(self, capture: Capture, log: CallLog) -> None:
         self._capture = capture

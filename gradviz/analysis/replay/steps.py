@@ -249,7 +249,7 @@ class _Owners:
 
 
 def _repetitions_in(item: Item, graph: Graph) -> Iterator[tuple[int, int]]:
-    """The nodes of an operation that is drawn for several, each with the number of its repetition.
+    """The nodes that one repeated operation represents, each with the number of its repetition.
 
     Each repetition has one node with the operation's name, and the views that are merged into it.
     """

@@ -16,40 +16,40 @@ from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifi
 from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
-from gradviz.analysis.rules.missing.complex_misuse import ComplexMisuse
-from gradviz.analysis.rules.missing.data_access import DataAccess
-from gradviz.analysis.rules.missing.detached import Detached
-from gradviz.analysis.rules.missing.inference_tensor import InferenceTensor
-from gradviz.analysis.rules.missing.integer_cast import IntegerCast
-from gradviz.analysis.rules.missing.no_backward import NoBackward
-from gradviz.analysis.rules.missing.no_grad_block import NoGradBlock
-from gradviz.analysis.rules.missing.non_differentiable_op import NonDifferentiableOp
-from gradviz.analysis.rules.missing.numpy_roundtrip import NumpyRoundtrip
-from gradviz.analysis.rules.missing.tensor_rewrap import TensorRewrap
-from gradviz.analysis.rules.nan.exploding_chain import ExplodingChain
-from gradviz.analysis.rules.nan.nan_from_op import NanFromOp
-from gradviz.analysis.rules.nan.nan_in_data import NanInData
-from gradviz.analysis.rules.nan.nan_in_masked_branch import NanInMaskedBranch
-from gradviz.analysis.rules.nan.overflow import Overflow
+from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.missing_gradients.data_access import DataAccess
+from gradviz.analysis.rules.missing_gradients.detached import Detached
+from gradviz.analysis.rules.missing_gradients.inference_tensor import InferenceTensor
+from gradviz.analysis.rules.missing_gradients.integer_cast import IntegerCast
+from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
+from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
+from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
+from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
+from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
+from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
+from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
+from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
+from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
-from gradviz.analysis.rules.wrong.broadcast_mismatch import BroadcastMismatch
-from gradviz.analysis.rules.wrong.custom_function_bad_return import CustomFunctionBadReturn
-from gradviz.analysis.rules.wrong.custom_function_wrong_backward import CustomFunctionWrongBackward
-from gradviz.analysis.rules.wrong.double_backward_unsupported import DoubleBackwardUnsupported
-from gradviz.analysis.rules.wrong.grad_argument import GradArgument
-from gradviz.analysis.rules.wrong.hook_alters_grad import HookAltersGrad
-from gradviz.analysis.rules.wrong.missing_zero_grad import MissingZeroGrad
-from gradviz.analysis.rules.wrong.stale_optimizer_params import StaleOptimizerParams
-from gradviz.analysis.rules.zero.dead_relu import DeadRelu
-from gradviz.analysis.rules.zero.masked_out import MaskedOut
-from gradviz.analysis.rules.zero.saturation import Saturation
-from gradviz.analysis.rules.zero.vanishing_chain import VanishingChain
-from gradviz.analysis.rules.zero.zero_gradient_op import ZeroGradientOp
+from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
+from gradviz.analysis.rules.wrong_gradients.custom_function_bad_return import CustomFunctionBadReturn
+from gradviz.analysis.rules.wrong_gradients.custom_function_wrong_backward import CustomFunctionWrongBackward
+from gradviz.analysis.rules.wrong_gradients.double_backward_unsupported import DoubleBackwardUnsupported
+from gradviz.analysis.rules.wrong_gradients.grad_argument import GradArgument
+from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
+from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
+from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
+from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
+from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
+from gradviz.analysis.rules.zero_gradients.saturation import Saturation
+from gradviz.analysis.rules.zero_gradients.vanishing_chain import VanishingChain
+from gradviz.analysis.rules.zero_gradients.zero_gradient_op import ZeroGradientOp
 
 RULES: tuple[type[Rule], ...] = (
     Detached,
@@ -100,4 +100,4 @@ RULES: tuple[type[Rule], ...] = (
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)
-"""Those that only run where an option asks for them."""
+"""The rules that only run if an option requests them."""

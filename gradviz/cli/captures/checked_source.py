@@ -10,9 +10,9 @@ from gradviz.cli.captures.source import Source, SourceOptions, open_source, sele
 from gradviz.cli.options.settings import check_settings
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput
+from gradviz.graph.number_words import counted
 from gradviz.graph.query.root_names import why_it_did_not_begin
-from gradviz.graph.words import counted
-from gradviz.recording.run.plan import RunLimits
+from gradviz.recording.run.recording_plan import RunLimits
 
 if TYPE_CHECKING:
     from gradviz.analysis.check.installed_rules import RuleSet
@@ -62,7 +62,7 @@ def _check_that_nothing_is_left_out(options: SourceOptions) -> None:
 
 
 def _marked(source: Source, rules: RuleSet) -> Source:
-    from gradviz.checked import marked
+    from gradviz.check_result import marked
 
     with working("checking"):
         capture, notes = marked(source.capture, rules)

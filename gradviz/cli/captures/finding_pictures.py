@@ -30,7 +30,7 @@ class FindingPictures:
     @classmethod
     def of(cls, paths: Sequence[str]) -> FindingPictures:
         """Raises `BadInput` for a path whose suffix is not that of a format."""
-        from gradviz.output import output_format
+        from gradviz.file_output import output_format
 
         if "-" in paths:
             raise BadInput("standard output is for the findings", hint="name a file: -o net.svg")
@@ -41,7 +41,7 @@ class FindingPictures:
     def write(self, capture: Capture, findings: Iterable[Finding]) -> None:
         """Draw the graph with the most findings; for a ``.gradviz`` path, write the capture."""
         from gradviz.capture.capture_file import write_capture
-        from gradviz.output import write_output
+        from gradviz.file_output import write_output
 
         subject = None
         for path, renderer in self.renderers.items():

@@ -11,7 +11,7 @@ from pathlib import Path
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
 from gradviz.cli.captures.source import Source, SourceOptions
 from gradviz.errors import GradvizError
-from gradviz.output import write_output
+from gradviz.file_output import write_output
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_captur
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
-from gradviz.recording.run.plan import NO_LIMITS, RunLimits
+from gradviz.recording.run.recording_plan import NO_LIMITS, RunLimits
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class SourceOptions:
 
     @property
     def start_of_file(self) -> bytes | None:
-        """The first bytes of the file, which tell what it is; None if there is no file."""
+        """The first bytes of the file, which show its type; None if there is no file."""
         if self.file is None:
             return None
         try:
@@ -89,7 +89,7 @@ class SourceOptions:
 
     @property
     def can_run_on(self) -> bool:
-        """Whether ``--keep-going`` would help; not for a check, which reports itself where it stopped."""
+        """Whether ``--keep-going`` would help; not for a check, which itself reports where it stopped."""
         return not (self.is_capture or self.check)
 
     def command(self, name: str) -> str:
@@ -132,8 +132,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     """
     if options.is_capture:
         return _load(options, needs_graph=needs_graph)
-    from gradviz.recording.run.plan import MAX_VALUES, RecordingPlan
     from gradviz.recording.run.program import find_module, find_script
+    from gradviz.recording.run.recording_plan import MAX_VALUES, RecordingPlan
     from gradviz.recording.run.root_expression import parse_root
     from gradviz.recording.script_runner import run
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 import click
 
 from gradviz.analysis.replay.steps import START
-from gradviz.cli.player.session import ReplaySession
+from gradviz.cli.player.replay_session import ReplaySession
 from gradviz.errors import GradvizError
-from gradviz.graph.query.search import nodes_to_show, search
+from gradviz.graph.query.find_by_expression import nodes_to_show, search
 from gradviz.rendering.replay.step_text import ReplayText
 from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.view.build import ViewOptions

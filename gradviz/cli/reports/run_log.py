@@ -68,7 +68,7 @@ def show_run_log(source: SourceOptions, options: RunLogOptions, look: TableLook,
 
 
 def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> None:
-    from gradviz.output import check_outputs
+    from gradviz.file_output import check_outputs
 
     for name, is_given in (
         ("--backward", source.backward is not None),
@@ -94,7 +94,7 @@ def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> N
 
 
 def _drawn(log: RunLog, path: str, look: TableLook) -> str:
-    from gradviz.output import write_output
+    from gradviz.file_output import write_output
     from gradviz.rendering.svg.flow_chart import FlowChartRenderer
     from gradviz.rendering.words.common_words import counted
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gradviz.capture.capture import Capture
 from gradviz.cli.captures.source import SourceOptions
+from gradviz.file_output import write_output
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.graph.query.own_line import line_words, own_line
-from gradviz.output import write_output
 from gradviz.rendering.formats import Subject
 
 _OUTCOMES = {

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from gradviz.browser import open_in_browser
 from gradviz.cli.serving.served_page import ServedPage
 from gradviz.errors import BadInput
-from gradviz.output import write_output
+from gradviz.file_output import write_output
 
 HOST = "127.0.0.1"
 _OWN_NAMES = (HOST, "localhost")

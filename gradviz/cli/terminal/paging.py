@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from gradviz.cli.terminal.terminal import Terminal
-from gradviz.output import write_output
+from gradviz.file_output import write_output
 
 USUAL_PAGER = "less"
 LESS_OPTIONS = "FRX"

@@ -30,7 +30,7 @@ def forward(formula: PlainFormula, torch: ModuleType, values: Mapping[str, Any])
 
 
 def as_the_engine_hands_it_on(gradient: Any, given: Any) -> Any:
-    """Summed to the shape of the input, and real for a real input; for a list of inputs, each of them."""
+    """The gradient, summed to the shape of the input, and real for a real input; also for a list of inputs."""
     if isinstance(given, (list, tuple)):
         return tuple(as_the_engine_hands_it_on(part, into) for part, into in zip(gradient, given, strict=True))
     summed = gradient.sum_to_size(given.shape)

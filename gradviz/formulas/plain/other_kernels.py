@@ -1,4 +1,4 @@
-"""The same operations by kernels for other devices: other nodes, the same mathematics."""
+"""Operations whose kernels for other devices make other nodes with the same mathematics."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Shape = tuple[int | str, ...]
 
 
 def with_constants_at_users(graph: Graph) -> Graph:
-    """The same graph with constants at the operations that take them, as far as this can be told."""
+    """The same graph with constants at the operations that take them, as far as these can be found."""
     moved: dict[int, tuple[int, ...]] = {}
     for node in graph.nodes:
         if node.constants and node.forward_call is not None and None not in node.edges:

@@ -146,7 +146,7 @@ def _gradient_attributes(figures: TensorFigures | None) -> Iterator[tuple[str, P
 
 
 def _six_digits(number: float) -> float:
-    """Further digits differ from machine to machine."""
+    """Round to six digits, as further digits differ from machine to machine."""
     return float(f"{number:.6g}")
 
 

@@ -84,7 +84,7 @@ Call = tuple[str | None, int | None, int | None]
 
 
 def call_of(node: Node) -> Call:
-    """What the nodes of one forward call have in common, as far as it was recorded."""
+    """A key that the nodes of one forward call share, if the call was recorded."""
     return node.forward_call, node.call_site, node.scope
 
 

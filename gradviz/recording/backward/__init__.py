@@ -1,1 +1,1 @@
-"""Noticing backward calls, measuring them, and telling how they failed."""
+"""Notices backward calls, measures their gradients, and finds out how they failed."""

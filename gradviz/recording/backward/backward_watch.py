@@ -1,16 +1,15 @@
 """Notices every ``Tensor.backward``, ``torch.autograd.backward`` and ``torch.autograd.grad`` of the program.
 
 They all end in one engine call, ``_engine_run_backward``, which torch itself replaces in the same way for tracing.
-Calls that a node makes from inside the engine (reentrant checkpointing, a custom backward) are not the program's own.
+Calls that a node makes inside the engine (reentrant checkpointing, a custom backward) are not recorded as the
+program's.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any, Literal
@@ -18,11 +17,12 @@ from typing import Any, Literal
 from gradviz.recording.run.function_stand_in import StandIns
 from gradviz.recording.torch_access.engine import current_graph_task_id
 from gradviz.recording.torch_access.patches import Replacement
+from gradviz.recording.torch_access.unwatched_backward import is_unwatched
 
 
 @dataclass(frozen=True)
 class BackwardRequest:
-    """What the program asked the engine for."""
+    """The arguments of a backward call of the program."""
 
     function: Literal["backward", "grad"]
     roots: tuple[Any, ...]
@@ -32,7 +32,7 @@ class BackwardRequest:
     retain_graph: bool
     create_graph: bool
     gradients: tuple[Any, ...]
-    """The gradient that each root starts from; None where torch is to take ones."""
+    """The gradient that each root starts from; None if torch is to take ones."""
     frame: FrameType
     """The frame of torch that called the engine; the program's own are above it."""
 
@@ -40,27 +40,10 @@ class BackwardRequest:
 Handler = Callable[[BackwardRequest, Callable[[], Any]], Any]
 
 
-class _Unwatched(threading.local):
-    is_on = False
-
-
-_unwatched = _Unwatched()
-
-
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """Backward calls of this thread are ours, and none of the program's."""
-    before, _unwatched.is_on = _unwatched.is_on, True
-    try:
-        yield
-    finally:
-        _unwatched.is_on = before
-
-
 class BackwardWatch:
-    """Hands every backward call of this process to `handle`, which runs it by calling its second argument.
+    """Passes every backward call of this process to `handle`, which runs it by calling its second argument.
 
-    Of a call that a node makes only `note_inner` is told, on the thread that runs the node.
+    For a call that a node makes, only `note_inner` is called, on the thread that runs the node.
     """
 
     def __init__(self, handle: Handler, note_inner: Callable[[], None]) -> None:
@@ -83,13 +66,13 @@ class BackwardWatch:
 
     def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def run_backward(t_outputs: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-            # A forked worker is another program: it runs untouched.
+            # A forked worker is another program, and is not recorded.
             if os.getpid() != self._process:
                 return original(t_outputs, *args, **kwargs)
             is_inner = current_graph_task_id() != -1
             if is_inner:
                 self._note_inner()
-            if is_inner or _unwatched.is_on:
+            if is_inner or is_unwatched():
                 return original(t_outputs, *args, **kwargs)
             request = BackwardRequest(
                 function="backward" if kwargs.get("accumulate_grad", False) else "grad",

@@ -1,10 +1,10 @@
-"""Which node raised, when backward did. torch does not say, so it is worked out afterwards.
+"""Finds the node that raised in a backward. torch does not report it, so it is inferred afterwards.
 
-A node of a Python function is in the traceback. Where it was watched which nodes ran, it is the one that was next: all
-that send it gradients had run, and it had not. For the others: on one device the engine runs nodes by falling
-sequence number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the node that
-failed is the first in that order that was freed by an *earlier* backward, or else the first that still has its saved
-tensors. A message that names a function decides between equals. Nodes from which no wanted input is reached do not run.
+A node of a Python function is in the traceback. If it was watched which nodes ran, the failed node is the next one: all
+nodes that send it gradients had run, and it had not. Otherwise: on one device the engine runs nodes by falling sequence
+number, and without ``retain_graph`` it frees what a node saved as soon as the node has run. So the failed node is the
+first in that order that was freed by an *earlier* backward, or else the first that still has its saved tensors. If
+several fit, a message that names a function decides. Nodes from which no wanted input is reached do not run.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from gradviz.recording.walk.roots import slots_in
 _NAMED_IN_MESSAGE = re.compile(r"[Ff]unction '?(\w+)'? returned")
 
 
-def marked(graph: Graph, place: int) -> Graph:
-    """The graph with the node noted as the one that failed."""
+def marked(graph: Graph, index: int) -> Graph:
+    """The graph, in which the node is noted as the one that failed."""
     assert graph.backward is not None
-    return replace(graph, backward=replace(graph.backward, failed_node=place))
+    return replace(graph, backward=replace(graph.backward, failed_node=index))
 
 
 def find(
@@ -41,15 +41,15 @@ def find(
     retains_graph: bool,
     ran: frozenset[int] | None = None,
 ) -> int | None:
-    """Place of the node that raised `error`, or None where it cannot be told.
+    """Index of the node that raised `error`, or None if it cannot be known.
 
     Args:
         walked: the graph, as it was before the call.
         error: what backward raised.
-        inputs: place and output of the nodes at which gradients were wanted; empty for all leaves.
-        freed_before: places of nodes that were freed before the call.
-        retains_graph: the call frees nothing, so that nothing can be told from what is freed.
-        ran: places of the nodes that ran to their end, where that was watched.
+        inputs: node and output at which each gradient was wanted; empty for all leaves.
+        freed_before: indices of nodes that were freed before the call.
+        retains_graph: the call frees nothing, so freed nodes prove nothing.
+        ran: indices of the nodes that ran to their end, if that was watched.
     """
     order = _order_of_execution(walked, inputs)
     in_python = _by_traceback(walked, order, error)
@@ -59,37 +59,37 @@ def find(
         return _next_to_run(walked, ran)
     named = _NAMED_IN_MESSAGE.search(str(error))
     if named:
-        places = [place for place in order if walked.wrappers[place].name() == named.group(1)]
-        executed = [place for place in places if is_freed(walked.wrappers[place])]
-        if len(places) == 1 or executed:
-            return executed[-1] if executed else places[0]
+        indices = [index for index in order if walked.wrappers[index].name() == named.group(1)]
+        executed = [index for index in indices if is_freed(walked.wrappers[index])]
+        if len(indices) == 1 or executed:
+            return executed[-1] if executed else indices[0]
     if freed_before and "second time" in str(error):
-        return next((place for place in order if place in freed_before), None)
+        return next((index for index in order if index in freed_before), None)
     if retains_graph:
         return None
-    return next((place for place in order if is_freed(walked.wrappers[place]) is False), None)
+    return next((index for index in order if is_freed(walked.wrappers[index]) is False), None)
 
 
-def freed_places(walked: Walk) -> frozenset[int]:
-    """Places of the nodes whose saved tensors are gone already."""
-    return frozenset(place for place, wrapper in enumerate(walked.wrappers) if is_freed(wrapper))
+def freed_indices(walked: Walk) -> frozenset[int]:
+    """Indices of the nodes whose saved tensors are gone already."""
+    return frozenset(index for index, wrapper in enumerate(walked.wrappers) if is_freed(wrapper))
 
 
 def _order_of_execution(walked: Walk, inputs: Sequence[tuple[int, int] | None]) -> list[int]:
     wanted = {slot[0] for slot in inputs if slot is not None}
     reaches = [not inputs] * len(walked.wrappers)
     if inputs:
-        for place, edges in enumerate(walked.edges):
-            reaches[place] = place in wanted or any(edge is not None and reaches[edge.target] for edge in edges)
+        for index, edges in enumerate(walked.edges):
+            reaches[index] = index in wanted or any(edge is not None and reaches[edge.target] for edge in edges)
     numbers = walked.sequence_nrs
-    places = (place for place, number in enumerate(numbers) if number != LEAF_SEQUENCE_NR and reaches[place])
-    return sorted(places, key=lambda place: -numbers[place])
+    indices = (index for index, number in enumerate(numbers) if number != LEAF_SEQUENCE_NR and reaches[index])
+    return sorted(indices, key=lambda index: -numbers[index])
 
 
 def _next_to_run(walked: Walk, ran: frozenset[int]) -> int | None:
-    """The node that the engine would have taken next: of all that wait for nothing, leaves come first."""
+    """The node that the engine would have run next: of all that wait for nothing, leaves come first."""
     waiting = set(range(len(walked.wrappers))) - ran
-    held_up = {edge.target for place in waiting for edge in walked.edges[place] if edge is not None}
+    held_up = {edge.target for index in waiting for edge in walked.edges[index] if edge is not None}
     return max(waiting - held_up, key=walked.sequence_nrs.__getitem__, default=None)
 
 
@@ -99,10 +99,10 @@ def _by_traceback(walked: Walk, order: list[int], error: BaseException) -> int |
     while trace is not None:
         codes.add(trace.tb_frame.f_code)
         trace = trace.tb_next
-    candidates = [place for place in order if _backward_code(walked.wrappers[place]) in codes]
+    candidates = [index for index in order if _backward_code(walked.wrappers[index]) in codes]
     if len(candidates) <= 1:
         return candidates[0] if candidates else None
-    return next((place for place in candidates if is_freed(walked.wrappers[place]) is not True), None)
+    return next((index for index in candidates if is_freed(walked.wrappers[index]) is not True), None)
 
 
 def _backward_code(wrapper: Any) -> Any:
@@ -112,7 +112,7 @@ def _backward_code(wrapper: Any) -> Any:
 
 
 def is_freed(wrapper: Any) -> bool | None:
-    """Whether what the node saved is gone; None where it saved nothing."""
+    """Whether the saved tensors of the node are gone; None if it saved nothing."""
     for slot in _saved_slots(type(wrapper), wrapper):
         try:
             raw = getattr(wrapper, slot)
@@ -136,13 +136,13 @@ def _saved_slots(node_class: type, wrapper: Any) -> tuple[str, ...]:
     return slots
 
 
-# Marks, in graphs of backward calls that raised, the node that did.
+# -- Marks the failed node in graphs of backward calls that raised -----------------------------------------------------
 
-_NOWHERE: frozenset[int] = frozenset()
+_NO_NODES: frozenset[int] = frozenset()
 
 
 class FailedBackwards:
-    """Those of one recording."""
+    """The failed backward calls of one recording."""
 
     def __init__(self, builder: CaptureBuilder) -> None:
         self._builder = builder
@@ -150,19 +150,19 @@ class FailedBackwards:
         """Whether there was one."""
 
     def freed_before(self, recorded: Recorded | None) -> frozenset[int]:
-        """Places of the nodes that earlier calls freed; to be asked before the call runs."""
+        """Indices of the nodes that earlier calls freed; to be called before the call runs."""
         try:
-            return freed_places(recorded.walk) if recorded is not None else _NOWHERE
-        except Exception as defect:  # whatever it is, it must not reach the program
-            self._builder.disclose_defect("what earlier calls freed could not be found out", defect)
-            return _NOWHERE
+            return freed_indices(recorded.walk) if recorded is not None else _NO_NODES
+        except Exception as defect:  # must not reach the program
+            self._builder.disclose_defect("the nodes that earlier calls freed could not be determined", defect)
+            return _NO_NODES
 
     def note(
         self,
         recorded: Recorded | None,
         request: BackwardRequest,
         error: Exception,
-        freed_before: frozenset[int] = _NOWHERE,
+        freed_before: frozenset[int] = _NO_NODES,
     ) -> None:
         """The call for which this was recorded ended in `error`."""
         self.has_failed = True
@@ -171,23 +171,23 @@ class FailedBackwards:
             return
         graphs = self._builder.graphs
         try:
-            place = find(
+            index = find(
                 recorded.walk,
                 error,
                 inputs=slots_in(recorded.walk, request.inputs),
                 freed_before=freed_before,
                 retains_graph=request.retain_graph or request.create_graph,
-                ran=_places_that_ran(graphs[recorded.place]),
+                ran=_indices_that_ran(graphs[recorded.graph_index]),
             )
-        except Exception as defect:  # the program's own error is the one to be seen
+        except Exception as defect:  # the program's own error matters more
             self._builder.disclose_defect("the node that failed could not be found", defect)
             return
-        if place is not None:
-            graphs[recorded.place] = marked(graphs[recorded.place], place)
+        if index is not None:
+            graphs[recorded.graph_index] = marked(graphs[recorded.graph_index], index)
 
 
-def _places_that_ran(graph: Graph) -> frozenset[int] | None:
-    """Nodes that backward ran to their end; None where nobody watched."""
+def _indices_that_ran(graph: Graph) -> frozenset[int] | None:
+    """Nodes that backward ran to their end; None if that was not watched."""
     if all(root.gradient is None for root in graph.roots):
         return None
     return frozenset(node.id for node in graph.nodes if node.run is not None)

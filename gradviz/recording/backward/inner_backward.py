@@ -1,6 +1,6 @@
-"""Backward calls that a node makes itself while the engine runs it: reentrant checkpoints, reversible layers.
+"""Notes backward calls that a node makes while the engine runs it: reentrant checkpoints, reversible layers.
 
-What such a call reaches gets its gradients, and is not in the graph of the call around it.
+The nodes that such a call reaches get their gradients, but are not in the graph of the outer call.
 """
 
 from __future__ import annotations
@@ -17,42 +17,44 @@ from gradviz.recording.walk.graph_walker import Walk
 
 
 class InnerBackwards:
-    """Marks the nodes of the graphs in `builder` that call backward while theirs runs."""
+    """Marks the nodes that call backward, in the graphs in `builder`."""
 
     def __init__(self, builder: CaptureBuilder) -> None:
         self._builder = builder
         self._running: dict[int, tuple[Walk, set[int]]] = {}
-        """Of each call that runs now, by the place of its graph: the walk, and the places of such nodes in it."""
+        """For each call that runs now, by index of its graph: the walk, and the indices of such nodes."""
 
     @contextmanager
     def awaited(self, recorded: Recorded | None) -> Iterator[None]:
-        """Around a backward call; its graph has the marks afterwards, also when the call raised."""
+        """Wrap a backward call; afterwards its graph has the marks, also if the call raised."""
         if recorded is None:
             yield
             return
-        places: set[int] = set()
-        self._running[recorded.place] = recorded.walk, places
+        indices: set[int] = set()
+        self._running[recorded.graph_index] = recorded.walk, indices
         try:
             yield
         finally:
-            del self._running[recorded.place]
-            if places:
-                self._builder.graphs[recorded.place] = _marked(self._builder.graphs[recorded.place], places)
+            del self._running[recorded.graph_index]
+            if indices:
+                self._builder.graphs[recorded.graph_index] = _marked(
+                    self._builder.graphs[recorded.graph_index], indices
+                )
 
     def note(self) -> None:
-        """A call from inside the engine is about to run; must not raise, as the program waits."""
+        """A call from inside the engine is about to run. Must not raise: the program waits for it."""
         try:
             node = current_autograd_node()
-            for walk, places in list(self._running.values()):
-                place = walk.position.get(node)
-                if place is not None:
-                    places.add(place)
+            for walk, indices in list(self._running.values()):
+                index = walk.position.get(node)
+                if index is not None:
+                    indices.add(index)
         except Exception as defect:
             self._builder.disclose_defect("a backward inside backward could not be noted", defect)
 
 
-def _marked(graph: Graph, places: set[int]) -> Graph:
+def _marked(graph: Graph, indices: set[int]) -> Graph:
     nodes = list(graph.nodes)
-    for place in places:
-        nodes[place] = replace(nodes[place], calls_backward=True)
+    for index in indices:
+        nodes[index] = replace(nodes[index], calls_backward=True)
     return replace(graph, nodes=tuple(nodes))

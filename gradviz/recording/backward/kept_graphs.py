@@ -1,8 +1,8 @@
-"""Which graphs of a long run are kept: of thousands of steps most tell what the one before them told.
+"""Decides which graphs of a long run are kept: most of its thousands of steps show nothing new.
 
-Kept are the first and the newest of each line that calls backward, those in which something appears that no earlier
-one had (a gradient that is NaN, infinite, zero or missing; the largest so far, by powers of ten), and of the others
-the last ones, as far as their nodes are few. So a run of any length holds bounded memory.
+Kept are the first and the newest graph of each line that calls backward; those with a new symptom (a gradient that is
+NaN, infinite, zero or missing, or the largest so far, by powers of ten); and the most recent others, up to a number of
+nodes. So a run of any length needs bounded memory.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from gradviz.graph.model import Graph
 RECENT_NODES = 20_000
 RECENT_GRAPHS = 100
 MAX_KINDS = 16
-"""Lines that call backward."""
+"""Lines that call backward, with different roots."""
 Symptom = tuple[str, Hashable]
 """What it is, and where."""
 MAX_OF_A_SYMPTOM = 4
-"""Graphs that are kept because something in them is, say, NaN for the first time."""
+"""Graphs kept because of one symptom, for example because something in them is NaN for the first time."""
 
 
 class KeptGraphs:
-    """Told of each graph when its backward call is over; says which of them are not needed any more."""
+    """Gets each graph when its backward call has ended; returns those that are no longer needed."""
 
     def __init__(self, recent_nodes: int = RECENT_NODES) -> None:
         self._lock = Lock()
-        self._most_recent_nodes = recent_nodes
+        self._max_recent_nodes = recent_nodes
         self._newest: dict[Hashable, int] = {}
-        """Places of graphs, by what kind they are of."""
+        """Indices of graphs, by kind."""
         self._recent: dict[int, int] = {}
-        """Number of nodes of each graph that is kept for a while, by place; the oldest first."""
+        """Number of nodes of each graph that is kept for a while, by index; the oldest comes first."""
         self._recent_nodes = 0
         self._seen: set[Symptom] = set()
         self._kept_for: Counter[str] = Counter()
 
-    def add(self, place: int, graph: Graph) -> list[int]:
-        """The graph at `place` is complete; gives the places of those to forget."""
+    def add(self, index: int, graph: Graph) -> list[int]:
+        """The graph with this index is complete; returns the indices of graphs to forget."""
         with self._lock:
             kind = _kind(graph)
             is_first = kind not in self._newest and len(self._newest) < MAX_KINDS
             if is_first or kind in self._newest:
-                self._newest[kind] = place
+                self._newest[kind] = index
             if not (self._has_new_symptom(graph) or is_first):
-                self._recent[place] = len(graph.nodes)
+                self._recent[index] = len(graph.nodes)
                 self._recent_nodes += len(graph.nodes)
             return list(self._too_old())
 
@@ -60,15 +60,15 @@ class KeptGraphs:
 
     def _too_old(self) -> Iterator[int]:
         newest = set(self._newest.values())
-        for place in [place for place in self._recent if place not in newest]:
-            if self._recent_nodes <= self._most_recent_nodes and len(self._recent) <= RECENT_GRAPHS:
+        for index in [index for index in self._recent if index not in newest]:
+            if self._recent_nodes <= self._max_recent_nodes and len(self._recent) <= RECENT_GRAPHS:
                 return
-            self._recent_nodes -= self._recent.pop(place)
-            yield place
+            self._recent_nodes -= self._recent.pop(index)
+            yield index
 
 
 def _kind(graph: Graph) -> Hashable:
-    """What tells backward calls apart that come again with every step."""
+    """What backward calls that come again with every step have in common."""
     call = graph.backward
     site = graph.call_sites[call.call_site] if call is not None and call.call_site is not None else None
     return site and (site.file, site.line), tuple(root.name for root in graph.roots)

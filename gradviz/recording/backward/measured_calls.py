@@ -1,6 +1,6 @@
-"""Runs the program's backward calls with gradients measured, and adds what flowed to their graphs.
+"""Runs the program's backward calls with gradients measured, and adds the figures to their graphs.
 
-Also when a call breaks off: what ran until then is kept. A failure of ours is disclosed and never reaches the program.
+If a call raises, what ran until then is kept. A failure of gradviz is disclosed and never reaches the program.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from typing import Any
 from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.backward.gradients.meter import GradientMeter
-from gradviz.recording.backward.gradients.recorder import GradientRecorder, devices_of_started_work
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
+from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder, devices_of_started_work
 from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE, measured_root_shares
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
-from gradviz.recording.compiled.nan_lines import CompiledReplays
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.compiled.nan_lines import CompiledReruns
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 
 
 class MeasuredCalls:
-    """Measures for one recording, unless its plan says otherwise."""
+    """Measures the calls of one recording, unless its plan says otherwise."""
 
     def __init__(self, plan: RecordingPlan, facts: FactsTable, builder: CaptureBuilder) -> None:
         self.plan = plan
@@ -35,7 +35,7 @@ class MeasuredCalls:
         self.inner = InnerBackwards(builder)
 
     def run(self, recorded: Recorded | None, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """Run the call; gives what it gives and raises what it raises."""
+        """Run the call; returns or raises what the call does."""
         with self.inner.awaited(recorded):
             return self._run_measured(recorded, request, run)
 
@@ -44,41 +44,41 @@ class MeasuredCalls:
         if gradients is None or recorded is None:
             return run()
         result = None
-        replays = self._replays(recorded)
+        reruns = self._reruns(recorded)
         try:
             result = run()
         finally:
-            if replays is not None:
-                replays.stop()
-            self._add_what_flowed(gradients, recorded.place, result)
-            self._look_into_compiled_code(replays, recorded.place)
+            if reruns is not None:
+                reruns.stop()
+            self._add_what_flowed(gradients, recorded.graph_index, result)
+            self._look_into_compiled_code(reruns, recorded.graph_index)
         return result
 
-    def _replays(self, recorded: Recorded) -> CompiledReplays | None:
-        """Ready to look into compiled code, where every call is logged."""
+    def _reruns(self, recorded: Recorded) -> CompiledReruns | None:
+        """Prepares reruns of compiled code, if every call is logged."""
         if not self.plan.calls:
             return None
-        replays = CompiledReplays(recorded.walk)
+        reruns = CompiledReruns(recorded.walk)
         try:
-            replays.start()
-        except Exception as defect:  # whatever it is, it must not reach the program
-            replays.stop()
-            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            reruns.start()
+        except Exception as defect:  # must not reach the program
+            reruns.stop()
+            self.builder.disclose_defect("compiled code could not be examined", defect)
             return None
-        return replays
+        return reruns
 
-    def _look_into_compiled_code(self, replays: CompiledReplays | None, place: int) -> None:
+    def _look_into_compiled_code(self, reruns: CompiledReruns | None, index: int) -> None:
         try:
-            if replays is not None:
-                self.builder.graphs[place] = replays.added_to(self.builder.graphs[place])
-        except Exception as defect:  # whatever it is, it must not reach the program
-            self.builder.disclose_defect("compiled code could not be looked into", defect)
+            if reruns is not None:
+                self.builder.graphs[index] = reruns.added_to(self.builder.graphs[index])
+        except Exception as defect:  # must not reach the program
+            self.builder.disclose_defect("compiled code could not be examined", defect)
 
     def _ready(self, recorded: Recorded | None, request: BackwardRequest) -> GradientRecorder | None:
-        """Measuring, ready for the call; None where nothing is to be measured."""
+        """A recorder of gradients, ready for the call; None if nothing is to be measured."""
         if recorded is None or not self.plan.gradients:
             return None
-        graph = self.builder.graphs[recorded.place]
+        graph = self.builder.graphs[recorded.graph_index]
         obstacle = why_backward_cannot_be_measured()
         if obstacle is not None:
             number = graph.backward.number if graph.backward else 0
@@ -91,17 +91,17 @@ class MeasuredCalls:
         gradients = GradientRecorder(recorded.walk, graph, request, meter)
         try:
             gradients.start()
-        except Exception as defect:  # whatever it is, it must not reach the program
+        except Exception as defect:  # must not reach the program
             gradients.cancel()
             self.builder.disclose_defect("gradients could not be measured", defect)
             return None
         return gradients
 
     def _with_root_shares(self, recorded: Recorded, request: BackwardRequest) -> Graph:
-        graphs, graph = self.builder.graphs, self.builder.graphs[recorded.place]
+        graphs, graph = self.builder.graphs, self.builder.graphs[recorded.graph_index]
         try:
             shares = measured_root_shares(recorded.walk, graph, request)
-        except Exception as error:  # of a hook of the program, too: its own backward will raise it again
+        except Exception as error:  # also an error of a hook of the program: its own backward will raise it again
             reason = str(error).partition("\n")[0]
             self.builder.disclose(f"shares of losses could not be measured: {type(error).__name__}: {reason}")
             return graph
@@ -110,21 +110,21 @@ class MeasuredCalls:
             return graph
         if any(node.hooks for node in graph.nodes):
             self.builder.disclose(HOOKS_RAN)
-        graphs[recorded.place] = graph = replace(graph, root_shares=shares)
+        graphs[recorded.graph_index] = graph = replace(graph, root_shares=shares)
         return graph
 
-    def _add_what_flowed(self, gradients: GradientRecorder, place: int, result: Any) -> None:
+    def _add_what_flowed(self, gradients: GradientRecorder, index: int, result: Any) -> None:
         graphs = self.builder.graphs
         try:
             gradients.stop(result)
-            graphs[place] = gradients.added_to(graphs[place])
-        except Exception as defect:  # whatever it is, it must not reach the program
+            graphs[index] = gradients.added_to(graphs[index])
+        except Exception as defect:  # must not reach the program
             self.builder.disclose_defect("gradients could not be measured", defect)
         for reason, count in gradients.unknown_shares.items():
             self.builder.disclose(
-                f"what each gradient gives to {counted(count, 'sum')} of several is not known: {reason}"
+                f"the shares of gradients in {counted(count, 'sum')} of several are not known: {reason}"
             )
-        for device in devices_of_started_work(graphs[place]):
+        for device in devices_of_started_work(graphs[index]):
             self.builder.disclose(f"the time of some nodes on {device} is the processor's, to start their work")
         for sentence in gradients.clock_defects.sentences("times on a GPU of {} backward could not be read"):
             self.builder.disclose(sentence)

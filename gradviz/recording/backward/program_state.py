@@ -1,8 +1,8 @@
-"""What an extra backward changes of the program besides ``.grad`` of leaves, and how it is put back.
+"""Restores what an extra backward changes in the program besides ``.grad`` of leaves.
 
-A custom backward, or a checkpoint that computes again, may draw random numbers; and a tensor with ``retain_grad()``
-gets its gradient whoever asks for one. A custom backward may also call backward itself, as reversible layers do: that
-adds to the ``.grad`` of leaves that are in no walk.
+A custom backward, or a checkpoint that computes again, may draw random numbers. A tensor with ``retain_grad()`` gets
+its gradient whoever asks for one. A custom backward may also call backward itself, as reversible layers do, which adds
+to the ``.grad`` of leaves that are in no walk.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ HOOKS_RAN = "hooks of the program ran once more for every backward that was meas
 
 
 @contextmanager
-def program_left_as_it_was(graph: Graph) -> Iterator[None]:
-    """Random generators, and every ``.grad`` that a backward through `graph` may set, are afterwards what they were."""
+def program_state_restored(graph: Graph) -> Iterator[None]:
+    """Restores random generators, and every ``.grad`` that a backward through `graph` may set, on exit."""
     with DISABLE_TORCH_FUNCTION():
         tensors = _tensors()
-        # Only others than leaves retain it; whether one is a leaf torch refuses to say of views that it gave up.
+        # Only non-leaves retain it; for some views torch refuses to say whether they are leaves.
         kept = [(tensor, tensor.grad) for tensor in tensors if tensor.retains_grad]
         if any(node.kind in _MAY_CALL_BACKWARD for node in graph.nodes):
             leaves = [tensor for tensor in tensors if _is_trained_leaf(tensor)]
             kept += [(leaf, leaf.grad) for leaf in leaves]
             for leaf in leaves:
-                leaf.grad = None  # what is not there is not added to
+                leaf.grad = None  # so that nothing is added to it in place
     try:
-        with generators_left_as_they_were():
+        with generators_restored():
             yield
     finally:
         with DISABLE_TORCH_FUNCTION():
@@ -44,8 +44,8 @@ def program_left_as_it_was(graph: Graph) -> Iterator[None]:
 
 
 @contextmanager
-def generators_left_as_they_were() -> Iterator[None]:
-    """The generators of random numbers that the program may use are afterwards where they were."""
+def generators_restored() -> Iterator[None]:
+    """Restores the random generators that the program may use, on exit."""
     states = list(_generator_states())
     try:
         yield
@@ -58,7 +58,7 @@ _MAY_CALL_BACKWARD = frozenset({"custom", "checkpoint"})
 
 
 def _tensors() -> list[torch.Tensor]:
-    # No list of them is kept anywhere. Whoever can read a `.grad` holds a tensor that the collector knows.
+    # There is no list of them. Who can read a `.grad` holds a tensor that the garbage collector knows.
     return [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor)]
 
 

@@ -1,6 +1,6 @@
-"""Backward calls that torch refuses before its engine starts: no root, or a gradient that does not fit the root.
+"""Explains backward calls that torch refuses before its engine starts: no root, or a gradient that does not fit it.
 
-torch's message counts tensors and names none; the traceback still holds them.
+torch's message numbers the tensors instead of naming them; the traceback still holds them.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ _ARGUMENTS = {
     torch.autograd.backward.__code__: ("backward", "tensors", "grad_tensors_"),
     torch.autograd.grad.__code__: ("grad", "outputs", "grad_outputs_"),
 }
-"""By the code of torch's functions: their name, and the variables that hold what they were given, as tuples."""
+"""By the code of torch's functions: their name, and the variables that hold their arguments, as tuples."""
 
 
-def blamed_root(message: str, tensors: Sequence[torch.Tensor]) -> int:
-    """The place of the tensor that torch's message is about."""
-    place = re.search(r"grad_output\[(\d+)\]", message)
-    if place is not None and int(place[1]) < len(tensors):
-        return int(place[1])
+def root_in_message(message: str, tensors: Sequence[torch.Tensor]) -> int:
+    """The index of the tensor that torch's message is about."""
+    match = re.search(r"grad_output\[(\d+)\]", message)
+    if match is not None and int(match[1]) < len(tensors):
+        return int(match[1])
     return next((number for number, tensor in enumerate(tensors) if tensor.numel() != 1), 0)
 
 
 @dataclass(frozen=True)
 class RefusedBackward:
-    """What was asked for, and what torch said."""
+    """The arguments of the call, and torch's message."""
 
     function: str
     tensors: tuple[torch.Tensor, ...]
@@ -46,10 +46,10 @@ class RefusedBackward:
     def words(self, names: NameTable) -> str:
         """Which root it was about, by name, and what did not fit."""
         with DISABLE_TORCH_FUNCTION():
-            place = blamed_root(self.message, self.tensors)
-            tensor = self.tensors[place]
-            name = names.name_of(tensor) or (f"root {place + 1}" if len(self.tensors) > 1 else "its root")
-            gradient = self.gradients[place] if place < len(self.gradients) else None
+            index = root_in_message(self.message, self.tensors)
+            tensor = self.tensors[index]
+            name = names.name_of(tensor) or (f"root {index + 1}" if len(self.tensors) > 1 else "its root")
+            gradient = self.gradients[index] if index < len(self.gradients) else None
             given = (
                 f"a gradient of shape {list(gradient.shape)}" if isinstance(gradient, torch.Tensor) else "no gradient"
             )
@@ -57,7 +57,7 @@ class RefusedBackward:
 
 
 def refused_backward(error: BaseException) -> RefusedBackward | None:
-    """The call that ended in `error`, if torch refused what it was to start from."""
+    """The call that ended in `error`, if torch refused its roots or gradients."""
     found = None
     was_refused = False
     trace: TracebackType | None = error.__traceback__

@@ -1,1 +1,1 @@
-"""The log of torch calls that `gradviz check` needs, written while the program runs."""
+"""The log of every torch call, which `gradviz check` needs, written while the program runs."""

@@ -1,4 +1,4 @@
-"""From the rows of a `CallRecorder` to the `CallLog` of a capture: numbers, names, lines, and how leaves ended."""
+"""Builds the `CallLog` of a capture from the rows of a `CallRecorder`, with call sites, scopes and indices."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from gradviz.recording.walk.graph_tables import ScopeTable
 
 
 class CallLogBuilder:
-    """The tables of a log while it is built. Numbers are given in order of appearance."""
+    """The tables of one log. Entries get their indices in the order of first use."""
 
     def __init__(self, recorder: CallRecorder, forward: ForwardLog, stacks: StackTable, modules: ModuleNames) -> None:
         self._recorder = recorder
         self._sites = CallSiteTable(stacks)
         self._scopes = ScopeTable(forward, modules)
-        self._places: dict[Location, int] = {}
+        self._locations: dict[Location, int] = {}
         self._definitions: dict[Callback, int] = {}
         self._numbers: dict[int, int] = {}
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
         self._storing = StoringLines(())
-        self._optimizers = {id(optimizer): place for place, optimizer in enumerate(recorder.optimizers.all)}
+        self._optimizers = {id(optimizer): index for index, optimizer in enumerate(recorder.optimizers.all)}
 
     def build(self) -> CallLog:
         rows = list(self._recorder.writer.rows)
@@ -51,7 +51,7 @@ class CallLogBuilder:
         return CallLog(
             calls=calls,
             tensors=tuple(self._logged_tensors()),
-            call_sites=(*self._sites.sites, *(_site(place) for place in self._places)),
+            call_sites=(*self._sites.sites, *(_site(location) for location in self._locations)),
             scopes=self._scopes.scopes,
             optimizers=optimizers,
             definitions=tuple(map(definition_of, self._definitions)),
@@ -62,22 +62,22 @@ class CallLogBuilder:
         )
 
     def _find_all_sites(self, rows: list[Row]) -> None:
-        """First those of stacks, because places of decorators and ``with`` lines are added behind them."""
+        """Add the call sites of all stacks first: lines of decorators and ``with`` statements come after them."""
         for row in rows:
             self._sites.site_of(row.stack)
         behind = len(self._sites.sites)
         for row in rows:
-            if row.grad_mode_place is not None and row.grad_mode_place not in self._places:
-                self._places[row.grad_mode_place] = behind + len(self._places)
+            if row.grad_mode_location is not None and row.grad_mode_location not in self._locations:
+                self._locations[row.grad_mode_location] = behind + len(self._locations)
 
     def _call(self, row: Row) -> Call:
-        place = row.grad_mode_place
+        location = row.grad_mode_location
         inside = row.inside.number if row.inside is not None and row.inside.number >= 0 else None
         return Call(
             function=row.function,
             kind=row.kind,
             call_site=self._sites.site_of(row.stack),
-            scope=self._scopes.place_of(row.scope),
+            scope=self._scopes.index_of(row.scope),
             inputs=tuple([self._use(use) for use in row.inputs]),
             outputs=tuple([self._use(use) for use in row.outputs]),
             scalars=row.scalars,
@@ -87,7 +87,7 @@ class CallLogBuilder:
             node_count=row.node_count,
             inside=inside,
             grad_mode=row.grad_mode,
-            grad_mode_site=self._places[place] if place is not None else None,
+            grad_mode_site=self._locations[location] if location is not None else None,
             is_autocast=row.is_autocast,
             raised=row.raised,
             optimizer=self._optimizers.get(id(row.optimizer)),
@@ -102,7 +102,7 @@ class CallLogBuilder:
         return self._definitions.setdefault(callback, len(self._definitions))
 
     def _use(self, use: RowUse) -> TensorUse:
-        return TensorUse(self._number(use.known), use.place, use.version, use.requires_grad, use.is_leaf, use.values)
+        return TensorUse(self._number(use.known), use.position, use.version, use.requires_grad, use.is_leaf, use.values)
 
     def _number(self, known: KnownTensor) -> int:
         number = self._numbers.get(id(known))
@@ -125,12 +125,12 @@ class CallLogBuilder:
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:
-        """Grows while it is read: what a tensor refers to is a tensor of the log, too."""
+        """Every tensor of the log. The list grows while it is read, because a tensor may refer to further ones."""
         for known in self._tensors:
             yield LoggedTensor(
                 facts=known.facts,
-                first_seen=_place_of(known.first_row),
-                producer=_place_of(known.producer),
+                first_seen=_row_number(known.first_row),
+                producer=_row_number(known.producer),
                 storage=self._storage(known.storage),
                 requires_grad=known.requires_grad,
                 is_leaf=known.is_leaf,
@@ -141,7 +141,7 @@ class CallLogBuilder:
                 hidden_in=known.hidden_in,
                 is_used_elsewhere=known.is_used_elsewhere,
                 end=known.end,
-                alive_after=_place_of(known.alive_after),
+                alive_after=_row_number(known.alive_after),
                 holder=self._holder(known.holder),
             )
 
@@ -152,9 +152,9 @@ class CallLogBuilder:
         return None if storage is None else self._storages.setdefault(id(storage), len(self._storages))
 
 
-def _place_of(row: Row | None) -> int | None:
+def _row_number(row: Row | None) -> int | None:
     return row.number if row is not None and row.number >= 0 else None
 
 
-def _site(place: Location) -> CallSite:
-    return CallSite(place.file, place.line, place.function, None, is_library_file(place.file))
+def _site(location: Location) -> CallSite:
+    return CallSite(location.file, location.line, location.function, None, is_library_file(location.file))

@@ -1,4 +1,4 @@
-"""Names the tensors of the call log."""
+"""Names the tensors of the call log while the program runs, and notes the state of its leaves when it ends."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ from gradviz.recording.run.line_attribution import StackTable
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 
 MAX_CLASSES = 5
-"""Of modules that ran on other threads: so many are named."""
+"""Classes of modules that are named in a disclosure about other threads."""
 
 
 class CallLogNames:
-    """Names the tensors of a recorder while the program runs, and builds its log afterwards."""
+    """Names the tensors of a recorder while the program runs; `build` makes the log afterwards."""
 
     def __init__(self, recorder: CallRecorder, log: ForwardLog, stacks: StackTable) -> None:
         self._recorder = recorder
         self._forward = log
         self._stacks = stacks
         self._module_paths: dict[int, str] = {}
-        """By place in the forward log's modules. The names themselves would keep all that they name alive."""
+        """By index in `ForwardLog.modules`. A `NameTable` would keep everything that it names alive."""
         self._optimizers_made = 0
         recorder.optimizers.name_now = self._at_new_optimizer
 
     # -- names ---------------------------------------------------------------------------------------------------
 
     def _at_new_optimizer(self, frame: FrameType) -> None:
-        """The program's models are complete. Naming costs: of many optimizers not each one is worth it."""
+        """The program's models are complete now. Naming is slow, so only optimizers 1, 2, 4, 8 ... trigger it."""
         self._optimizers_made += 1
         if self._optimizers_made & (self._optimizers_made - 1) == 0:
             self.note_names(names_on_stack(frame))
 
     def before_backward(self, frame: FrameType) -> None:
-        """Variables of functions are gone when the script ends. Naming costs, and the names seldom change."""
+        """Name local variables before they are gone: at calls 1, 2, 4, 8 ..., because names seldom change."""
         number = self._recorder.events.backward_calls + 1
         if number & (number - 1) == 0 and not self._recorder.writer.is_elsewhere():
             self.note_names(names_on_stack(frame))
-            self._recorder.living.look(own_namespaces(frame))
+            self._recorder.living.note_living(own_namespaces(frame))
 
     def run_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """Run a call of ``backward`` or ``grad`` with a row of its own: gives what it gives, raises what it raises."""
+        """Run a call of ``backward`` or ``grad`` and give it a row; returns or raises whatever the call does."""
         return self._recorder.events.run_backward(request, run)
 
     def note_names(self, names: NameTable) -> None:
-        """Name what modules and variables hold now. Parameters, and leaves that require grad, are noted if unseen."""
+        """Name what modules and variables hold now. New parameters, and new leaves that require grad, are logged."""
         called = self._forward.called_modules()
         modules = ModuleNames(called, names)
-        for place, (reference, _) in self._forward.modules.items():
+        for index, (reference, _) in self._forward.modules.items():
             module = reference()
             path = modules.paths.get(id(module))
-            # A name that a variable gave, which may be gone since, says more than that of the class.
-            if path is not None and (id(module) in modules.held or place not in self._module_paths):
-                self._module_paths[place] = path
+            # A name from a variable, which may be gone by now, says more than the name of the class.
+            if path is not None and (id(module) in modules.held or index not in self._module_paths):
+                self._module_paths[index] = path
                 made = self._recorder.modules.row_of(module)
                 if made is not None:
                     made.name = path
@@ -100,8 +100,8 @@ class CallLogNames:
                     known.hidden_in = path
 
     def note_end(self, namespaces: Sequence[Mapping[str, Any]]) -> None:
-        """The program has ended: name what it holds, and note how its leaves stand."""
-        self._recorder.living.look(namespaces)
+        """The program has ended: name what it holds, and note the state of its leaves."""
+        self._recorder.living.note_living(namespaces)
         names = NameTable.of(namespaces)
         optimizers = self._recorder.optimizers
         for namespace in namespaces:
@@ -129,7 +129,7 @@ class CallLogNames:
 
     def _note_what_other_threads_use(self) -> None:
         tensors = self._recorder.writer.uses.tensors
-        modules = (self._forward.modules[place][0]() for place in self._modules_elsewhere())
+        modules = (self._forward.modules[index][0]() for index in self._modules_elsewhere())
         for parameter in (each for module in modules if module is not None for each in own_parameters(module).values()):
             known = None if parameter is None else tensors.find(parameter)
             if known is not None:
@@ -149,26 +149,26 @@ class CallLogNames:
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
-        told = self._recorder.writer.disclosures()
-        elsewhere = sorted({self._forward.modules[place][1] for place in self._modules_elsewhere()})[:MAX_CLASSES]
+        sentences = self._recorder.writer.disclosures()
+        elsewhere = sorted({self._forward.modules[index][1] for index in self._modules_elsewhere()})[:MAX_CLASSES]
         if elsewhere:
-            told.append(
+            sentences.append(
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
             )
-        return told
+        return sentences
 
     def _modules_elsewhere(self) -> list[int]:
-        return [place for place in list(self._forward.modules_elsewhere) if place in self._forward.modules]
+        return [index for index in list(self._forward.modules_elsewhere) if index in self._forward.modules]
 
     # -- building ------------------------------------------------------------------------------------------------
 
     def build(self) -> CallLog:
         """The log of everything that was recorded and kept."""
         names = ModuleNames((), NameTable())
-        for place, (reference, _) in self._forward.modules.items():
-            if place in self._module_paths and (module := reference()) is not None:
-                names.paths[id(module)] = self._module_paths[place]
+        for index, (reference, _) in self._forward.modules.items():
+            if index in self._module_paths and (module := reference()) is not None:
+                names.paths[id(module)] = self._module_paths[index]
         return CallLogBuilder(self._recorder, self._forward, self._stacks, names).build()
 
 
@@ -181,9 +181,10 @@ _OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)
 
 
 def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Leaves that require grad, in the module's attributes or in modules there, named as the user would write them.
+    """Leaves that require grad in attributes of the module that ``parameters()`` does not search, with their names.
 
-    Read past whatever the module's class computes: looking must not run the user's code.
+    They are in plain lists and dicts, or in modules inside these. Attributes are read from ``vars()``: reading must not
+    run code of the user.
     """
     for attribute, value in list(vars(module).items()):
         if attribute not in _OWN_ATTRIBUTES:
@@ -194,20 +195,20 @@ def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
     waiting = [(name, value, 0)]
     seen: set[int] = set()
     while waiting and len(seen) < MAX_ELEMENTS:
-        place, each, depth = waiting.pop()
+        index, each, depth = waiting.pop()
         kind = type(each)
         if id(each) in seen:
             continue
         if issubclass(kind, torch.Tensor):
             seen.add(id(each))
-            yield place, each
+            yield index, each
         elif issubclass(kind, torch.nn.Module):
             seen.add(id(each))
-            for path, inner in modules_inside(each, place):
+            for path, inner in modules_inside(each, index):
                 yield from (
                     (f"{path}.{own}", tensor) for own, tensor in own_parameters(inner).items() if tensor is not None
                 )
         elif kind in (list, tuple, dict) and depth < MAX_DEPTH:
             seen.add(id(each))
             pairs = list(each.items() if kind is dict else enumerate(each))[:MAX_ELEMENTS]
-            waiting.extend((f"{place}[{key!r}]", inner, depth + 1) for key, inner in reversed(pairs))
+            waiting.extend((f"{index}[{key!r}]", inner, depth + 1) for key, inner in reversed(pairs))

@@ -1,11 +1,12 @@
-"""Logs every torch call of the recorded thread, with the tensors that it took and gave: see `gradviz.graph.call_log`.
+"""Logs every torch call of the recorded thread, with the tensors that it took and returned.
 
-Problems solved here and in what it uses:
+Problems solved here and in the modules used:
 
-* What a call changed is only known from before and after, so a row is begun before its call: versions, flags, values.
-* Some calls show only in part: see `tensor_uses` for results that nobody sees, `optimizers` for what optimizers do.
-* Nothing is kept alive (`known_tensors`), no ``grad_fn`` is read where that would make a wrapper of a C++ node (a deep
-  graph must stay freeable), and the program's modes, graphs and random numbers see none of the reading.
+* What a call changed is known only by comparing before and after, so versions, flags and values are read before it
+  runs.
+* Some calls are visible only in part: see `tensor_uses` for results that no mode sees, and `optimizers`.
+* Nothing is kept alive (`known_tensors`). No ``grad_fn`` is read if that would make a Python wrapper of a C++ node,
+  because deep graphs could then not be freed. Reading changes no mode, graph or random number of the program.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_arguments import (
     numbers_in,
     scalar_of,
-    scalars_with_places,
+    scalars_with_positions,
     tensors_inside,
-    tensors_with_places,
+    tensors_with_positions,
 )
 from gradviz.recording.calls.calls_unseen_by_mode import CallEvents, ModuleMakers, VariableConstructor, first_line
 from gradviz.recording.calls.derivative_check import NotComparable, check_derivatives
@@ -30,7 +31,7 @@ from gradviz.recording.calls.kept_alive import LivingTensors
 from gradviz.recording.calls.known_tensors import requires_grad
 from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
 from gradviz.recording.calls.optimizers import Optimizers
-from gradviz.recording.calls.row_writer import CallWriter, Where
+from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.forward.user_functions import callback_of
 from gradviz.recording.run.file_kinds import is_library_file
@@ -56,9 +57,9 @@ class Pending:
 
 
 class CallRecorder:
-    """Told of every call of a torch function, by `call_mode`; `events` and `optimizers` are told of the rest."""
+    """Gets every call of a torch function from `function_mode`; `events` and `optimizers` get the rest."""
 
-    def __init__(self, facts: FactsTable, where: Where) -> None:
+    def __init__(self, facts: FactsTable, where: Locate) -> None:
         self.writer = CallWriter(facts, where)
         self.events = CallEvents(self.writer)
         self.optimizers = Optimizers(self.writer)
@@ -67,11 +68,11 @@ class CallRecorder:
         self.living = LivingTensors(self.writer)
         self._functions = FunctionTable()
         self.derivatives: tuple[DerivativeCheck, ...] = ()
-        """Of custom functions, once they were tried out."""
+        """Results of `check_custom_functions`."""
         self._limit: RunLimit | None = None
 
-    def try_out_custom_functions(self) -> dict[str, str]:
-        """Compare the backward of custom functions with finite differences; why that of some could not be, by name."""
+    def check_custom_functions(self) -> dict[str, str]:
+        """Compare the backward of custom functions with finite differences; returns reasons for those skipped."""
         checks: list[DerivativeCheck] = []
         reasons = dict(self.events.samples.left_out)
         for sample in self.events.samples.samples.values():
@@ -83,18 +84,18 @@ class CallRecorder:
         self.derivatives = tuple(checks)
         return reasons
 
-    def let_go_of_all(self) -> None:
-        """The log was built: refer to no tensor any more, and keep no copy of any."""
-        self.writer.uses.tensors.let_go_of_all()
+    def release_all(self) -> None:
+        """The log has been built: forget all tensors and copies."""
+        self.writer.uses.tensors.release_all()
         self.events.samples.samples.clear()
 
     def watch_limit(self, limit: RunLimit) -> None:
-        """Tell it of steps, and break off what takes too long."""
+        """Report steps to `limit`, and interrupt a step that takes too long."""
         self._limit = limit
         self.optimizers.step_ended = limit.after_step
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
-        """A torch function is about to run, called from `frame`; None where it is of no interest."""
+        """A torch function, called from `frame`, is about to run; None if its calls are not logged."""
         if self._limit is not None and self._limit.is_overdue() and self._may_break_off():
             self._limit.break_off()
         with self.writer.shield():
@@ -102,19 +103,19 @@ class CallRecorder:
         return None
 
     def _may_break_off(self) -> bool:
-        """From inside the engine it would look as if the backward had failed."""
+        """False inside the engine, where an interrupt would look like a failed backward."""
         return not (self.writer.is_elsewhere() or self.writer.is_inside("backward", "step"))
 
     def _begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
         kind = self._functions.kind(function)
-        if kind is FunctionKind.TELLS_NOTHING:
+        if kind is FunctionKind.NEVER_LOGGED:
             return None
         if kind is FunctionKind.GRAD_SWITCH:
             self.writer.grad_mode.note(args, frame)
             return None
         pending = Pending(function, args, kwargs, frame, Row(self._functions.name(function)))
         if kind is FunctionKind.GETTER:
-            self.optimizers.look_at_getter(frame, args[0], pending.row.function)
+            self.optimizers.note_getter(frame, args[0], pending.row.function)
         elif self.optimizers.is_own_work(frame):
             return None
         else:
@@ -122,16 +123,16 @@ class CallRecorder:
         return pending
 
     def _take_inputs(self, pending: Pending) -> None:
-        row, uses = self.writer.place(pending.row, pending.frame), self.writer.uses
+        row, uses = self.writer.locate(pending.row, pending.frame), self.writer.uses
         with measuring():
-            tensors = tensors_with_places(pending.args, pending.kwargs)
-            pending.taken = [(uses.use(tensor, place, row, is_input=True), tensor) for place, tensor in tensors]
+            tensors = tensors_with_positions(pending.args, pending.kwargs)
+            pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
         row.inputs = [use for use, _ in pending.taken]
 
     def end(self, pending: Pending, result: Any, before: int, after: int) -> None:
-        """It has run, and made the nodes ``before`` to ``after - 1``."""
+        """The call returned, after making the nodes ``before`` to ``after - 1``."""
         with self.writer.shield():
-            if pending.taken is None and not self._is_telling_getter(pending, result):
+            if pending.taken is None and not self._is_logged_getter(pending, result):
                 return
             row = pending.row
             if after != before:
@@ -141,14 +142,14 @@ class CallRecorder:
             is_exit = self._functions.is_exit(pending.function)
             if is_exit:
                 self._note_values_leaving(pending, result)
-            if row.outputs or is_exit or self._functions.kind(pending.function) is FunctionKind.ALWAYS_TOLD:
-                row.scalars = scalars_with_places(pending.args, pending.kwargs)
+            if row.outputs or is_exit or self._functions.kind(pending.function) is FunctionKind.ALWAYS_LOGGED:
+                row.scalars = scalars_with_positions(pending.args, pending.kwargs)
                 if row.function in _TAKE_HOOKS and len(pending.args) > 1:
                     row.definition = callback_of(pending.args[1])
                 self.writer.add(row)
 
-    def _is_telling_getter(self, pending: Pending, result: Any) -> bool:
-        """Whether an attribute that was read is a tensor that was computed from another one."""
+    def _is_logged_getter(self, pending: Pending, result: Any) -> bool:
+        """Whether the attribute that was read is a tensor that was computed from another."""
         if result is None and pending.row.function == "torch.Tensor.grad":
             self._note_missing_gradient(pending)
         if not issubclass(type(result), torch.Tensor):
@@ -161,38 +162,38 @@ class CallRecorder:
         return True
 
     def _note_missing_gradient(self, pending: Pending) -> None:
-        """The program itself looked at a ``.grad`` that is not there."""
+        """The program's own code read a ``.grad`` that is None."""
         if not is_library_file(pending.frame.f_code.co_filename):
             self._take_inputs(pending)
             self.writer.add(pending.row)
 
     def fail(self, pending: Pending, error: BaseException) -> None:
-        """It raised."""
+        """The call raised."""
         with self.writer.shield():
             row = pending.row
             row.raised = first_line(error)
             if row.function == "torch.Tensor.grad":
-                # torch warns of reading it from what is no leaf, and warnings may be errors.
+                # torch warns if ``.grad`` of a non-leaf is read, and warnings may be errors.
                 self._note_missing_gradient(pending)
                 return
             # A backward call that raised has a row of its own.
             if pending.taken is not None and not (
                 row.function == "torch.Tensor.backward" and row.raised == self.events.backward_error
             ):
-                row.scalars = scalars_with_places(pending.args, pending.kwargs)
+                row.scalars = scalars_with_positions(pending.args, pending.kwargs)
                 self.writer.add(row)
 
     def _take_outputs(self, pending: Pending, result: Any) -> None:
         row, uses, seen = pending.row, self.writer.uses, set()
         row.reads_values = not self._functions.leaves_uninitialized(pending.function)
-        for place, tensor in tensors_inside(result, "return"):
-            row.outputs.append(uses.given(tensor, place, row))
+        for position, tensor in tensors_inside(result, "return"):
+            row.outputs.append(uses.given(tensor, position, row))
             seen.add(id(tensor))
         for use, tensor in pending.taken or ():
             is_changed = version_of(tensor) != use.version or requires_grad(tensor) != use.requires_grad
             if is_changed and id(tensor) not in seen:
                 seen.add(id(tensor))
-                row.outputs.append(uses.given(tensor, use.place, row))
+                row.outputs.append(uses.given(tensor, use.position, row))
 
     def _note_values_leaving(self, pending: Pending, result: Any) -> None:
         pending.row.result = scalar_of(result)

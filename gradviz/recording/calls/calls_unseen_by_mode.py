@@ -1,4 +1,4 @@
-"""Rows of the call log for what no function mode sees: custom functions, compiled code, backward calls."""
+"""Logs what no function mode sees: custom functions, compiled code, backward calls, ``Variable()`` and new modules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
-from gradviz.recording.calls.call_arguments import scalars_with_places, tensors_inside
+from gradviz.recording.calls.call_arguments import scalars_with_positions, tensors_inside
 from gradviz.recording.calls.custom_function_samples import CustomSamples
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
@@ -25,19 +25,19 @@ from gradviz.recording.torch_access.patches import Replacement
 
 
 class CallEvents:
-    """Told by the watches of the recorder."""
+    """Gets the calls that no function mode sees from the recorder."""
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self.samples = CustomSamples()
         self._known_hooks: set[int] = set()
-        """Hooks of modules, by the number that torch gives each."""
+        """Hooks of modules, by torch's number for each."""
         self.backward_calls = 0
         self.backward_error: str | None = None
         """What the last backward call raised."""
 
     def begin_custom_function(self, frame: FrameType, function: Any, number: int) -> Row | None:
-        """A custom function was called from `frame`; its node has this number."""
+        """A custom function was called from `frame`; its node has the sequence number `number`."""
         writer = self._writer
         if writer.is_elsewhere():
             return None
@@ -54,7 +54,7 @@ class CallEvents:
     def enter_custom_function(
         self, row: Row, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
     ) -> None:
-        """It was given these, and runs: as long as `frame` does, or is at that instruction."""
+        """Its ``forward`` is about to run: as long as `frame` runs, or is at the instruction `at`."""
         writer = self._writer
         with writer.shield():
             self._note_arguments(row, {"args": args, "kwargs": kwargs})
@@ -68,10 +68,10 @@ class CallEvents:
         args, kwargs = variables.get("args", ()), variables.get("kwargs", {})
         with measuring():
             row.inputs = self._writer.uses.of_arguments(row, args, kwargs)
-        row.scalars = scalars_with_places(args, kwargs)
+        row.scalars = scalars_with_positions(args, kwargs)
 
     def note_module_hooks(self, module: torch.nn.Module, frame: FrameType) -> None:
-        """A module is called that has hooks for backward: each of them gets a row, once."""
+        """A module with hooks for backward is being called: each hook gets one row."""
         writer = self._writer
         if writer.is_elsewhere():
             return
@@ -95,7 +95,7 @@ class CallEvents:
         return None
 
     def end_compiled(self, row: Row) -> None:
-        """It has run."""
+        """The compiled code has run."""
         with self._writer.shield():
             made = peek_sequence_nr() - (row.sequence_nr or 0)
             if made > 0:
@@ -105,7 +105,7 @@ class CallEvents:
                 row.sequence_nr = None
 
     def run_backward(self, request: BackwardRequest, run: Callable[[], Any]) -> Any:
-        """Run a call of ``backward`` or ``grad`` with a row of its own: gives what it gives, raises what it raises."""
+        """Run a call of ``backward`` or ``grad`` and give it a row; returns or raises whatever the call does."""
         row = None if self._writer.is_elsewhere() else self._begin_backward(request)
         if row is None:
             return run()
@@ -130,41 +130,44 @@ class CallEvents:
             given = (("root", request.roots), ("gradient", request.gradients), ("input", request.inputs))
             with measuring():
                 for what, tensors in given:
-                    for place, tensor in tensors_inside(tensors, what):
-                        row.inputs.append(writer.uses.use(tensor, place, row, is_input=True))
+                    for position, tensor in tensors_inside(tensors, what):
+                        row.inputs.append(writer.uses.use(tensor, position, row, is_input=True))
             writer.open(row)
             return row
         return None
 
     def _take_results(self, row: Row, result: Any) -> None:
         with self._writer.shield(), measuring():
-            for place, tensor in tensors_inside(result, "return"):
-                row.outputs.append(self._writer.uses.given(tensor, place, row))
+            for position, tensor in tensors_inside(result, "return"):
+                row.outputs.append(self._writer.uses.given(tensor, position, row))
 
 
 def first_line(error: BaseException) -> str:
-    """Type and first line of what was raised."""
+    """Type and first line of the message of an exception."""
     lines = str(error).splitlines() or [""]
     return f"{type(error).__name__}: {lines[0][:300]}".removesuffix(": ")
 
 
 class VariableConstructor:
-    """Stands between the class and its call, between `start` and `stop`."""
+    """Logs ``torch.autograd.Variable(t)`` between `start` and `stop`: it makes a new tensor with the values of another.
+
+    It has not been needed since torch 0.4, but many programs still use it.
+    """
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self._replacement = Replacement("torch.autograd.variable.VariableMeta.__call__")
 
     def start(self) -> None:
-        """Give the class of `Variable` a call of its own."""
-        if "__call__" not in vars(type(torch.autograd.Variable)):  # otherwise it is somebody's own affair
-            self._replacement.put(self._telling)
+        """Give the metaclass of `Variable` a ``__call__`` that logs."""
+        if "__call__" not in vars(type(torch.autograd.Variable)):  # otherwise another tool has replaced it
+            self._replacement.put(self._logging)
 
     def stop(self) -> None:
-        """Take it away; safe to call twice."""
+        """Remove it; safe to call twice."""
         self._replacement.take_back()
 
-    def _telling(self, _: Any) -> Any:
+    def _logging(self, _: Any) -> Any:
         make = type.__call__
 
         def call(kind: Any, *args: Any, **kwargs: Any) -> Any:
@@ -180,7 +183,7 @@ class VariableConstructor:
         if writer.is_elsewhere():
             return None
         with writer.shield():
-            row = writer.place(Row("torch.autograd.Variable"), calling_frame(2))
+            row = writer.locate(Row("torch.autograd.Variable"), calling_frame(2))
             with measuring():
                 row.inputs = writer.uses.of_arguments(row, args, kwargs)
             return row
@@ -195,12 +198,15 @@ class VariableConstructor:
 
 
 _MODULE_IS_MADE = "python.nn_module"
-"""What the function is called with by ``Module.__init__``, which is not replaced: that would show in the program's
-tracebacks, and to whoever inspects it."""
+"""The argument with which ``Module.__init__`` calls torch's log function. ``Module.__init__`` itself is not replaced:
+that would show in tracebacks and to code that inspects it."""
 
 
 class ModuleMakers:
-    """Told by a function that torch calls as the first thing in ``Module.__init__``, between `start` and `stop`."""
+    """Adds a row with the line that made each ``torch.nn.Module``, between `start` and `stop`.
+
+    It replaces a function that torch calls first in ``Module.__init__``.
+    """
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
@@ -210,22 +216,22 @@ class ModuleMakers:
     def start(self) -> None:
         """Replace that function."""
         if works("making of modules"):
-            self._replacement.put(self._telling)
+            self._replacement.put(self._logging)
 
     def stop(self) -> None:
         """Put it back; safe to call twice."""
         self._replacement.take_back()
 
-    def _telling(self, original: Callable[[str], Any]) -> Callable[[str], Any]:
-        def note(told: str) -> Any:
-            if told == _MODULE_IS_MADE:
+    def _logging(self, original: Callable[[str], Any]) -> Callable[[str], Any]:
+        def note(event: str) -> Any:
+            if event == _MODULE_IS_MADE:
                 self._note(calling_frame())
-            return original(told)
+            return original(event)
 
         return note
 
     def row_of(self, module: Any) -> Row | None:
-        """The row of a module that was made while this watched."""
+        """The row of a module, if it was made between `start` and `stop`."""
         found = self._rows.get(id(module))
         return found[1] if found is not None and found[0]() is module else None
 
@@ -239,5 +245,5 @@ class ModuleMakers:
                 kind = type(module)
                 row = writer.new_row(f"{kind.__module__}.{kind.__qualname__}", "make_module", frame)
                 key, rows = id(module), self._rows
-                # Of a module that dies nobody asks any more, and another may get its id.
+                # When a module dies, another may get its id.
                 rows[key] = weakref.ref(module, lambda _: rows.pop(key, None)), row

@@ -1,7 +1,7 @@
-"""Copies of what custom functions were given, so that their backward can be tried out when the program has ended.
+"""Copies the arguments of custom functions, so that their backward can be checked after the program has ended.
 
-One small call of each function of the program is kept, as copies: the tensors themselves will have changed by then, and
-must not be kept alive. What takes anything but tensors and plain values is left alone.
+One small call of each function of the program is copied: by then the tensors themselves will have changed, and they
+must not be kept alive. Calls with arguments other than tensors and plain values are not copied.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class Sample:
     row: Row
     args: tuple[Any, ...]
     wants_gradient: tuple[bool, ...]
-    """Of each argument, whether it required grad."""
+    """For each argument, whether it required grad."""
 
 
 @dataclass
 class CustomSamples:
-    """At most one call of each function, and why there is none of some."""
+    """At most one call of each function, and why some functions have none."""
 
     samples: dict[Any, Sample] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def take(self, function: Any, args: tuple[Any, ...], row: Row) -> None:
-        """Keep a copy of the arguments, if there is none yet. To be called inside `gradients.measuring`."""
+        """Copy the arguments if the function has no sample yet. Call it inside `measuring`."""
         callback = row.definition
         if function in self.samples or callback is None or is_library_file(callback.code.co_filename):
             return

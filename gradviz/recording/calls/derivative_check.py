@@ -1,12 +1,12 @@
-"""Compares the backward of custom functions with finite differences of their forward, when the program has ended.
+"""Compares the backward of custom functions with finite differences of their forward, after the program has ended.
 
-Then nothing that their code does can change the training any more: random numbers, counters, running averages. What
-they print is swallowed. `backward` is called by itself, not through the engine, so that every torch call in it is seen:
-the line on which a wrong gradient was computed is the one to look at.
+By then their code can change nothing in the training any more: random numbers, counters, running averages. What they
+print is discarded. `backward` is called directly, not by the engine, so that the function mode sees every torch call in
+it and finds the line on which a wrong gradient was computed.
 
-With ``f(x) = sum(v * forward(x))`` for fixed random ``v``, what ``backward(v)`` gives for an element must be the slope
-of ``f`` there. In double precision the central difference is right to about eight digits. Where the slopes to both
-sides differ the function has a corner, and nothing is said.
+With ``f(x) = sum(v * forward(x))`` for fixed random ``v``, the element of ``backward(v)`` must be the slope of ``f``
+there. In double precision the central difference is right to about eight digits. Where the slopes to the left and right
+differ, the function has a corner, and that element is skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from gradviz.graph.call_log import DerivativeCheck
-from gradviz.recording.backward.program_state import generators_left_as_they_were
+from gradviz.recording.backward.program_state import generators_restored
 from gradviz.recording.calls.custom_function_samples import Sample
 from gradviz.recording.run.file_kinds import own_line
 from gradviz.recording.torch_access.modes import GRAD_SWITCH
@@ -38,11 +38,11 @@ _CORNER = {torch.float64: 1e-3, torch.float32: 5e-2}
 
 
 class NotComparable(Exception):
-    """Why a function could not be tried out."""
+    """Why a function could not be checked."""
 
 
 def check_derivatives(sample: Sample) -> list[DerivativeCheck]:
-    """One comparison for each argument that required grad; raises `NotComparable` where that cannot be had."""
+    """One comparison for each argument that required grad; raises `NotComparable` if there can be none."""
     with _undisturbed():
         refusal = ""
         for dtype in (torch.float64, torch.float32):
@@ -51,15 +51,15 @@ def check_derivatives(sample: Sample) -> list[DerivativeCheck]:
             except NotComparable:
                 raise
             except Exception as error:
-                refusal = type(error).__name__  # kernels are written for what they are given
+                refusal = type(error).__name__  # kernels may accept only what they were written for
         raise NotComparable(f"it could not be called again: {refusal}")
 
 
 @contextlib.contextmanager
 def _undisturbed() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
-        # Exit handlers of the program are still to run, and may draw.
-        stack.enter_context(generators_left_as_they_were())
+        # The program's exit handlers run later and may draw random numbers.
+        stack.enter_context(generators_restored())
         stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
         stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         stack.enter_context(warnings.catch_warnings())
@@ -78,7 +78,7 @@ class _Probe:
         self._dtype = dtype
         self._deadline = time.monotonic() + MAX_SECONDS
         self._args = [_cast(value, dtype) for value in sample.args]
-        self._wanted = [place for place, wants in enumerate(sample.wants_gradient) if wants]
+        self._wanted = [index for index, wants in enumerate(sample.wants_gradient) if wants]
         self._state = torch.get_rng_state(), random.getstate()
         self._weights = self._weights_of(self._outputs(self._args))
 
@@ -86,41 +86,41 @@ class _Probe:
         """The comparisons."""
         first, second = self._value(self._args), self._value(self._args)
         if not abs(first - second) <= 1e-9 * (1 + abs(first)):
-            raise NotComparable("it gives something else each time that it is called")
+            raise NotComparable("it returns something else each time that it is called")
         outputs = self._outputs(self._args)
-        is_identity = any(_is_same(output, self._args[place]) for output in outputs for place in self._wanted)
+        is_identity = any(_is_same(output, self._args[index]) for output in outputs for index in self._wanted)
         given, lines = self._backward(1.0)
         doubled, _ = self._backward(2.0)
         cuts = self._cuts()
-        for place in self._wanted:
-            gradient = given.get(place)
+        for index in self._wanted:
+            gradient = given.get(index)
             if gradient is None:
                 continue
-            slopes, flat = self._slopes(place, gradient)
+            slopes, flat = self._slopes(index, gradient)
             yield DerivativeCheck(
                 function=self._sample.row.function.removesuffix(".apply"),
-                argument=place,
+                argument=index,
                 given=tuple(one for one, _ in slopes),
                 measured=tuple(other for _, other in slopes),
                 flat=flat,
                 is_identity=is_identity,
-                ignores_incoming=bool(gradient.any()) and torch.equal(gradient, doubled[place]),
-                line=lines.get(place),
-                cut_line=cuts.get(place),
+                ignores_incoming=bool(gradient.any()) and torch.equal(gradient, doubled[index]),
+                line=lines.get(index),
+                cut_line=cuts.get(index),
                 dtype=str(self._dtype).removeprefix("torch."),
             )
 
     # -- forward -------------------------------------------------------------------------------------------------
 
     def _outputs(self, args: list[Any], *, live: bool = False) -> list[torch.Tensor]:
-        """What the function gives; with the same random numbers each time, and of copies, which it may change."""
+        """What the function returns for copies of `args`, always with the same random numbers."""
         if time.monotonic() > self._deadline:
             raise NotComparable(f"it takes more than {MAX_SECONDS:g} s")
         torch.set_rng_state(self._state[0])
         random.setstate(self._state[1])
         copies = [value.clone() if isinstance(value, torch.Tensor) else value for value in args]
-        for place in self._wanted if live else ():
-            copies[place] = copies[place].requires_grad_().clone()
+        for index in self._wanted if live else ():
+            copies[index] = copies[index].requires_grad_().clone()
         result = self._sample.function.apply(*copies)
         return [each for each in (result if isinstance(result, tuple) else (result,)) if isinstance(each, torch.Tensor)]
 
@@ -132,22 +132,22 @@ class _Probe:
         ]
 
     def _value(self, args: list[Any]) -> float:
-        """``f``."""
+        """The value of the function: the weighted sum of its outputs."""
         total = 0.0
         for output, weight in zip(self._outputs(args), self._weights, strict=True):
             if output.is_floating_point():
                 total += float((output.detach().to("cpu", torch.float64) * weight).sum())
         return total
 
-    def _slopes(self, place: int, gradient: torch.Tensor) -> tuple[list[tuple[float, float]], int]:
-        """Given and measured slope for some elements, and how many others are flat though a gradient is given."""
+    def _slopes(self, index: int, gradient: torch.Tensor) -> tuple[list[tuple[float, float]], int]:
+        """Returned and measured slope of some elements, and how many others are flat but have a nonzero gradient."""
         slopes: list[tuple[float, float]] = []
         flat = 0
         middle = self._value(self._args)
         for element in _some_elements(gradient):
             given = float(gradient.flatten()[element])
-            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[place].flatten()[element])))
-            above, below = (self._value(self._moved(place, element, step)) for step in (size, -size))
+            size = _STEP[self._dtype] * max(1.0, abs(float(self._args[index].flatten()[element])))
+            above, below = (self._value(self._moved(index, element, step)) for step in (size, -size))
             if above == middle == below:
                 flat += given != 0.0
                 if given == 0.0:
@@ -159,30 +159,32 @@ class _Probe:
                 slopes.append((given, (right + left) / 2))
         return slopes, flat
 
-    def _moved(self, place: int, element: int, step: float) -> list[Any]:
+    def _moved(self, index: int, element: int, step: float) -> list[Any]:
         moved = list(self._args)
-        moved[place] = moved[place].clone()
-        moved[place].view(-1)[element] += step
+        moved[index] = moved[index].clone()
+        moved[index].view(-1)[element] += step
         return moved
 
     # -- backward ------------------------------------------------------------------------------------------------
 
     def _backward(self, factor: float) -> tuple[dict[int, torch.Tensor], dict[int, tuple[str, int]]]:
-        """What ``backward`` gives for each argument, and the lines on which it was computed."""
+        """What ``backward`` returns for each argument, and the lines on which it was computed."""
         node, incoming = self._ready(factor)
         with torch.no_grad(), _Lines() as lines:
             results = self._results(node, incoming)
         given = {}
-        for place in self._wanted:
-            gradient = results[place] if place < len(results) else None
+        for index in self._wanted:
+            gradient = results[index] if index < len(results) else None
             if isinstance(gradient, torch.Tensor):
-                given[place] = gradient.sum_to_size(self._args[place].shape).to(torch.float64)
-        found = {place: line for place in given if (line := lines.line_of(results[place])) is not None}
+                given[index] = gradient.sum_to_size(self._args[index].shape).to(torch.float64)
+        found = {index: line for index in given if (line := lines.line_of(results[index])) is not None}
         return given, found
 
     def _cuts(self) -> dict[int, tuple[str, int]]:
-        """The lines on which ``backward`` cuts each of its gradients off from what comes in, as they are called by
-        ``create_graph=True``. What cannot be called so raises in the program, too: nothing is lost in silence."""
+        """The lines on which ``backward`` detaches a gradient, seen by calling it as ``create_graph=True`` does.
+
+        If that raises, it raises in the program as well.
+        """
         node, incoming = self._ready(1.0)
         for gradient in incoming:
             gradient.requires_grad_(gradient.is_floating_point())
@@ -192,12 +194,12 @@ class _Probe:
             except Exception:
                 return {}
         cut = lines.cut
-        asked = [place for place in self._wanted if place < len(results) and isinstance(results[place], torch.Tensor)]
-        return {place: cut for place in asked if cut is not None and not results[place].requires_grad}
+        asked = [index for index in self._wanted if index < len(results) and isinstance(results[index], torch.Tensor)]
+        return {index: cut for index in asked if cut is not None and not results[index].requires_grad}
 
     def _ready(self, factor: float) -> tuple[Any, list[torch.Tensor]]:
-        """A node of a new call, and what comes into it."""
-        # Kept: in some releases of torch a node gives up what it saved when nobody holds what it gave.
+        """A node of a new call, and its incoming gradients."""
+        # Kept: in some releases of torch a node drops its saved tensors once its outputs are gone.
         self._kept = outputs = self._outputs(self._args, live=True)
         node: Any = next(output.grad_fn for output in outputs if output.grad_fn is not None)
         return node, [
@@ -216,7 +218,7 @@ class _Lines(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.cut: tuple[str, int] | None = None
-        """The last line that took something which requires grad, and gave numbers that do not."""
+        """The last line that got a tensor that requires grad, and returned one that does not."""
         self._switched_off: tuple[str, int] | None = None
         self._lines: dict[int, tuple[str, int]] = {}
         self._kept: list[Any] = []
@@ -230,7 +232,7 @@ class _Lines(TorchFunctionMode):
             self._switched_off = None if args[0] else line
         if getattr(func, "__name__", "") in _ONLY_SHAPES and args:
             line = self._lines.get(id(args[0]), line)
-        changed = args[:1] if result is None else (result,)  # Assigning to elements gives nothing back.
+        changed = args[:1] if result is None else (result,)  # Assigning to elements returns None.
         for tensor in result if isinstance(result, (tuple, list)) else changed:
             if isinstance(tensor, torch.Tensor) and line is not None:
                 self._lines[id(tensor)] = line
@@ -240,7 +242,7 @@ class _Lines(TorchFunctionMode):
         return result
 
     def line_of(self, tensor: Any) -> tuple[str, int] | None:
-        """File and line; None for what came in from outside."""
+        """File and line; None for tensors that were not computed here."""
         return self._lines.get(id(tensor))
 
 
@@ -266,7 +268,7 @@ _ONLY_SHAPES = frozenset(
         "half",
     ]
 )
-"""They pass on what was computed before."""
+"""Their result holds values that were computed before."""
 
 
 def _is_live(argument: Any) -> bool:
@@ -284,7 +286,7 @@ def _is_same(output: torch.Tensor, given: Any) -> bool:
 
 
 def _some_elements(gradient: torch.Tensor) -> list[int]:
-    """Half of them where the gradient is largest, the others evenly spaced."""
+    """Indices of elements to check: half have the largest gradients, the others are evenly spaced."""
     flat = gradient.flatten()
     count = flat.numel()
     largest = flat.abs().topk(min(_ELEMENTS // 2, count)).indices.tolist()

@@ -1,7 +1,9 @@
-"""Which tensors with a history are still alive at some moments of a run, and which variable holds them.
+"""Finds which tensors with a graph are still alive, which variable holds them, and which line stored them there.
 
-A graph lives as long as somebody holds a tensor at its end. Who does is found by looking from the program's variables
-down into what they hold; nothing is asked of Python's garbage collector, which would have to look at every object.
+A graph lives as long as something holds a tensor at its end. The holder is found by following the program's variables
+and what they hold; Python's garbage collector would have to search every object. Python does not record who appended to
+a list, so the lines that store something are found in the source: ``self.maps.append(a)``,
+``features[name].append(output)``.
 """
 
 from __future__ import annotations
@@ -26,19 +28,19 @@ from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, closur
 from gradviz.recording.torch_access.modules import own_buffers, own_modules
 
 _MAX_LOOKS = 50_000
-_DEEPEST = 8
+_MAX_DEPTH = 8
 
 
 class LivingTensors:
-    """Looks at moments when asked to."""
+    """Searches at some moments of a run."""
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self.moments: list[Row] = []
-        """The newest row at each of them."""
+        """The newest row at each moment."""
 
-    def look(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
-        """Note which tensors with a history are alive, and which of them these variables hold."""
+    def note_living(self, namespaces: Iterable[Mapping[str, Any]]) -> None:
+        """Note which tensors with a graph are alive, and which of them these variables hold."""
         newest = self._writer.rows.newest
         if newest is None:
             return
@@ -53,12 +55,12 @@ class LivingTensors:
 
 
 def _has_history(known: KnownTensor) -> bool:
-    """Also inputs that require grad: a graph that hangs on their ``.grad`` lives with them."""
+    """True also for inputs that require grad: a graph that hangs on their ``.grad`` lives as long as they do."""
     return known.role == "tensor" and known.status[0]
 
 
 def _held(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Holder, torch.Tensor]]:
-    """Tensors that variables, and what they hold, lead to; the shortest way to each first."""
+    """Tensors that variables lead to, also through containers and objects; the shortest path to each comes first."""
     waiting: deque[tuple[str, Any, bool, int]] = deque()
     for namespace in namespaces:
         waiting.extend((name, value, False, 0) for name, value in list(namespace.items()) if _is_opened(name, value))
@@ -69,10 +71,10 @@ def _held(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Holder, tor
         path, value, in_module, depth = waiting.popleft()
         if issubclass(type(value), torch.Tensor):
             yield Holder(path, in_module), value
-        elif depth < _DEEPEST and id(value) not in seen:
+        elif depth < _MAX_DEPTH and id(value) not in seen:
             seen.add(id(value))
             inside = in_module or issubclass(type(value), torch.nn.Module)
-            waiting.extend((f"{path}{way}", inner, inside, depth + 1) for way, inner in _parts(value))
+            waiting.extend((f"{path}{part}", inner, inside, depth + 1) for part, inner in _parts(value))
 
 
 def _is_opened(name: str, value: Any) -> bool:
@@ -81,7 +83,7 @@ def _is_opened(name: str, value: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What an object holds, read past whatever its class computes: looking must not run the program's code."""
+    """What an object holds, with the suffix of its path. Reads stored values only, so no code of the program runs."""
     kind = type(value)
     if issubclass(kind, dict):
         yield from _of_interest((f"[{key!r}]", inner) for key, inner in list(dict.items(value)) if type(key) in _KEYS)
@@ -101,7 +103,7 @@ def _parts(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _of_interest(parts: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    return ((way, inner) for way, inner in islice(parts, MAX_ELEMENTS) if not issubclass(type(inner), _ATOMS))
+    return ((part, inner) for part, inner in islice(parts, MAX_ELEMENTS) if not issubclass(type(inner), _ATOMS))
 
 
 _ATOMS = (int, float, complex, str, bytes, type(None), type, ModuleType, BuiltinFunctionType)
@@ -112,34 +114,34 @@ _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 Line = tuple[str, int]
 
 _MAX_SOURCE_LINES = 20_000
-"""Of one file; what is longer was written by a program."""
+"""Of one file; a longer file was generated."""
 _PUTTING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "push", "put"})
 _CONTAINER = re.compile(r"(?:^|\.)([^\W\d]\w*)((?:\[[^\]]*\])+)")
-"""In ``agent.saved['log_probs'][3]``: the name of what is indexed, and all keys into it."""
+"""In ``agent.saved['log_probs'][3]``: the name of what is indexed, and all keys."""
 _KEY = re.compile(r"\[([^\]]*)\]")
 
 
 class _Store(NamedTuple):
-    """A statement that puts something into a container, or into one that is in there."""
+    """A statement that stores something in a container, or in a container inside it."""
 
     line: Line
     level: int
-    """How many keys lead from the container's name to what is put there: 2 for ``saved[name].append(a)``."""
+    """The number of keys between the container's name and the stored value: 2 for ``saved[name].append(a)``."""
     key: str
-    """The first of them, as it is written, where it is a text; empty where it is not known."""
+    """The first key as written, if it is a string; empty if it is not known."""
 
 
 class StoringLines:
-    """Those of some files, which are read when they are first asked for."""
+    """Lines that store something, in these files, which are read on first use."""
 
     def __init__(self, files: Iterable[str]) -> None:
         self._files = tuple(files)
 
     def into(self, path: str) -> tuple[Line, ...]:
-        """Lines that put something into the innermost list on the way to a value; none where no line names it."""
+        """Lines that store something in the innermost list on a path to a value; empty if no line names it."""
         for name, written in reversed(_CONTAINER.findall(path)):
             keys = _KEY.findall(written)
-            level = max((place for place, key in enumerate(keys, 1) if key.isdigit()), default=len(keys))
+            level = max((index for index, key in enumerate(keys, 1) if key.isdigit()), default=len(keys))
             stores = [each for each in self._by_name.get(name, ()) if each.level == level]
             fitting = [
                 each.line for each in stores if not (each.key and keys[0].startswith("'")) or each.key == keys[0]
@@ -159,13 +161,12 @@ class StoringLines:
 
 
 def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
-    """Calls and assignments that put something into a container, each with the expression of that, and whether it is
-    a call."""
+    """Statements that store something in a container: node, expression of the container, and whether it is a call."""
     lines = linecache.getlines(file)
     try:
         tree = ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")
     except (SyntaxError, ValueError, RecursionError):
-        return  # A notebook's magic commands, say.
+        return  # For example a notebook's magic commands.
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTTING:
             yield node, node.func.value, True
@@ -176,9 +177,9 @@ def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
 
 
 def _named(receiver: ast.expr) -> tuple[str, list[str]]:
-    """The name of a container, and the keys into it, empty for those that are no text: ``saved``, ``'log_probs'``.
+    """The name of a container and the keys into it, empty unless they are strings: ``saved``, ``'log_probs'``.
 
-    ``saved.setdefault(name, [])`` and ``saved.get(name)`` are keys, too.
+    The arguments of ``saved.setdefault(name, [])`` and ``saved.get(name)`` are keys as well.
     """
     keys: list[str] = []
     while isinstance(receiver, (ast.Subscript, ast.Call)):

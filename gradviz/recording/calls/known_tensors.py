@@ -1,7 +1,7 @@
-"""Tells tensors apart for the call log, without keeping any of them alive.
+"""Identifies tensors for the call log, without keeping any of them alive.
 
-A tensor is told by the address of its C++ object, and a weak reference of torch's own sees to it that nobody else gets
-that address. Python's ids and weak references would not do: the Python object of a tensor may die and come back while
+A tensor is identified by the address of its C++ object; one of torch's own weak references keeps that address from
+being reused. Python's ids and weak references do not work: the Python object of a tensor may die and be made anew while
 the tensor lives.
 """
 
@@ -30,24 +30,24 @@ _SWEEP_AFTER = 4_096
 
 
 class KnownStorage:
-    """Memory that some known tensors share."""
+    """Memory that known tensors share."""
 
     __slots__ = ("computed", "is_uninitialized", "parameter", "source", "weak")
 
     def __init__(self, storage: torch.UntypedStorage) -> None:
         self.weak = weak_storage(storage)
         self.computed: KnownTensor | None = None
-        """The newest tensor with a ``grad_fn`` that lay in it."""
+        """The newest tensor with a ``grad_fn`` in this memory."""
         self.parameter: KnownTensor | None = None
-        """The first parameter that lay in it."""
+        """The first parameter in this memory."""
         self.source: KnownTensor | None = None
-        """What was computed in it before: what comes later is a view of the parameter."""
+        """What was computed in this memory before: later tensors are views of the parameter."""
         self.is_uninitialized = False
-        """True while nothing was written into it: what it holds is chance."""
+        """True while nothing has been written to it: its values are arbitrary."""
 
 
 class KnownTensor:
-    """What the call log knows of a tensor that it has seen."""
+    """What the call log knows about a tensor."""
 
     __slots__ = (
         "address",
@@ -79,7 +79,7 @@ class KnownTensor:
         self.requires_grad: bool = requires_grad_of(tensor)
         self.is_leaf = is_leaf(tensor, self.requires_grad)
         self.status = self.requires_grad, self.is_leaf
-        """The same, as it was when the tensor was last seen."""
+        """The same two flags, when the tensor was last seen."""
         is_parameter = issubclass(type(tensor), torch.nn.Parameter)
         self.role: Literal["parameter", "buffer", "tensor"] = "parameter" if is_parameter else "tensor"
         self.first_row: Any = None
@@ -89,7 +89,7 @@ class KnownTensor:
         self.values_of_version: int | None = -1
         self.names: dict[str, None] = {}
         self.hidden_in: str | None = None
-        """Path of the module that holds it where ``parameters()`` does not look."""
+        """Path of the module that holds it where ``parameters()`` does not search."""
         self.is_used_elsewhere = False
         self.end: LeafEnd | None = None
         self.alive_after: Any = None
@@ -97,7 +97,7 @@ class KnownTensor:
 
 
 class KnownTensors:
-    """Every tensor that is alive and was seen."""
+    """Every tensor that was seen and is alive."""
 
     def __init__(self, facts: FactsTable) -> None:
         self._facts = facts
@@ -106,14 +106,14 @@ class KnownTensors:
         self._sweep_at = _SWEEP_AFTER
 
     def find(self, tensor: torch.Tensor) -> KnownTensor | None:
-        """What is known of the tensor; None for one that was not seen yet."""
+        """What is known about the tensor; None if it is new."""
         known = self._tensors.get(address_of(tensor))
         if known is not None and not ADDRESSES_STAY_TAKEN and known.weak.expired():
-            return None  # another tensor has its address by now
+            return None  # another tensor has its address now
         return known
 
     def add(self, tensor: torch.Tensor) -> KnownTensor:
-        """Note a tensor that was not seen yet."""
+        """Add a new tensor."""
         if len(self._tensors) >= self._sweep_at:
             self.forget_dead()
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
@@ -125,11 +125,11 @@ class KnownTensors:
         return known
 
     def known(self, tensor: torch.Tensor) -> KnownTensor:
-        """What is known of the tensor, noted at first sight."""
+        """What is known about the tensor, which is added if it is new."""
         return self.find(tensor) or self.add(tensor)
 
     def storage(self, tensor: torch.Tensor) -> KnownStorage | None:
-        """The memory of a tensor; None where it has none of its own."""
+        """The memory of a tensor; None if it has none of its own."""
         storage = None if answers_itself(type(tensor)) else storage_of(tensor)
         if storage is None:
             return None
@@ -139,25 +139,25 @@ class KnownTensors:
         return known
 
     def living(self) -> list[KnownTensor]:
-        """Those that are still there."""
+        """Those that are still alive."""
         self.forget_dead()
         return list(self._tensors.values())
 
-    def let_go(self, tensor: torch.Tensor) -> None:
-        """Refer to this tensor no more; when it is seen again, it is another one."""
+    def release(self, tensor: torch.Tensor) -> None:
+        """Forget this tensor; if it is seen again, it is a new one."""
         known = self._tensors.pop(address_of(tensor), None)
         if known is not None:
             known.weak = known.address = None
 
-    def let_go_of_all(self) -> None:
-        """Refer to none any more, nor to their memory."""
+    def release_all(self) -> None:
+        """Forget all tensors and their memory."""
         for known in self._tensors.values():
             known.weak = known.address = None
         self._tensors.clear()
         self._storages.clear()
 
     def forget_dead(self) -> None:
-        """Let go of the addresses of tensors and storages that are gone."""
+        """Forget tensors and storages that are gone, and release their addresses."""
         for address, known in list(self._tensors.items()):
             if known.weak.expired():
                 del self._tensors[address]
@@ -169,12 +169,12 @@ class KnownTensors:
 
 
 def is_leaf(tensor: torch.Tensor, requires_grad: bool) -> bool:
-    """Whether torch calls it a leaf, without asking where torch might have to make a node for that."""
+    """Whether torch calls it a leaf; not asked if torch might have to make a node to answer."""
     if not requires_grad:
         return True
     return may_be_asked(tensor) and bool(is_leaf_of(tensor))
 
 
 def requires_grad(tensor: torch.Tensor) -> bool:
-    """As torch has it, past what a subclass may say."""
+    """torch's own flag, whatever a subclass says."""
     return bool(requires_grad_of(tensor))

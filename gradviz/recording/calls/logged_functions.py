@@ -1,4 +1,4 @@
-"""What is known of each torch function that a call log meets: its name, and whether its calls are worth a row."""
+"""Decides for each torch function under which name its calls are logged, and whether they get a row at all."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ class FunctionKind(Enum):
 
     ORDINARY = auto()
     GETTER = auto()
-    """Reads an attribute: a row only where that is a tensor."""
-    ALWAYS_TOLD = auto()
-    """Changes how a tensor is treated, without giving or changing one."""
+    """Reads an attribute: gets a row only if the value is a tensor."""
+    ALWAYS_LOGGED = auto()
+    """Changes how a tensor is treated, without returning or changing one: always gets a row."""
     GRAD_SWITCH = auto()
-    TELLS_NOTHING = auto()
-    """Asks for sizes and the like."""
+    NEVER_LOGGED = auto()
+    """Asks for sizes and the like: never gets a row."""
 
 
 _EXITS = frozenset(
     {"item", "tolist", "__float__", "__int__", "__bool__", "__index__", "__complex__", "numpy", "__array__"}
     | {"equal", "allclose", "is_nonzero"}
 )
-"""Values leave torch."""
+"""Their results are Python or NumPy values."""
 
-_ALWAYS_TOLD = frozenset(
+_ALWAYS_LOGGED = frozenset(
     {"torch.Tensor.grad.__set__", "torch.Tensor.data.__set__", "torch.Tensor.requires_grad.__set__"}
     | {"torch.Tensor.requires_grad_", "torch.Tensor.register_hook", "torch.Tensor.retain_grad"}
     | {"torch.Tensor.register_post_accumulate_grad_hook"}
 )
 
-_TELL_NOTHING = frozenset(
+_NEVER_LOGGED = frozenset(
     {"size", "dim", "numel", "stride", "nelement", "ndimension", "element_size", "storage_offset", "data_ptr"}
     | {"is_floating_point", "is_complex", "is_contiguous", "is_signed", "is_same_size", "is_set_to", "get_device"}
     | {"storage", "untyped_storage", "__len__", "__hash__", "__repr__", "__dir__", "__reduce_ex__"}
@@ -44,18 +44,18 @@ _TELL_NOTHING = frozenset(
 
 
 _UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
-"""What they give holds whatever was there before."""
+"""Their results hold whatever was in that memory before."""
 
 
 class FunctionTable:
-    """Remembers what it found out about each function."""
+    """Caches what is known about each function."""
 
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self._kinds: dict[Any, FunctionKind] = {}
 
     def name(self, function: Any) -> str:
-        """How the user would write it; what assigns to an attribute ends in ``.__set__``."""
+        """The name as the user would write it; a setter of an attribute ends in ``.__set__``."""
         name = self._names.get(function)
         if name is None:
             ending = ".__set__" if getattr(function, "__name__", "") == "__set__" else ""
@@ -66,24 +66,24 @@ class FunctionTable:
         """What its calls can mean."""
         kind = self._kinds.get(function)
         if kind is None:
-            kind = self._kinds[function] = self._judge(function)
+            kind = self._kinds[function] = self._classify(function)
         return kind
 
     def is_exit(self, function: Any) -> bool:
-        """True for what turns a tensor into something that is none."""
+        """True if the function turns a tensor into a value that is not a tensor."""
         return getattr(function, "__name__", None) in _EXITS
 
     def leaves_uninitialized(self, function: Any) -> bool:
-        """True for what gives memory without writing into it."""
+        """True if the function allocates memory without writing to it."""
         return getattr(function, "__name__", None) in _UNINITIALIZED
 
-    def _judge(self, function: Any) -> FunctionKind:
+    def _classify(self, function: Any) -> FunctionKind:
         name = getattr(function, "__name__", "")
         if function is GRAD_SWITCH:
             return FunctionKind.GRAD_SWITCH
         if name == "__get__":
             return FunctionKind.GETTER
-        if self.name(function) in _ALWAYS_TOLD:
-            return FunctionKind.ALWAYS_TOLD
-        is_plain = name in _TELL_NOTHING or name.partition(".")[0] in _TELL_NOTHING
-        return FunctionKind.TELLS_NOTHING if is_plain else FunctionKind.ORDINARY
+        if self.name(function) in _ALWAYS_LOGGED:
+            return FunctionKind.ALWAYS_LOGGED
+        is_plain = name in _NEVER_LOGGED or name.partition(".")[0] in _NEVER_LOGGED
+        return FunctionKind.NEVER_LOGGED if is_plain else FunctionKind.ORDINARY

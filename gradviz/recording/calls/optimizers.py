@@ -1,7 +1,7 @@
-"""Optimizers as the call log sees them: which tensors each one holds, when it stepped, when gradients were cleared.
+"""Logs optimizers: which tensors each holds, when it stepped, and when gradients were cleared; also new parameters.
 
-Steps are told by torch's own global hooks. That an optimizer was made, and that gradients are being cleared, shows in
-what its methods read of every parameter: the frame that reads is that of the method, with the optimizer in it.
+torch's global hooks report steps. Construction of an optimizer and clearing of gradients are seen by what their methods
+read of every parameter: the frame that reads belongs to the method, and its ``self`` is the optimizer.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Optimizers:
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self.name_now: Callable[[FrameType], None] = lambda frame: None
-        """Told when an optimizer is made, which is when the program's names are all there."""
+        """Called when an optimizer is made: by then all models have names."""
         self.step_ended: Callable[[object], None] = lambda optimizer: None
-        """Told after each step; what it raises ends the program."""
+        """Called after each step; what it raises ends the program."""
         self._hooks: list[Any] = []
         self._known: dict[int, KnownOptimizer] = {}
         self.all: list[KnownOptimizer] = []
@@ -56,11 +56,11 @@ class Optimizers:
         self._folder = torch_folder() + "optim/"
         self._is_optimizer_code: dict[CodeType, bool] = {}
         self._current: tuple[tuple[int, int, int], Row] | None = None
-        """The row of the method that reads parameters now, and what tells its call from another."""
+        """The row of the method that reads parameters now, after the key of its call."""
         self._stepping: list[Row] = []
 
     def start(self) -> None:
-        """Put the hooks on."""
+        """Install the hooks."""
         self._hooks = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -69,13 +69,13 @@ class Optimizers:
         ]
 
     def stop(self) -> None:
-        """Take them off; safe to call twice."""
+        """Remove them; safe to call twice."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
     def find(self, optimizer: Any) -> KnownOptimizer:
-        """What is known of an optimizer, noted at first sight."""
+        """What is known about an optimizer, which is added if it is new."""
         known = self._known.get(id(optimizer))
         if known is None or known.weak() is not optimizer:
             known = self._known[id(optimizer)] = KnownOptimizer(weakref.ref(optimizer), type(optimizer).__name__)
@@ -98,7 +98,7 @@ class Optimizers:
     # -- what its methods read -----------------------------------------------------------------------------------
 
     def is_own_work(self, frame: FrameType) -> bool:
-        """True for calls that an optimizer's own code makes: its row speaks for them."""
+        """True for calls made by an optimizer's own code: the optimizer's row represents them."""
         code = frame.f_code
         if code in self._methods:
             return True
@@ -107,8 +107,8 @@ class Optimizers:
             known = self._is_optimizer_code[code] = code.co_filename.startswith(self._folder)
         return known and bool(self._stepping)
 
-    def look_at_getter(self, frame: FrameType, tensor: Any, attribute: str) -> None:
-        """`frame` reads an attribute of a tensor: a sign that gradients are cleared, or an optimizer is made."""
+    def note_getter(self, frame: FrameType, tensor: Any, attribute: str) -> None:
+        """`frame` reads an attribute of a tensor, perhaps because gradients are cleared or an optimizer is made."""
         method = self._methods.get(frame.f_code)
         if method is None or method[1] != attribute:
             return
@@ -146,8 +146,8 @@ class Optimizers:
             self.note_groups(known)
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
             row.optimizer = known
-            for place, tensor in _parameters_of(optimizer):
-                row.inputs.append(_plain_use(writer, tensor, place, row))
+            for position, tensor in _parameters_of(optimizer):
+                row.inputs.append(_plain_use(writer, tensor, position, row))
             writer.open(row)
             self._stepping.append(row)
 
@@ -166,10 +166,10 @@ class Optimizers:
             del self._stepping[self._stepping.index(row) :]
             writer.close(row)
             before = {id(use.known): use.version for use in row.inputs}
-            for place, tensor in _parameters_of(optimizer):
+            for position, tensor in _parameters_of(optimizer):
                 found = writer.uses.tensors.find(tensor)
                 if found is not None and version_of(tensor) != before.get(id(found)):
-                    row.outputs.append(writer.uses.use(tensor, place, row, is_input=False))
+                    row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
 
     def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
         writer = self._writer
@@ -217,12 +217,12 @@ class Optimizers:
         return row
 
 
-def _plain_use(writer: CallWriter, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
-    """Without values: those of parameters are known from what they were made by, or from their forward."""
+def _plain_use(writer: CallWriter, tensor: torch.Tensor, position: str, row: Row) -> RowUse:
+    """The use of a tensor, without its values: those of parameters are known from earlier calls."""
     known = writer.uses.tensors.known(tensor)
     known.first_row = known.first_row or row
     known.status = requires_grad(tensor), known.status[1]
-    return RowUse(known, place, version_of(tensor), None)
+    return RowUse(known, position, version_of(tensor), None)
 
 
 def _parameters_of(optimizer: Any) -> list[tuple[str, torch.Tensor]]:
@@ -239,7 +239,7 @@ def _is_tensor(value: Any) -> bool:
 
 
 def _methods_that_read_parameters() -> dict[CodeType, tuple[CallKind, str]]:
-    """Code of the methods that are noticed, with the kind of their row and the attribute that they read of each."""
+    """Code of these methods, with the kind of their row and the attribute that they read of each parameter."""
     optimizer, module = torch.optim.Optimizer, torch.nn.Module
     found: dict[CodeType, tuple[CallKind, str]] = {}
     for method, kind, attribute in (

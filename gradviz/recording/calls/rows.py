@@ -1,7 +1,7 @@
-"""The rows of the call log while the program runs, and how many of them are kept.
+"""The rows of the call log while the program runs, and which of them are kept.
 
-A run of hours makes millions of calls. Its beginning is kept, where models and optimizers are made; its newest steps;
-what is about parameters and optimizers; and whatever the tensors that are still alive were computed by.
+A run of hours makes millions of calls. Kept are the beginning, where models and optimizers are made; the newest steps;
+calls that change parameters and optimizers; and the calls that computed tensors which are still alive.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 
 
 class RowUse:
-    """A tensor in a row, as `gradviz.graph.call_log.TensorUse` describes it."""
+    """A tensor in a row; see `gradviz.graph.call_log.TensorUse`."""
 
-    __slots__ = ("is_leaf", "known", "place", "requires_grad", "values", "version")
+    __slots__ = ("is_leaf", "known", "position", "requires_grad", "values", "version")
 
-    def __init__(self, known: KnownTensor, place: str, version: int | None, values: ValueFacts | None) -> None:
+    def __init__(self, known: KnownTensor, position: str, version: int | None, values: ValueFacts | None) -> None:
         self.known = known
-        self.place = place
+        self.position = position
         self.version = version
         self.requires_grad, self.is_leaf = known.status
         self.values = values
 
 
 class Row:
-    """One call, as `gradviz.graph.call_log.Call` describes it."""
+    """One call; see `gradviz.graph.call_log.Call`."""
 
     __slots__ = (
         "called",
         "definition",
         "function",
         "grad_mode",
-        "grad_mode_place",
+        "grad_mode_location",
         "inputs",
         "inside",
         "is_autocast",
@@ -78,7 +78,7 @@ class Row:
         self.node_count = 0
         self.inside: Row | None = None
         self.grad_mode: GradMode = "enabled"
-        self.grad_mode_place: Location | None = None
+        self.grad_mode_location: Location | None = None
         self.is_autocast = False
         self.is_open = False
         self.reads_values = True
@@ -89,19 +89,19 @@ class Row:
         self.called: Any = None
         """The custom function, until its arguments are known."""
         self.number = -1
-        """Its place, given when the log is built."""
+        """Its index, set when the log is built."""
 
 
 class Rows:
-    """The rows that are kept, in the order in which they began."""
+    """The rows that are kept, in the order in which their calls began."""
 
-    def __init__(self, most: int = MAX_ROWS) -> None:
+    def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._rows: list[Row] = []
-        self._most = most
+        self._max_rows = max_rows
         self.dropped = 0
         self.dropped_at: int | None = None
         self.dropped_needed = 0
-        """Those of them by which something was computed that was still alive."""
+        """Dropped rows that computed something that was still alive."""
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self._rows)
@@ -120,23 +120,23 @@ class Rows:
 
     @property
     def newest(self) -> Row | None:
-        """The last one."""
+        """The last row."""
         return self._rows[-1] if self._rows else None
 
     @property
     def is_full(self) -> bool:
-        """True when some must be dropped before more are added."""
-        return len(self._rows) >= self._most
+        """True if some must be dropped before more are added."""
+        return len(self._rows) >= self._max_rows
 
     def drop_some(self, living: Iterable[KnownTensor]) -> None:
-        """Drop the oldest whole steps after the beginning, but nothing that `living` tensors were computed by."""
-        head = self._most // 4 if self.dropped_at is None else self.dropped_at
-        tail = _step_start(self._rows, len(self._rows) - self._most // 2)
+        """Drop the oldest whole steps after the beginning, but no row that computed a tensor in `living`."""
+        head = self._max_rows // 4 if self.dropped_at is None else self.dropped_at
+        tail = _step_start(self._rows, len(self._rows) - self._max_rows // 2)
         middle = self._rows[head:tail]
         needed = _rows_behind(self._rows, living)
         kept = [row for row in middle if row.kind in _LASTING or "requires_grad" in row.function or id(row) in needed]
-        if len(kept) > self._most // 8:
-            lost, kept = kept[: -self._most // 8], kept[-self._most // 8 :]
+        if len(kept) > self._max_rows // 8:
+            lost, kept = kept[: -self._max_rows // 8], kept[-self._max_rows // 8 :]
             self.dropped_needed += len(lost)
         self.dropped += len(middle) - len(kept)
         self.dropped_at = head
@@ -144,17 +144,17 @@ class Rows:
 
 
 def _step_start(rows: list[Row], start: int) -> int:
-    """The first place from `start` on at which a new training step begins, or `start` where none does."""
-    for place in range(max(start, 1), len(rows)):
-        if rows[place - 1].kind in _STEP_ENDS and rows[place].kind not in _STEP_ENDS and rows[place].inside is None:
-            return place
+    """The first index from `start` on at which a new training step begins; `start` if there is none."""
+    for index in range(max(start, 1), len(rows)):
+        if rows[index - 1].kind in _STEP_ENDS and rows[index].kind not in _STEP_ENDS and rows[index].inside is None:
+            return index
     return start
 
 
 def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
-    """Ids of the rows by which living tensors were computed. Newest first, so each row is looked at once.
+    """Ids of the rows that computed living tensors. Goes from newest to oldest, so each row is read once.
 
-    Not those that only changed a tensor's values, as every step does with parameters and averages.
+    Rows that only changed a tensor's values are not among them: every step does so with parameters and averages.
     """
     wanted = {id(known) for known in living if _is_computed(known)}
     found: set[int] = set()

@@ -1,7 +1,7 @@
-"""What a call took and gave, tensor by tensor, as they were at that moment.
+"""Reads the tensors that a call took and returned, as they were at that moment.
 
-The results of custom functions and of compiled code pass unseen. They are claimed for their call when something else
-takes them: by the sequence number of their node, or because they were made by a call inside of it.
+The results of custom functions and of compiled code are not seen. They are assigned to their call when another call
+takes them: by the sequence number of their node, or because a call inside made them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from gradviz.graph.call_log import ValueFacts
-from gradviz.recording.calls.call_arguments import tensors_with_places
+from gradviz.recording.calls.call_arguments import tensors_with_positions
 from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.torch_access.nodes import sequence_nr_of
@@ -24,7 +24,7 @@ _MAX_UNCLAIMED = 1_000
 
 
 class TensorUses:
-    """Reads tensors for the rows of the call log. Its methods are to be called inside `gradients.measuring`."""
+    """Reads tensors for the rows of the call log. Call its methods inside `measuring`."""
 
     def __init__(self, facts: FactsTable) -> None:
         self.tensors = KnownTensors(facts)
@@ -33,7 +33,7 @@ class TensorUses:
         self._unclaimed: dict[int, Row] = {}
         """Calls whose results are not known yet, by the sequence number of a node that they made."""
 
-    def use(self, tensor: torch.Tensor, place: str, row: Row, *, is_input: bool) -> RowUse:
+    def use(self, tensor: torch.Tensor, position: str, row: Row, *, is_input: bool) -> RowUse:
         """The tensor as it is now."""
         known = self.tensors.find(tensor)
         if known is None:
@@ -49,19 +49,19 @@ class TensorUses:
         version = version_of(tensor)
         values = None
         if known.storage is not None and known.storage.is_uninitialized and is_input:
-            return RowUse(known, place, version, None)
+            return RowUse(known, position, version, None)
         if version != known.values_of_version or not is_input:
             values = self.values.facts(tensor) if row.reads_values else None
             known.values_of_version = version
-        return RowUse(known, place, version, values)
+        return RowUse(known, position, version, values)
 
-    def given(self, tensor: torch.Tensor, place: str, row: Row) -> RowUse:
-        """The tensor as the call of the row has given it back, or left it behind."""
+    def given(self, tensor: torch.Tensor, position: str, row: Row) -> RowUse:
+        """The tensor as the call of the row has returned it, or changed it."""
         is_new = self.tensors.find(tensor) is None
-        use = self.use(tensor, place, row, is_input=False)
+        use = self.use(tensor, position, row, is_input=False)
         known = use.known
         if row.node_count and use.requires_grad and known.status[1]:
-            # A leaf that was changed in place by something that requires grad is none any more.
+            # A leaf is no longer one after an in-place change by something that requires grad.
             known.status = True, is_leaf(tensor, True)
             use.is_leaf = known.status[1]
         if known.storage is not None and not use.is_leaf:
@@ -73,23 +73,23 @@ class TensorUses:
         return use
 
     def _claim_unseen(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
-        """A tensor that nobody saw being made: the result of a custom function, of compiled code, or of NumPy."""
+        """Find the origin of a tensor that no call returned: a custom function, compiled code, or NumPy."""
         if known.is_leaf:
             known.from_numpy_of = self.arrays.origin_of(tensor)
         elif self._unclaimed:
-            # The node of such a call is a Python object anyway, or else a single one.
+            # Such a call has a node written in Python, or only one node.
             node = grad_fn_of(tensor)
             maker = self._unclaimed.get(sequence_nr_of(node)) if node is not None else None
             if maker is not None and maker is not row:
                 self._give_to(maker, known)
 
     def _claim_inner(self, known: KnownTensor, tensor: torch.Tensor, row: Row) -> None:
-        """A tensor that was made inside a custom function and is used outside of it was given back by it."""
+        """A tensor made inside a custom function and used outside it was returned by it."""
         producer = known.producer
         while producer is not None and (maker := producer.inside) is not None and maker.kind == "custom":
             if maker.is_open or row.inside is maker or (row.inside is not None and row.inside.kind == "backward"):
                 return
-            # Inside it was a leaf, even a view that required grad: torch gives it a node when the function is over.
+            # Inside it was a leaf, even if a view that required grad: torch sets its node when the function returns.
             flag = requires_grad(tensor)
             known.status = flag, is_leaf(tensor, flag)
             self._give_to(maker, known)
@@ -101,36 +101,38 @@ class TensorUses:
         known.producer = maker
 
     def await_results(self, row: Row) -> None:
-        """Its results will be known by the nodes that it made."""
+        """The row's results will be identified by the nodes that it made."""
         for number in range(row.sequence_nr or 0, (row.sequence_nr or 0) + min(row.node_count, _MAX_UNCLAIMED)):
             self._unclaimed[number] = row
         while len(self._unclaimed) > _MAX_UNCLAIMED:
             del self._unclaimed[next(iter(self._unclaimed))]
 
     def note_gradient(self, gradient: torch.Tensor, leaf: torch.Tensor) -> None:
-        """`gradient` was read from the ``.grad`` of `leaf`; what another leaf is given as well stays its own."""
+        """`gradient` was read from the ``.grad`` of `leaf`. If several leaves have it, it belongs to the first."""
         known = self.tensors.known(gradient)
         if known.producer is None and known.gradient_of is None:
             known.gradient_of = self.tensors.known(leaf)
 
     def of_arguments(self, row: Row, args: Any, kwargs: Any) -> list[RowUse]:
         """Every tensor among the arguments."""
-        return [self.use(tensor, place, row, is_input=True) for place, tensor in tensors_with_places(args, kwargs)]
+        return [
+            self.use(tensor, position, row, is_input=True) for position, tensor in tensors_with_positions(args, kwargs)
+        ]
 
 
-# Arrays that tensors were turned into, so that a tensor made from the same memory is known again.
+# -- NumPy arrays made from tensors, so that a tensor made from the same memory is recognized --------------------------
 
 _MAX_ARRAYS = 1_000
 
 
 class NumpyArrays:
-    """The newest arrays that are still there, by the memory that they lie in."""
+    """The newest arrays that are still alive, by the memory that they use."""
 
     def __init__(self) -> None:
         self._arrays: dict[int, tuple[Any, int, KnownTensor]] = {}
 
     def note(self, array: Any, tensor: KnownTensor) -> None:
-        """`array` is what ``tensor.numpy()`` gave."""
+        """`array` is what ``tensor.numpy()`` returned."""
         interface = getattr(array, "__array_interface__", None)
         if type(interface) is not dict or not getattr(array, "nbytes", 0):
             return
@@ -141,7 +143,7 @@ class NumpyArrays:
             del self._arrays[next(iter(self._arrays))]
 
     def origin_of(self, tensor: torch.Tensor) -> KnownTensor | None:
-        """The tensor in whose array's memory this one lies."""
+        """The tensor whose array contains the memory of this one."""
         if not self._arrays or tensor.device.type != "cpu" or tensor.layout is not torch.strided:
             return None
         try:
@@ -154,7 +156,7 @@ class NumpyArrays:
         return None
 
 
-# The values of a tensor in figures, read without a trace: no graph, no mode of the program's, no random number.
+# -- Figures of a tensor's values; reading them makes no graph, runs no mode and draws no random number ----------------
 
 MAX_ELEMENTS = 1 << 24
 """Larger tensors are not read."""
@@ -163,16 +165,13 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class ValueReader:
-    """Reads values; `too_large` counts the tensors that were not read for their size.
-
-    To be used inside `gradients.measuring`.
-    """
+    """Reads values inside `measuring`; `too_large` counts the tensors that were not read because of their size."""
 
     def __init__(self) -> None:
         self.too_large = 0
 
     def facts(self, tensor: torch.Tensor) -> ValueFacts | None:
-        """None where there is nothing to read: no elements, or nothing that torch would tell quietly."""
+        """Figures of the values; None if the tensor has no elements or torch cannot read it without side effects."""
         if type(tensor) not in _PLAIN or tensor.layout is not torch.strided or not can_read_values(tensor):
             return None
         if not (count := tensor.numel()):
@@ -182,7 +181,7 @@ class ValueReader:
             return None
         try:
             return _read(tensor, count)
-        except (RuntimeError, NotImplementedError):  # a dtype that has no such kernel: eight-bit floats, unsigned
+        except (RuntimeError, NotImplementedError):  # no kernel for this dtype: eight-bit floats, unsigned
             return None
 
 

@@ -1,9 +1,9 @@
-"""Keeps the recorder out of the sight of `torch.compile`.
+"""Keeps the recorder out of what `torch.compile` traces.
 
-Dynamo traces active function modes and module hooks into its graphs, and breaks them at what it cannot trace. Every
+Dynamo traces active function modes and module hooks into its graphs, and breaks a graph at what it cannot trace. Every
 compiled call passes ``torch._dynamo.eval_frame._maybe_set_eval_frame``: with a callback when it begins, with the
-earlier one when it ends. Watching is paused in between. Dynamo is heavy and rarely used, so it is never imported for
-this; where the program imports it later, `ImportNotice` tells.
+earlier one when it ends. The recorder pauses in between. Dynamo is slow to import and rarely used, so it is never
+imported for this; if the program imports it later, `ImportNotice` calls `install`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
-from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
 
 _MODULE = "torch._dynamo.eval_frame"
@@ -31,14 +31,14 @@ class CompiledCodeWatch:
         self._thread = threading.get_ident()
         self._row = 0
         self._compiled_call: FrameType | None = None
-        """The frame of Dynamo's wrapper that entered compiled code first; the same one will leave it."""
+        """The frame of Dynamo's wrapper that entered compiled code first; the same frame will leave it."""
         self._is_leaving = False
         self._switch = Replacement("torch._dynamo.eval_frame._maybe_set_eval_frame")
         self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
         self._notice = ImportNotice(_MODULE, self.install)
 
     def start(self) -> None:
-        """Install the switch now, or as soon as the program imports Dynamo."""
+        """Install the switch now, or when the program imports Dynamo."""
         self._notice.start()
 
     def stop(self) -> None:
@@ -53,20 +53,20 @@ class CompiledCodeWatch:
         return self._compiled_call is not None and threading.get_ident() == self._thread
 
     def install(self) -> None:
-        """Replace Dynamo's switch by one that pauses the watch as well."""
-        # It is not tried before: Dynamo is being imported, and what would try it waits for that.
+        """Replace Dynamo's switch by one that also pauses the watch."""
+        # It is not tested first: Dynamo is being imported, and the test would wait for that.
         if find(self._switch.path) is not None and self._switch.put(self._pausing):
             self._hook_question.put(lambda _: self._has_any_global_hook)
 
     def _has_any_global_hook(self) -> bool:
-        """Dynamo's question, after which it prints a warning, passes over ours."""
+        """Dynamo's function, after which it prints a warning, without counting hooks of gradviz."""
         owns = self._watch.owns_hook
         return any(not owns(hook) for table in global_hook_tables() for hook in table)
 
     def _pausing(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def switch(callback: Any) -> Any:
-            # Whatever Python runs while a callback is set is compiled, our own functions included: pause before it
-            # is set, resume after it is gone.
+            # Python compiles everything that runs while a callback is set, gradviz included: pause before it is set,
+            # resume after it is gone.
             self._before_switch(calling_frame(), enters_compiled_code=callback is not None and callback is not False)
             result = original(callback)
             if self._is_leaving:
@@ -78,7 +78,7 @@ class CompiledCodeWatch:
     def _before_switch(self, wrapper: FrameType, *, enters_compiled_code: bool) -> None:
         if not self._watch.is_watching or threading.get_ident() != self._thread:
             return
-        # Compiling itself switches Dynamo off and on again, so only the wrapper that paused may resume.
+        # Compiling also switches Dynamo off and on, so only the wrapper that paused may resume.
         if self._compiled_call is None and enters_compiled_code:
             self._compiled_call = wrapper
             self._row = self._watch.pause(wrapper, "torch.compile")

@@ -1,10 +1,11 @@
 """Finds the line inside compiled code at which a gradient became NaN or Inf.
 
-A compiled function is a single node, so the graph tells no more than its call. But torch keeps what it compiled the
-node's backward from, operation by operation with their lines. Where finite gradients came in and others went out, that
-is run once more, eagerly and when the program's backward is over, on the tensors that the node had saved.
+A compiled function is a single node, so the graph shows only its call. But torch keeps the operations, with their
+lines, from which it compiled the node's backward. If the incoming gradients were finite and the outgoing ones are not,
+these operations are run again after the program's backward, without compilation, on the tensors that the node had
+saved.
 
-What is saved is held until backward ends, so only where it is small.
+Saved tensors are held until backward ends, so this is done only if they are small.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from gradviz.recording.walk.graph_walker import Walk
 BROKEN_BY = "broken_by"
 """The attribute that names the operation."""
 MAX_BYTES = 1 << 28
-"""With more than this saved by compiled functions, none of them is replayed."""
+"""If compiled functions saved more than this, none is run again."""
 
 _FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 
 
 @dataclass
 class _Kept:
-    """A compiled node before backward."""
+    """What is kept of a compiled node from before backward."""
 
     module: Any
     saved: list[torch.Tensor]
@@ -52,41 +53,41 @@ class BrokenOperation:
 
 
 @dataclass
-class CompiledReplays:
-    """Watches the compiled nodes of a walk from `start` to `stop`."""
+class CompiledReruns:
+    """Watches the compiled nodes of a walk from `start` to `stop`, and runs their backward again."""
 
     walk: Walk
     _kept: dict[int, _Kept] = field(default_factory=dict)
     _hooks: list[Any] = field(default_factory=list)
 
     def start(self) -> None:
-        """Hold what compiled nodes have saved, and note what comes to them."""
+        """Hold the saved tensors of compiled nodes, and note their incoming gradients."""
         kept = dict(_compiled_nodes(self.walk))
         if sum(tensor.nbytes for each in kept.values() for tensor in each.saved) > MAX_BYTES:
             return
         self._kept = kept
-        for place in kept:
-            self._hooks.append(self.walk.wrappers[place].register_prehook(partial(self._note, place)))
+        for index in kept:
+            self._hooks.append(self.walk.wrappers[index].register_prehook(partial(self._note, index)))
 
-    def _note(self, place: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
-        self._kept[place].tangents = gradients
+    def _note(self, index: int, gradients: tuple[torch.Tensor | None, ...]) -> None:
+        self._kept[index].tangents = gradients
 
     def stop(self) -> None:
-        """Take the hooks off; safe to call twice."""
+        """Remove the hooks; safe to call twice."""
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
 
     def added_to(self, graph: Graph) -> Graph:
-        """The graph, in which compiled nodes that made NaN or Inf have the line inside of them as their call site."""
+        """The graph, in which compiled nodes that made NaN or Inf have a line inside them as call site."""
         sites, nodes = list(graph.call_sites), list(graph.nodes)
-        for place, kept in self._kept.items():
-            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[place].gradients)
+        for index, kept in self._kept.items():
+            broken = any(sent is not None and (sent.nans or sent.infs) for sent in nodes[index].gradients)
             origin = _origin_of(kept) if broken else None
             if origin is not None:
-                told = nodes[place].attributes | {BROKEN_BY: origin.operation}
-                nodes[place] = replace(nodes[place], call_site=len(sites), attributes=told)
-                caller = graph.nodes[place].call_site
+                attributes = nodes[index].attributes | {BROKEN_BY: origin.operation}
+                nodes[index] = replace(nodes[index], call_site=len(sites), attributes=attributes)
+                caller = graph.nodes[index].call_site
                 sites.append(CallSite(origin.file, origin.line, origin.function, caller))
         self._kept = {}
         return (
@@ -95,17 +96,17 @@ class CompiledReplays:
 
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
-    for place, wrapper in enumerate(walk.wrappers):
+    for index, wrapper in enumerate(walk.wrappers):
         module = compiled_backward_of(python_function_class(wrapper)) if TELLS_SAVED_TENSORS else None
         if isinstance(module, torch.fx.GraphModule):
             slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
             if len(saved) == len(slots):
-                yield place, _Kept(module, saved)
+                yield index, _Kept(module, saved)
 
 
 def _origin_of(kept: _Kept) -> BrokenOperation | None:
-    """None where what the node was compiled from cannot be run again as it is, or tells nothing."""
+    """None if the node's operations cannot be run again as they are, or show nothing."""
     inputs = [*kept.saved, *kept.tangents]
     wanted = [node for node in kept.module.graph.nodes if node.op == "placeholder"]
     if len(wanted) != len(inputs) or None in kept.tangents or not _is_repeatable(kept.module):

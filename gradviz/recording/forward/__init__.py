@@ -1,1 +1,1 @@
-"""What is noticed while the forward computation runs: lines, modules, names, values."""
+"""What is noted while the program computes forward: calls, lines, module calls, names, memory and values."""

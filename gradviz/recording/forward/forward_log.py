@@ -1,9 +1,9 @@
-"""What happened while the program computed forward, in the order of torch's sequence numbers.
+"""Logs the forward computation in the order of torch's sequence numbers.
 
 Each torch call that made nodes is a *row*: the interval of sequence numbers it used, which function it was, and the
-stack it was called from. Which module was running is a second series: from this sequence number on, that call.
-Rows are kept in arrays, 24 bytes each. They are forgotten `KEPT_CALLS` backward calls later, so that days of training
-can pass before the wanted call comes; a graph that is held for longer than that shows its oldest nodes without lines.
+stack it was called from. A second series says from which sequence number on which module call was running. Rows are
+kept in arrays, 24 bytes each. They are forgotten `KEPT_CALLS` backward calls later, so that days of training can pass
+before the wanted call comes; a graph that is held for longer shows its oldest nodes without lines.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gradviz.recording.run.line_attribution import CallFrame
 class Row(NamedTuple):
     """The torch call that made a node."""
 
-    place: int
+    number: int
     last_sequence_nr: int
     function: Any
     stack: int
@@ -42,13 +42,13 @@ class ScopeEntry(NamedTuple):
 NO_SCOPE = -1
 
 KEPT_CALLS = 100
-"""What was computed before this many backward calls is forgotten."""
+"""What was computed this many backward calls ago is forgotten."""
 MIN_ROWS = 4096
-"""With fewer rows nothing is forgotten; with more, the log is looked through when it is twice what is to be kept."""
+"""With fewer rows nothing is forgotten; with more, rows are forgotten when at least half of them can be."""
 
 
 class ThreadLog:
-    """The log of one thread: torch counts sequence numbers for each thread on its own."""
+    """The log of one thread: torch counts sequence numbers for each thread separately."""
 
     def __init__(self) -> None:
         self._starts = array("q")
@@ -58,20 +58,20 @@ class ThreadLog:
         self._function_ids: dict[Any, int] = {}
         self._function_list: list[Any] = []
         self.row_constants: dict[int, tuple[int, ...]] = {}
-        """Constants (places in `ForwardLog.constants`) that a row's call received."""
+        """Constants (indices in `ForwardLog.constants`) that a row's call received."""
         self.checkpointed_rows: set[int] = set()
-        """Rows whose saved tensors non-reentrant checkpointing packs, to compute them again in backward."""
+        """Rows whose saved tensors are packed by non-reentrant checkpointing, to be computed again in backward."""
         self.inplace_rows: set[int] = set()
-        """Rows of calls that were told to change their input, by ``inplace=True``."""
+        """Rows of calls that change their input because of ``inplace=True``."""
         self._scope_starts = array("q")
         self._scope_ids = array("q")
         self.running_calls: list[CallFrame] = []
         self.tensor_hooks: dict[int, list[tuple[str, Any]]] = {}
-        """Names and handles of hooks that were put on the output of the node with this sequence number."""
+        """Names and handles of hooks on the output of the node with this sequence number."""
         self._forgotten = 0
-        """How many rows: the number of a row stays its own."""
+        """How many rows were forgotten: the numbers of the others do not change."""
         self._calls: deque[int] = deque(maxlen=KEPT_CALLS)
-        """The next sequence number when each of the last backward calls was over."""
+        """The next sequence number at the end of each of the last backward calls."""
 
     def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
         """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
@@ -97,7 +97,7 @@ class ThreadLog:
         self._scope_ids.append(scope)
 
     def row_of(self, sequence_nr: int) -> Row | None:
-        """The call that made the node with this number, or None where nobody saw it."""
+        """The call that made the node with this number; None if it was not seen."""
         index = bisect_right(self._starts, sequence_nr) - 1
         if index < 0 or sequence_nr >= self._ends[index]:
             return None
@@ -114,12 +114,12 @@ class ThreadLog:
         return not self._starts and not self._scope_starts
 
     def end_call(self, sequence_nr: int) -> bool:
-        """A backward call is over; True where that made the log forget what is older than the last of them."""
+        """A backward call has ended; True if older entries were forgotten."""
         self._calls.append(sequence_nr)
         if len(self._calls) < KEPT_CALLS or len(self._starts) + len(self._scope_starts) < MIN_ROWS:
             return False
         rows = bisect_left(self._starts, self._calls[0])
-        # The module that was running then runs on.
+        # The module that was running then is still running.
         scopes = max(bisect_right(self._scope_starts, self._calls[0]) - 1, 0)
         if 2 * (rows + scopes) < len(self._starts) + len(self._scope_starts):
             return False
@@ -132,7 +132,7 @@ class ThreadLog:
 
     def used_constants(self) -> set[int]:
         """Constants that rows received."""
-        return {place for places in self.row_constants.values() for place in places}
+        return {index for indices in self.row_constants.values() for index in indices}
 
     def _forget(self, rows: int, scopes: int) -> None:
         oldest = self._calls[0]
@@ -148,7 +148,7 @@ class ThreadLog:
 
 
 class SeenConstant(NamedTuple):
-    """A tensor that a torch call received and that needs no gradient."""
+    """A tensor that a torch call received and that requires no gradient."""
 
     tensor: Callable[[], torch.Tensor | None]
     facts: TensorFacts
@@ -163,7 +163,7 @@ class ForwardLog:
         self.modules: dict[int, tuple[Callable[[], torch.nn.Module | None], str]] = {}
         """Every module that ran: a weak reference and its class name."""
         self.modules_elsewhere: dict[int, None] = {}
-        """Those that ran on other threads than the main one, by their places in `modules`."""
+        """Indices in `modules` of those that ran on other threads than the main one."""
         self._module_ids: dict[int, int] = {}
         self._call_counts: dict[int, int] = {}
         self.root_modules: dict[int, None] = {}
@@ -186,7 +186,7 @@ class ForwardLog:
 
     def new_scope(self, module: torch.nn.Module, parent: int) -> int:
         """Register one more call of `module`."""
-        # By id, as a module need not be hashable; an id is used again after its module died.
+        # By id, because a module need not be hashable; an id may be used again after its module died.
         module_id = self._module_ids.get(id(module))
         if module_id is None or module_id not in self.modules or self.modules[module_id][0]() is not module:
             module_id = self._module_ids[id(module)] = next(self._next_module)
@@ -200,38 +200,38 @@ class ForwardLog:
         return scope
 
     def called_modules(self) -> list[torch.nn.Module]:
-        """Modules that ran outside any other and are still there, in the order of their first call."""
-        return [module for place in self.root_modules if (module := self.modules[place][0]()) is not None]
+        """Modules that ran outside any other and are still alive, in the order of their first call."""
+        return [module for index in self.root_modules if (module := self.modules[index][0]()) is not None]
 
     def constant(self, tensor: torch.Tensor, read_facts: Callable[[torch.Tensor], TensorFacts]) -> int:
-        """Place of a tensor in `constants`; its facts are read at first sight."""
+        """Index of a tensor in `constants`; its facts are read when it is first seen."""
         known = self._constant_ids.get(id(tensor))
-        # An id is used again after its tensor died; the weak reference tells.
+        # An id may be used again after its tensor died; the weak reference shows that.
         seen = self.constants.get(known) if known is not None else None
         if known is not None and seen is not None and seen.tensor() is tensor:
             return known
-        place = self._constant_ids[id(tensor)] = next(self._next_constant)
-        self.constants[place] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
-        return place
+        index = self._constant_ids[id(tensor)] = next(self._next_constant)
+        self.constants[index] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
+        return index
 
-    def let_go(self, tensor: torch.Tensor) -> None:
-        """Refer to this tensor no more; what it was is still known."""
-        place = self._constant_ids.get(id(tensor))
-        seen = self.constants.get(place) if place is not None else None
-        if place is not None and seen is not None and seen.tensor() is tensor:
-            self.constants[place] = seen._replace(tensor=_nothing)
+    def release(self, tensor: torch.Tensor) -> None:
+        """Drop the reference to this tensor; its facts are kept."""
+        index = self._constant_ids.get(id(tensor))
+        seen = self.constants.get(index) if index is not None else None
+        if index is not None and seen is not None and seen.tensor() is tensor:
+            self.constants[index] = seen._replace(tensor=_no_tensor)
 
-    def let_go_of_all(self) -> None:
-        """Refer to no tensor any more."""
-        for place, seen in self.constants.items():
-            self.constants[place] = seen._replace(tensor=_nothing)
+    def release_all(self) -> None:
+        """Drop the references to all tensors."""
+        for index, seen in self.constants.items():
+            self.constants[index] = seen._replace(tensor=_no_tensor)
         self._constant_ids.clear()
 
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:
-        """A backward call on the thread of `log` is over: what nobody can ask for any more is forgotten.
+        """A backward call on the thread of `log` has ended: forget what can no longer be asked for.
 
         Args:
-            other_scopes: module calls that somebody else refers to; only asked for where something is forgotten.
+            other_scopes: returns module calls that something else refers to; called only if something is forgotten.
         """
         if log.end_call(sequence_nr):
             self._forget_scopes(other_scopes())
@@ -243,38 +243,38 @@ class ForwardLog:
             while scope != NO_SCOPE and scope not in used:
                 used.add(scope)
                 scope = self.scopes[scope].parent
-        for scope in _settled(self.scopes):
+        for scope in _older_entries(self.scopes):
             if scope not in used:
                 del self.scopes[scope]
         running = {entry.module for entry in list(self.scopes.values())}
-        for place in _settled(self.modules):
-            if place not in running and self.modules[place][0]() is None:
-                del self.modules[place], self._call_counts[place]
-                self.root_modules.pop(place, None)
+        for index in _older_entries(self.modules):
+            if index not in running and self.modules[index][0]() is None:
+                del self.modules[index], self._call_counts[index]
+                self.root_modules.pop(index, None)
         _keep_known(self._module_ids, self.modules)
 
     def _forget_constants(self) -> None:
-        used = {place for log in list(self.threads.values()) for place in log.used_constants()}
-        for place in _settled(self.constants):
-            if place not in used:
-                del self.constants[place]
+        used = {index for log in list(self.threads.values()) for index in log.used_constants()}
+        for index in _older_entries(self.constants):
+            if index not in used:
+                del self.constants[index]
         _keep_known(self._constant_ids, self.constants)
 
 
-def _nothing() -> None:
+def _no_tensor() -> None:
     return None
 
 
-_IN_FLIGHT = 64
-"""So many of the newest entries of a table are kept: another thread may be about to note where it uses one."""
+_NEWEST_KEPT = 64
+"""This many of the newest entries of a table are kept: another thread may be about to use one."""
 
 
-def _settled(table: dict[int, Any]) -> list[int]:
-    return list(table)[:-_IN_FLIGHT]
+def _older_entries(table: dict[int, Any]) -> list[int]:
+    return list(table)[:-_NEWEST_KEPT]
 
 
-def _keep_known(places: dict[int, int], table: dict[int, Any]) -> None:
+def _keep_known(indices: dict[int, int], table: dict[int, Any]) -> None:
     """Forget ids of objects whose entry in `table` was forgotten."""
-    for key, place in list(places.items()):
-        if place not in table:
-            del places[key]
+    for key, index in list(indices.items()):
+        if index not in table:
+            del indices[key]

@@ -1,8 +1,8 @@
-"""What was there when the forward computation began: the storages, and what the allocators had given out.
+"""Notes what memory was in use when the forward computation began: storages, and totals of the allocators.
 
-It begins with the outermost call of a module that has something to train, or else with the first call that makes a
-node; after each recorded backward the next forward is waited for anew. Storages are remembered by weak references,
-which keep no data alive but see to it that their addresses mean nothing else meanwhile.
+The forward begins with the outermost call of a module that has something to train, or else with the first call that
+makes a node; after each recorded backward the next forward is awaited. Storages are remembered by weak references,
+which keep no data alive but prevent their addresses from being reused.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gradviz.recording.torch_access.tensors import (
 
 
 def storage_of(tensor: torch.Tensor) -> torch.UntypedStorage | None:
-    """The tensor's storage; None for those that have none, sparse ones for example."""
+    """The tensor's storage; None for tensors that have none, such as sparse ones."""
     try:
         return unwrapped(tensor).untyped_storage()
     except (NotImplementedError, RuntimeError):
@@ -54,18 +54,18 @@ class ForwardMemory:
         self._known, self._after = {}, {}
 
     def forget(self) -> None:
-        """Wait no more, and hold nothing."""
+        """Stop waiting, and hold nothing."""
         self.is_waiting = False
         self._known = {}
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        """A torch call is about to run that may turn out to make the first nodes."""
+        """A torch call is about to run that may make the first nodes."""
         with DISABLE_TORCH_FUNCTION():
             if torch.is_grad_enabled() and any(_may_need_gradient(value) for value in args):
                 self._candidate = allocators.read()
 
     def after_first_nodes(self, frame: FrameType | None, args: tuple[Any, ...]) -> None:
-        """That call did, and no module was running: the forward began with it."""
+        """That call made them, and no module was running: the forward began with it."""
         with DISABLE_TORCH_FUNCTION():
             self._begin(self._candidate or allocators.read(), frame, _tensors(args))
 
@@ -76,18 +76,18 @@ class ForwardMemory:
                 self._begin(allocators.read(), frame, [*_tensors(args), *_of_module(module)])
 
     def at_backward(self) -> None:
-        """Ask the allocators once more. To be called before anything of the graph is looked at."""
+        """Read the allocators again. Call this before anything of the graph is read."""
         if self.has_begun:
             self._after = allocators.read()
             self._imported = len(sys.modules) - self._modules_before
         self.is_waiting = False
 
     def storages_before(self) -> frozenset[int]:
-        """Those that were there when forward began and still are, by the address of their C++ object."""
+        """Storages that existed when forward began and still exist, by the address of their C++ object."""
         return frozenset(key for key, (reference, _, _) in self._known.items() if not _is_gone(reference))
 
     def readings(self, objects: tuple[TorchObjects, ...] = ()) -> tuple[AllocatorReading, ...]:
-        """One for each device whose allocator could be asked both times; `objects` are in the processor's memory."""
+        """One for each device whose allocator could be read both times; `objects` are in CPU memory."""
         freed: dict[str, int] = {}
         for reference, size, device in self._known.values():
             if _is_gone(reference):
@@ -114,7 +114,7 @@ class ForwardMemory:
         self._modules_before = len(sys.modules)
         started = allocators.read()
         self._note_storages(names_on_stack(frame), tensors)
-        # What our own notes take is not the program's.
+        # Memory of these notes is not the program's.
         ours = {device: now.bytes - started[device].bytes for device, now in allocators.read().items()}
         self._before = {device: now._replace(bytes=now.bytes + ours[device]) for device, now in reading.items()}
         self._candidate = {}

@@ -1,7 +1,7 @@
 """The function mode that sees every torch function which a thread calls from Python.
 
-torch takes a mode off its stack while the mode's own handler runs, and pushes it back afterwards. Whoever wants to
-remove it in the meantime, as the recorder does after the last backward, must let that push come to nothing.
+torch takes a mode off its stack while the mode's own handler runs, and pushes it back afterwards. If the mode is to be
+removed in the meantime, as after the last backward, that push must have no effect.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from gradviz.recording.torch_access.modes import pop_function_mode, push_functio
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 
 Note = Callable[[int, int, Any, tuple[Any, ...], Any, Any], None]
-"""Gets: sequence number before and after, function, arguments, keyword arguments, result."""
+"""Arguments: sequence number before and after, function, arguments, keyword arguments, result."""
 
 _peek = peek_sequence_nr
 _DISPATCHER = handle_torch_function.__code__
 
 
-class EveryCall(Protocol):
-    """Told of every call before and after it runs; see `call_recorder`."""
+class CallListener(Protocol):
+    """Gets every call before and after it runs; see `call_recorder`."""
 
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
-        """It is about to run; what is given back is handed on, None for calls of no interest."""
+        """It is about to run; the result is passed to `end` or `fail`. None for calls that are not logged."""
 
     def end(self, pending: Any, result: Any, before: int, after: int) -> None:
-        """It has run."""
+        """It has returned."""
 
     def fail(self, pending: Any, error: BaseException) -> None:
         """It raised."""
@@ -40,14 +40,14 @@ class EveryCall(Protocol):
 def _calling_frame() -> FrameType:
     """The frame of the program that called the torch function whose handler runs."""
     frame = sys._getframe(2)
-    # A torch function written in Python comes here by a detour: itself, then torch's dispatcher.
+    # Between a torch function written in Python and this handler there are that function and torch's dispatcher.
     if frame.f_code is _DISPATCHER and frame.f_back is not None and frame.f_back.f_back is not None:
         return frame.f_back.f_back
     return frame
 
 
 class CallMode(TorchFunctionMode):
-    """Tells `note` of every call that made nodes, and of those in `also`."""
+    """Calls `note` for every call that made nodes, and for the functions in `also`."""
 
     def __init__(self, note: Note, also: frozenset[Any]) -> None:
         super().__init__()
@@ -57,9 +57,9 @@ class CallMode(TorchFunctionMode):
         self._is_handling = False
         self.is_on = False
         self.before_call: Callable[[Any, tuple[Any, ...]], None] | None = None
-        """Told of every call before it runs, while it is set."""
-        self.every_call: EveryCall | None = None
-        """Told of every call before and after it runs, also of those that make no nodes, while it is set."""
+        """Gets every call before it runs, while it is set."""
+        self.listener: CallListener | None = None
+        """Gets every call before and after it runs, also if it makes no nodes, while it is set."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -67,7 +67,7 @@ class CallMode(TorchFunctionMode):
         if self.before_call is not None and self.is_on:
             self.before_call(func, args)
         frame = _calling_frame()
-        listener = self.every_call if self.is_on else None
+        listener = self.listener if self.is_on else None
         pending = listener.begin(func, args, kwargs or {}, frame) if listener is not None else None
         before = _peek()
         self._is_handling = True
@@ -95,9 +95,9 @@ class CallMode(TorchFunctionMode):
         push_function_mode(self)
 
     def take_off(self) -> bool:
-        """See no more calls of this thread; False where there was nothing on its stack to take off.
+        """Stop seeing the calls of this thread; False if the mode was not on its stack.
 
-        Modes that the program has entered since stay where they are.
+        Modes that the program has entered since then stay on it.
         """
         above = []
         found = False
@@ -111,8 +111,8 @@ class CallMode(TorchFunctionMode):
             self.is_on = False
         return found
 
-    def take_off_for_good(self) -> None:
-        """The same at the end of the recording, also from inside the handler."""
+    def take_off_permanently(self) -> None:
+        """The same at the end of the recording, also inside the handler."""
         self.is_on = False
         if not self.take_off() and self._is_handling:
             swallow_next_push(self)

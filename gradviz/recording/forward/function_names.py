@@ -1,4 +1,4 @@
-"""The public name of a torch function that was seen running: ``torch.nn.functional.linear``."""
+"""Finds the public name of a torch function that was called: ``torch.nn.functional.linear``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def public_name(function: Any) -> str:
-    """How the user would write it; built-in functions know only their C++ home."""
+    """The name as the user would write it; built-in functions only know their C++ module."""
     if isinstance(function, str):
         return function
     name = getattr(function, "__name__", type(function).__name__)

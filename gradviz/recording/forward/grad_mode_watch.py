@@ -1,8 +1,8 @@
-"""Where gradients were switched off: the ``with`` line, the decorator, or the call of ``set_grad_enabled(False)``.
+"""Finds where gradients were switched off: a ``with`` line, a decorator, or a call of ``set_grad_enabled(False)``.
 
-torch tells a function mode of every switch, and says in a call only that gradients are off. `inference_mode` and what
-was switched off before the recording began pass unseen; for them the ``with`` statements and decorators around the
-running lines are looked at.
+A function mode sees every switch; a later call only shows that gradients are off. `inference_mode`, and what was
+switched off before the recording began, are not seen: for these, the ``with`` statements and decorators around the
+running lines are read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gradviz.recording.run.line_attribution import function_name
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
 _DECORATED = frozenset({"ctx_factory", "func"})
-"""Variables of the frame in which torch runs a decorated function; the name of that frame differs between releases."""
+"""Variables of the frame in which torch runs a decorated function; that frame's name differs between releases."""
 _MAX_SWITCHES = 1_000
 
 
@@ -33,7 +33,7 @@ class Location(NamedTuple):
 
 
 class GradModeWatch:
-    """Told of every switch on the recorded thread."""
+    """Gets every switch on the recorded thread."""
 
     def __init__(self) -> None:
         self._switches: list[Location | None] = []
@@ -41,29 +41,29 @@ class GradModeWatch:
         self._withs: dict[str, list[tuple[int, int, int]]] = {}
 
     def note(self, args: tuple[Any, ...], frame: FrameType | None) -> None:
-        """Gradients are being switched by the torch frame `frame`."""
+        """torch's code in `frame` is switching gradients on or off."""
         leaves = False
-        place: Location | None = None
+        location: Location | None = None
         while frame is not None and is_torch_file(frame.f_code.co_filename):
             leaves = leaves or frame.f_code.co_name == "__exit__"
-            place = place or _decorator_line(frame)
+            location = location or _decorator_line(frame)
             frame = frame.f_back
-        while frame is not None and frame.f_code.co_filename == contextlib.__file__:  # an ExitStack that enters it
+        while frame is not None and frame.f_code.co_filename == contextlib.__file__:  # inside an ExitStack
             frame = frame.f_back
         if leaves:
             if self._switches:
                 self._switches.pop()
             return
         if not args or args[0]:
-            place = None
-        elif place is None and frame is not None:
-            place = Location(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
-        # `with set_grad_enabled(False)` switches when it is made and again when it is entered.
-        if not self._switches or self._switches[-1] != place or place is None:
-            self._switches.append(place)
+            location = None
+        elif location is None and frame is not None:
+            location = Location(frame.f_code.co_filename, frame.f_lineno, function_name(frame.f_code))
+        # `with set_grad_enabled(False)` switches both when it is made and when it is entered.
+        if not self._switches or self._switches[-1] != location or location is None:
+            self._switches.append(location)
         del self._switches[: -_MAX_SWITCHES or None]
 
-    def place(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
+    def location(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
         """The line that switched gradients off for a call from `frame`."""
         if not is_inference and self._switches and self._switches[-1] is not None:
             return self._switches[-1]
@@ -89,7 +89,7 @@ class GradModeWatch:
 
 
 def _decorator_line(frame: FrameType) -> Location | None:
-    """The line of the decorator, for the frame in which torch runs a decorated function."""
+    """The line of the decorator, if torch runs a decorated function in this frame."""
     if not _DECORATED.issubset(frame.f_code.co_freevars) or not is_torch_file(frame.f_code.co_filename):
         return None
     code = _code_of(local_variables(frame).get("func"))
@@ -122,7 +122,7 @@ def _enclosing(withs: list[tuple[int, int, int]], line: int) -> int | None:
 
 
 def _withs_in(file: str) -> list[tuple[int, int, int]]:
-    """First and last line of every ``with`` that speaks of switching gradients off, and the line that says so."""
+    """First and last line of every ``with`` that switches gradients off, and the line of its expression."""
     source = "".join(linecache.getlines(file))
     if not any(word in source for word in _WORDS):
         return []

@@ -1,4 +1,4 @@
-"""Ways through a module and those below it, also for modules that cannot be hashed, and without recursion."""
+"""Iterates over a module and those below it, also if they cannot be hashed, and without recursion."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gradviz.recording.torch_access.modules import own_modules, own_parameters
 
 
 def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
-    """Dotted path and module of `root` and all below it; one that is shared, once for each place that holds it."""
+    """Dotted path and module of `root` and all below it; a shared module comes once per path."""
     opened: set[int] = set()
     waiting = [(prefix, root)]
     while waiting:
@@ -23,7 +23,7 @@ def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[st
 
 
 def distinct_modules(roots: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Module]:
-    """`roots` and all below them, each once, however many places hold it."""
+    """`roots` and all modules below them, each once."""
     opened: set[int] = set()
     for root in roots:
         waiting = [root]
@@ -37,7 +37,7 @@ def distinct_modules(roots: Iterable[torch.nn.Module]) -> Iterator[torch.nn.Modu
 
 
 def parameters_inside(*roots: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Every parameter of modules and all below them, ties once, without those whose shape is not known yet."""
+    """Every parameter of modules and all below them, each once, without those whose shape is not known yet."""
     found: dict[int, torch.nn.Parameter] = {}
     for module in distinct_modules(roots):
         for parameter in own_parameters(module).values():
@@ -47,11 +47,11 @@ def parameters_inside(*roots: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def outermost(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Module]:
-    """Modules that lie inside no other of them, in order."""
+    """Modules that are inside no other of them, in order."""
     modules = list(modules)
     inside: set[int] = set()
     for module in modules:
-        # So each is walked about once, and of two that hold each other one stays.
+        # So each is visited about once, and if two contain each other, one remains.
         if id(module) not in inside:
             inside.update(id(inner) for inner in distinct_modules([module]) if inner is not module)
     return [module for module in modules if id(module) not in inside]

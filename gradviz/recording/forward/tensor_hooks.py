@@ -1,4 +1,4 @@
-"""The user's hooks on tensors, by name."""
+"""Names the user's hooks on tensors, and finds those that are still registered."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def hook_name(hook: Any) -> str:
 
 
 def _table_of(handle: Any) -> Any:
-    """The table in which a handle's hook stood; None where that is gone, or not told."""
+    """The table in which a handle's hook was registered; None if it is gone or not known."""
     return hook_table_of(handle)
 
 
 def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
-    """Names of the hooks that were not removed since: a handle knows the table that its hook stood in."""
+    """Names of the hooks that have not been removed: a handle knows the table of its hook."""
     still_on = []
     for name, handle in hooks:
         table = _table_of(handle)
@@ -32,13 +32,13 @@ def hooks_still_on(hooks: Sequence[tuple[str, Any]]) -> tuple[str, ...]:
 
 
 def hooks_behind(hooks: Sequence[tuple[str, Any]]) -> list[Any]:
-    """The hooks themselves, of those that were not removed since."""
+    """The hooks that have not been removed."""
     tables = ((_table_of(handle), handle) for _, handle in hooks)
     return [table[handle.id] for table, handle in tables if table is not None and handle.id in table]
 
 
 def hooks_on(tensor: torch.Tensor) -> list[Any]:
-    """The hooks that a leaf carries, before and after its gradient is accumulated."""
+    """The hooks of a leaf, before and after its gradient is accumulated."""
     return [*hooks_before_accumulation(tensor).values(), *post_accumulate_hooks(tensor).values()]
 
 

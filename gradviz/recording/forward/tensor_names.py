@@ -1,7 +1,7 @@
-"""Which Python names hold a tensor or a module, as the reader would write them.
+"""Finds the Python names of tensors and modules, as the user would write them.
 
-Names come from the script's globals and from the frames that are on the stack: variables, attributes of ``self``,
-and from modules, whose parameters get full dotted names. Library frames are left out: their names are not the reader's.
+Names come from the script's globals and from the frames on the stack: variables, attributes of ``self``, and modules,
+whose parameters get full dotted names. Frames of libraries are left out: their names are not the user's.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class NameTable:
 
     @classmethod
     def of(cls, namespaces: Iterable[Mapping[str, Any]]) -> NameTable:
-        """Names of what these variables hold; those of the first come first."""
+        """Names of what these variables hold; names from the first namespace come first."""
         names = cls()
         for namespace in namespaces:
             names.add_namespace(namespace)
         return names
 
     def add_namespace(self, namespace: Mapping[str, Any], *, only_nameless: bool = False) -> None:
-        """Collect from the variables of one frame or of a script; `only_nameless`: of tensors not yet named."""
+        """Collect from the variables of one frame or of a script; with `only_nameless`, only tensors without a name."""
         if only_nameless:
             namespace = {
                 name: value
@@ -47,7 +47,7 @@ class NameTable:
                 if issubclass(type(value), torch.Tensor) and id(value) not in self.tensors
             }
         for name, value in list(namespace.items()):
-            # What is no identifier was made by Python or by a tool, such as pytest: no program can name it.
+            # Names that are not identifiers were made by Python or by a tool such as pytest.
             if name.startswith("__") or not name.isidentifier() or issubclass(type(value), (ModuleType, type)):
                 continue
             self._add_value(name, value)
@@ -56,7 +56,7 @@ class NameTable:
                     self._add_value(f"self.{attribute}", inner)
 
     def _add_value(self, name: str, value: Any) -> None:
-        # By type(): an object may answer isinstance() with code of its own.
+        # By type(): isinstance() may run code of the object.
         if issubclass(type(value), torch.nn.Module):
             self._add(self.modules, name, value)
         elif type(value) in (list, tuple, dict):
@@ -72,7 +72,7 @@ class NameTable:
         _append_once(table.setdefault(id(value), (value, []))[1], name)
 
     def add_models(self, models: Any) -> list[torch.nn.Module]:
-        """Name a module, or those in a list or dict, ``model`` where no variable holds it; all that there were."""
+        """Name modules ``model`` if no variable holds them. Takes a module, or a list or dict; returns the modules."""
         given = NameTable()
         given._add_value("model", models)
         for key, (module, names) in given.modules.items():
@@ -94,15 +94,15 @@ class NameTable:
         """The shortest variable that holds the module, else its class in lower case."""
         entry = self.modules.get(id(module))
         if entry is not None:
-            return min(entry[1], key=_strangeness)
+            return min(entry[1], key=_name_rank)
         return type(module).__name__.lower()
 
 
 def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> NameTable:
-    """Names from `frame` upwards: the reader's own variables, and a library's for what has no other name.
+    """Names from `frame` upwards: the user's own variables, and a library's for tensors without other names.
 
-    A training loop inside a library calls backward on a ``loss`` that no variable of the script holds.
-    Names that are given are added to, and come first.
+    A training loop inside a library calls backward on a ``loss`` that no variable of the script holds. If `names` is
+    given, the new names are added after its own.
     """
     names = names or NameTable()
     global_namespaces: dict[int, dict[str, Any]] = {}
@@ -128,7 +128,7 @@ def names_on_stack(frame: FrameType | None, names: NameTable | None = None) -> N
 
 
 def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
-    """Variables of the reader's own functions from `frame` upwards, innermost first, and of their modules."""
+    """Variables of the user's own functions from `frame` upwards, innermost first, and of their modules."""
     seen: set[int] = set()
     while frame is not None and frame.f_code is not BOUNDARY:
         if not is_gradviz_code(frame.f_code) and not is_library_file(frame.f_code.co_filename):
@@ -141,7 +141,7 @@ def own_namespaces(frame: FrameType | None) -> Iterator[Mapping[str, Any]]:
 
 
 def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool = True) -> list[Mapping[str, Any]]:
-    """Variables of every frame that an exception passed through: the reader's own first, innermost first."""
+    """Variables of every frame that an exception passed through: the user's own first, innermost first."""
     own: list[Mapping[str, Any]] = []
     others: list[Mapping[str, Any]] = []
     while trace is not None:
@@ -153,12 +153,12 @@ def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool
 
 
 class ModuleNames:
-    """Dotted names of parameters and buffers and paths of modules, each by ``id()``.
+    """Dotted names of parameters and buffers, and paths of modules, each by ``id()``.
 
-    `called` are the modules that ran outside any other. One that a variable holds is named after it; one that lies in
-    a module which a variable holds is named from there; the rest by their class. An element of a `ModuleList` always
-    has its place there: a variable that holds one is most often that of a loop, and would name the last one only.
-    A parameter that is tied has the name of every place that holds it.
+    `called` are the modules that ran outside any other. A module that a variable holds is named after the variable; a
+    module inside it is named from there; the others are named after their class. An element of a `ModuleList` is always
+    named by its index in the list: a variable that holds one is usually a loop's, and would only name the last. A tied
+    parameter has one name for each module that holds it.
     """
 
     def __init__(self, called: Iterable[torch.nn.Module], names: NameTable) -> None:
@@ -193,13 +193,13 @@ class ModuleNames:
 
 
 def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
-    """Ids of what lies in the module lists of `owners`."""
+    """Ids of the elements of module lists in `owners`."""
     lists = (module for module in distinct_modules(owners) if issubclass(type(module), torch.nn.ModuleList))
     return {id(element) for each in lists for element in own_modules(each).values()}
 
 
-def _strangeness(name: str) -> tuple[bool, bool, int]:
-    """The least is the best name: a notebook calls what it has shown ``_``, ``_5`` and ``_oh[5]``, too."""
+def _name_rank(name: str) -> tuple[bool, bool, int]:
+    """Lower is better. In a notebook, values that were shown are also called ``_``, ``_5`` and ``_oh[5]``."""
     return name.startswith("_"), name == "self" or name.startswith("self."), len(name)
 
 

@@ -1,4 +1,4 @@
-"""Finding tensors inside what programs really return: lists, dicts, dataclasses, `ModelOutput`s."""
+"""Finds tensors inside what programs return: lists, dicts, dataclasses, `ModelOutput`s."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 MAX_ELEMENTS = 1_000
-"""Longer containers are only looked at this far: nobody names the millionth element of a list."""
+"""Longer containers are read only up to here: nobody names the millionth element of a list."""
 MAX_DEPTH = 4
 MAX_LOOKS = 10_000
-"""And no more than this in all, however it is nested."""
+"""The most values that are read in all, however they are nested."""
 
 
 def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[tuple[str, torch.Tensor]]:
@@ -46,13 +46,13 @@ def tensors_in_call(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Ite
 
 
 def stored_attributes(value: Any) -> dict[str, Any]:
-    """The attributes that an object keeps, past whatever its class computes; empty where it keeps none in a dict."""
+    """The attributes in an object's ``__dict__``, without running code of its class; empty if it has none."""
     attributes = getattr(value, "__dict__", None)
     return attributes if type(attributes) is dict else {}
 
 
 def closure_variables(function: Any) -> Iterator[tuple[str, Any]]:
-    """The variables that a function took from around it, as far as they are set."""
+    """The variables of a function's closure, as far as they are set."""
     names = getattr(getattr(function, "__code__", None), "co_freevars", ())
     for name, cell in zip(names, getattr(function, "__closure__", None) or (), strict=False):
         try:
@@ -62,11 +62,11 @@ def closure_variables(function: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _parts(path: str, value: Any) -> Iterable[tuple[str, Any]]:
-    """What a container holds, read past whatever its class computes: looking must not run the user's code."""
+    """What a container holds, read without running code of its class."""
     kind = type(value)
     if issubclass(kind, dict):
         items = islice(dict.items(value), MAX_ELEMENTS)
-        # A `ModelOutput` keeps its elements as attributes as well, and that is how scripts write them.
+        # A `ModelOutput` has its elements as attributes as well, and scripts use these.
         attributes = stored_attributes(value) if kind is not dict else {}
         return [
             (f"{path}.{key}" if attributes.get(key) is element else f"{path}[{key!r}]", element)

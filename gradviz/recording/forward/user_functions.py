@@ -1,7 +1,7 @@
-"""Functions of the program that torch calls back: custom backwards and hooks, as data.
+"""Describes functions of the program that torch calls: custom backwards and hooks.
 
-What one gives back decides gradients, and torch calls it where nobody sees it. So the lines on which it gives something
-back are read from its code.
+Their results decide gradients, but torch calls them where no function mode sees it. So the lines on which they return a
+value are read from their code.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from gradviz.recording.run.line_attribution import function_name
 
 
 class Callback(NamedTuple):
-    """The code of a function of the program, and the decorators around it that tell what they wrap."""
+    """The code of a function of the program, and the decorators around it."""
 
     code: CodeType
     decorators: tuple[str, ...] = ()
     """Names, the outermost first."""
     forward: tuple[CodeType, ...] = ()
-    """Of a custom function's backward: the code that puts attributes on its ``ctx``."""
+    """For a custom function's backward: the code that sets attributes on its ``ctx``."""
 
 
 def callback_of(function: Any) -> Callback | None:
-    """A function behind its decorators; None for what is not written in Python."""
+    """The function inside its decorators; None if it is not written in Python."""
     decorators = []
     while hasattr(function, "__wrapped__"):
         decorators.append(_maker_of(function))
@@ -53,10 +53,10 @@ def backward_of(function: Any) -> Callback | None:
 
 
 def custom_function_of(function: type, node_name: str) -> CustomFunction | None:
-    """Where a custom function is written, from its ``class`` line to the end of its last method.
+    """The source range of a custom function, from its ``class`` line to the end of its last method.
 
-    None where that is in no file, and for what torch makes of operators that a program registers. Read from its code,
-    because asking for the source of the class would parse its whole file.
+    None if it is in no file, and for the functions that torch makes of operators which a program registers. It is read
+    from the code objects, because `inspect.getsource` would parse the whole file.
     """
     methods = ("forward", "setup_context", "backward")
     # What it inherits is written elsewhere.
@@ -84,7 +84,7 @@ def _maker_of(wrapper: Any) -> str:
 
 
 def definition_of(callback: Callback) -> Definition:
-    """Where it stands, and where it gives something back."""
+    """Where it is defined, and on which lines it returns a value."""
     code = callback.code
     last = _last_line(code)
     return Definition(
@@ -140,7 +140,7 @@ def _lines_of_attributes(callback: Callback) -> Iterator[tuple[str, int]]:
 
 
 def _line_of_decorator(callback: Callback, name: str, last: int) -> int | None:
-    """The line on which a function got a decorator; its first line where its source cannot be had."""
+    """The line of a decorator; the function's first line if there is no source."""
     if name not in callback.decorators:
         return None
     first = callback.code.co_firstlineno

@@ -1,1 +1,1 @@
-"""Running the user's program as python would: its files, its stacks, its traceback, its limits."""
+"""Runs the user's program as python would: finds it, plans its recording, reads its stacks, shows its tracebacks."""

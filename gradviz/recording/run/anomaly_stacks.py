@@ -21,18 +21,18 @@ _DISPATCHER = "handle_torch_function"
 
 
 class AnomalyStacks:
-    """Replaces torch's readers of the stack between `start` and `stop`."""
+    """Replaces torch's function that formats stacks, between `start` and `stop`."""
 
     def __init__(self) -> None:
         self._stacks = Replacement("torch.fx.traceback.format_stack")
 
     def start(self) -> None:
-        """Replace the readers that this torch has."""
+        """Replace it, if this torch has it."""
         if works("stacks of anomaly mode"):
             self._stacks.put(_stack_formatter)
 
     def stop(self) -> None:
-        """Put them back; safe to call twice."""
+        """Put it back; safe to call twice."""
         self._stacks.take_back()
 
 
@@ -46,7 +46,7 @@ def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]
                 return
             above = frame.f_back
             if code.co_name == "__torch_function__" and above is not None and above.f_code.co_name == _DISPATCHER:
-                # A torch function that is written in Python calls itself again through the mode.
+                # A torch function written in Python calls itself again through the mode.
                 frame = above.f_back
         elif is_hook_detour(code):
             is_in_detour = True
@@ -60,7 +60,7 @@ def frames_of_program(frame: FrameType | None) -> Iterator[tuple[FrameType, int]
 def _stack_formatter(original: Callable[[], list[str]]) -> Callable[[], list[str]]:
     def format_stack() -> list[str]:
         if keeps_node_metadata():
-            return original()  # which then looks at no frame
+            return original()  # which does not look at frames then
         stack = traceback.StackSummary.extract(frames_of_program(sys._getframe(1)))
         stack.reverse()
         return traceback.format_list(stack)

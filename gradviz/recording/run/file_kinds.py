@@ -1,4 +1,4 @@
-"""Whose code a file holds: the reader's, a library's, or gradviz's own. Works before torch is imported."""
+"""Tells whose code a file holds: the user's, a library's, or gradviz's own. Works before torch is imported."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from types import CodeType
 
 GRADVIZ_FOLDER = str(Path(__file__).resolve().parent.parent) + "/"
 STAND_IN = "<gradviz stands in>"
-"""Name of code that carries the file and line of a frame of the program: see `stand_in`."""
+"""Name of code that imitates a frame of the program, with its file and line: see `function_stand_in`."""
 
 
 @cache
 def torch_folder() -> str:
-    """Where torch's Python files are; found without importing torch."""
+    """The folder of torch's Python files, found without importing torch."""
     spec = find_spec("torch")
-    places = spec.submodule_search_locations if spec is not None else None
-    return places[0] + "/" if places else "<no torch>"
+    locations = spec.submodule_search_locations if spec is not None else None
+    return locations[0] + "/" if locations else "<no torch>"
 
 
 @cache
@@ -35,7 +35,7 @@ def is_torch_file(file: str) -> bool:
 
 
 def is_library_file(file: str) -> bool:
-    """True for the standard library and installed packages, which the reader did not write."""
+    """True for the standard library and installed packages, which the user did not write."""
     return _is_installed(file) or _is_made_by_library(file)
 
 
@@ -45,9 +45,9 @@ def _is_installed(file: str) -> bool:
 
 @cache
 def _is_made_by_library(file: str) -> bool:
-    """True for code that an installed package wrote to a file elsewhere, and loaded as a module of its own name.
+    """True for code that an installed package wrote to a file elsewhere, and loaded as one of its modules.
 
-    torch_geometric does so for every class of its convolutions, under a name in ``/tmp`` that is another in each run.
+    torch_geometric does so for every class of its convolutions, in ``/tmp`` under a name that changes with each run.
     """
     for name, module in list(sys.modules.items()):
         if getattr(module, "__dict__", {}).get("__file__") == file:
@@ -61,7 +61,7 @@ _MODULE_FILE = str(Path("torch", "nn", "modules", "module.py"))
 
 
 def is_hook_detour(code: CodeType) -> bool:
-    """True for the function of its own in which `Module._call_impl` runs a call while any hook is registered."""
+    """True for the inner function in which `Module._call_impl` runs a call while any hook is registered."""
     return code.co_name == "inner" and code.co_filename.endswith(_MODULE_FILE)
 
 
@@ -72,5 +72,5 @@ def own_line(lines: Iterable[tuple[CodeType, int]]) -> tuple[str, int] | None:
 
 
 def is_gradviz_code(code: CodeType) -> bool:
-    """True for code of this package, also where it stands in for the program's."""
+    """True for code of this package, and for code that imitates a frame of the program."""
     return code.co_filename.startswith(GRADVIZ_FOLDER) or code.co_name == STAND_IN

@@ -1,8 +1,7 @@
-"""Python stacks, interned while the program runs and turned into call sites afterwards.
+"""Finds the line that made a node: reads Python stacks while the program runs, and makes call sites of them later.
 
-Reading a stack happens at every operation, so it costs as little as possible: frames of torch and of gradviz are
-skipped by a cached verdict for each code object, nothing is formatted, and the part above a running module call is
-read once for the call.
+A stack is read at every operation, so this must be fast: whether a code object is skipped is decided once, nothing is
+formatted, and the part above a running module call is read once per call.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ NO_STACK = -1
 
 
 class CallFrame:
-    """A running module call, and the stack above it once somebody has asked for it."""
+    """A running module call, with the stack above it once that has been read."""
 
     __slots__ = ("frame_id", "has_paused_mode", "module_id", "scope", "stack_above")
 
@@ -35,18 +34,18 @@ class CallFrame:
 
 
 class StackTable:
-    """Every distinct stack seen, as ``(frames innermost first, id of the stack above)``."""
+    """Every distinct stack, as the frames from the inside out, and the id of the stack above."""
 
     def __init__(self) -> None:
         self._ids: dict[tuple[int, ...], int] = {}
         self._stacks: list[tuple[int, ...]] = []
         self._codes: dict[int, CodeType] = {}
-        """Keeps the code objects alive, whose ids serve as keys."""
+        """Keeps the code objects alive whose ids are keys."""
         self._verdicts: dict[int, int] = {}
         self.module_call_code = module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
-        """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is inside of."""
+        """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is in."""
         verdicts = self._verdicts
         pending: list[tuple[list[int], CallFrame]] = []
         segment: list[int] = []
@@ -57,7 +56,7 @@ class StackTable:
             code_id = id(code)
             verdict = verdicts.get(code_id)
             if verdict is None:
-                verdict = self._judge(code)
+                verdict = self._classify(code)
             if verdict == _KEEP:
                 segment.append(code_id)
                 segment.append(frame.f_lasti)
@@ -77,7 +76,7 @@ class StackTable:
                 break
             frame = frame.f_back
         else:
-            # The top was reached, but these calls were not on the way: a `BaseException` ended them.
+            # The top was reached without meeting these calls: a `BaseException` ended them.
             self._drop(running_calls, depth)
         if segment or not pending:
             above = self._intern(segment, above)
@@ -87,7 +86,7 @@ class StackTable:
         return above
 
     def _drop(self, running_calls: list[CallFrame], count: int) -> None:
-        """Forget the outermost calls, unless nothing tells in which frames modules are called."""
+        """Forget the outermost calls, unless it is not known in which frames modules are called."""
         if self.module_call_code is not None:
             del running_calls[:count]
 
@@ -102,13 +101,13 @@ class StackTable:
             self._stacks.append(key)
         return known
 
-    def _judge(self, code: CodeType) -> int:
+    def _classify(self, code: CodeType) -> int:
         self._codes[id(code)] = code
         file = code.co_filename
         if code is self.module_call_code:
             verdict = _MODULE_CALL
         elif is_gradviz_code(code):
-            # Below the function that runs the user's program there is only gradviz itself.
+            # Above the function that runs the user's program there is only gradviz.
             verdict = _END if code is BOUNDARY else _SKIP
         elif is_torch_file(file) or file.startswith("<frozen "):
             verdict = _SKIP
@@ -121,13 +120,13 @@ class StackTable:
         """Code and instruction offset of each frame of a stack, innermost first."""
         while stack != NO_STACK:
             key = self._stacks[stack]
-            for place in range(0, len(key) - 1, 2):
-                yield self._codes[key[place]], key[place + 1]
+            for index in range(0, len(key) - 1, 2):
+                yield self._codes[key[index]], key[index + 1]
             stack = key[-1]
 
 
 class CallSiteTable:
-    """The call sites that one graph refers to, built from stacks on demand."""
+    """The call sites of one graph or call log, made from stacks when they are needed."""
 
     def __init__(self, stacks: StackTable) -> None:
         self._stacks = stacks
@@ -160,7 +159,7 @@ class CallSiteTable:
 
     @property
     def sites(self) -> tuple[CallSite, ...]:
-        """All call sites; a caller stands before those that it called."""
+        """All call sites; a caller comes before the calls that it made."""
         return tuple(self._sites)
 
 
@@ -171,7 +170,7 @@ def _from_the_program_on(frames: Iterable[tuple[CodeType, int]]) -> list[tuple[C
 
 
 def function_name(code: CodeType) -> str:
-    """``Net.forward`` where this Python knows it, else ``forward``."""
+    """``Net.forward`` if this version of Python knows it, else ``forward``."""
     return getattr(code, "co_qualname", code.co_name)
 
 

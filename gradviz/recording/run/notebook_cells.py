@@ -1,7 +1,7 @@
-"""Names for code that lives in no file: cells of a notebook, lines typed at a prompt.
+"""Names code that is in no file: cells of a notebook, lines typed at a prompt.
 
-IPython compiles each cell under a made-up file name, which under Jupyter holds the number of the process: neither
-readable nor the same twice. It knows itself which cell that is.
+IPython compiles each cell under an invented file name, which under Jupyter contains the number of the process: it is
+neither readable nor the same in the next run. IPython knows which cell it belongs to.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog, Definition, LoggedTensor
 from gradviz.graph.model import CallSite, CustomFunction, Graph
 
-_Place = TypeVar("_Place", CallSite, Definition, CustomFunction)
+_Located = TypeVar("_Located", CallSite, Definition, CustomFunction)
 
 PYTHON = "<python>"
-"""The program where there is neither a script nor a cell: an interactive prompt, ``python -c``."""
+"""The name of a program that is neither a script nor a cell: an interactive prompt, ``python -c``."""
 
 
 def program_name(file: str) -> str:
-    """What a reader calls the code in `file`: ``train.py``, ``In[3]``."""
+    """The name of the code in `file` for users: ``train.py``, ``In[3]``."""
     return cell_name(file) or (PYTHON if file.startswith("<") else PurePath(file).name)
 
 
@@ -39,7 +39,7 @@ def cell_name(file: str) -> str | None:
 
 
 def with_cells_named(capture: Capture) -> Capture:
-    """The capture with the names of cells in place of IPython's file names."""
+    """The capture with names of cells instead of IPython's file names."""
     if "IPython" not in sys.modules:
         return capture
 
@@ -87,5 +87,5 @@ def _renamed_tensor(tensor: LoggedTensor, named: Callable[[str], str]) -> Logged
     return replace(tensor, holder=replace(holder, lines=lines))
 
 
-def _renamed(places: tuple[_Place, ...], named: Callable[[str], str]) -> tuple[_Place, ...]:
-    return tuple(replace(place, file=named(place.file)) for place in places)
+def _renamed(items: tuple[_Located, ...], named: Callable[[str], str]) -> tuple[_Located, ...]:
+    return tuple(replace(item, file=named(item.file)) for item in items)

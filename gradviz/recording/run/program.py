@@ -1,4 +1,4 @@
-"""What is run: a script or a module, found and compiled as ``python`` would, and made the main program."""
+"""Finds and compiles the script or module that is to run, as ``python`` would, and makes it the main program."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Program:
     """A program that is ready to run."""
 
     name: str
-    """As the user gave it."""
+    """As the user wrote it."""
     code: CodeType
     argv0: str
     path0: str
@@ -33,7 +33,7 @@ class Program:
 
 
 def find_script(path: str) -> Program:
-    """A script file, compiled. Raises `BadInput` in one line, `SyntaxError` as Python shows it."""
+    """A script file, compiled. Raises `BadInput` with one line, or `SyntaxError` as Python shows it."""
     script = Path(path)
     try:
         source = script.read_bytes()
@@ -64,7 +64,7 @@ def find_script(path: str) -> Program:
 
 
 def find_module(name: str) -> Program:
-    """A module or package, as ``python -m`` finds it."""
+    """A module or package, found as ``python -m`` does."""
     sys.path.insert(0, str(Path.cwd()))
     try:
         spec = find_spec(name)
@@ -88,7 +88,7 @@ def find_module(name: str) -> Program:
 
 @contextmanager
 def as_main_program(program: Program, arguments: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """Make `program` the program that ``__main__``, ``sys.argv`` and ``sys.path`` speak of."""
+    """Make `program` the program of ``__main__``, ``sys.argv`` and ``sys.path``."""
     main = ModuleType("__main__")
     namespace = main.__dict__
     namespace.update(
@@ -112,4 +112,4 @@ def as_main_program(program: Program, arguments: tuple[str, ...]) -> Iterator[di
 
 
 _finished_programs: list[ModuleType] = []
-"""Modules of programs that ran: like under python, their variables live until the interpreter ends."""
+"""Modules of programs that ran: as under python, their variables live until the interpreter ends."""

@@ -1,4 +1,4 @@
-"""Failures of ours while the program runs: counted, disclosed at the end, and never seen by the program."""
+"""Counts failures of gradviz while the program runs, and discloses them at the end. The program never sees them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from gradviz.recording.torch_access.modes import pause_tracing, resume_tracing
 
 
 class Defects:
-    """Those of one part of a recording."""
+    """The failures of one part of a recording."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def note(self, defect: Exception) -> None:
-        """One more of them."""
+        """Count one more."""
         self._counts[f"{type(defect).__name__}: {defect}"] += 1
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """While entered, failures are noted, and `torch.jit.trace` sees nothing.
+        """While entered, failures are counted, and `torch.jit.trace` records nothing.
 
-        To it the shape of a tensor that is asked for would be a node of the traced graph.
+        It would add a node to the traced graph whenever the shape of a tensor is read.
         """
         tracing = pause_tracing()
         try:
@@ -36,7 +36,7 @@ class Defects:
             resume_tracing(tracing)
 
     def sentences(self, what: str) -> list[str]:
-        """How often each of them kept us from something; in `what`, ``{}`` stands for the number."""
+        """One sentence for each failure; ``{}`` in `what` is replaced by how often it happened."""
         return [
             f"{what.format(f'{count:,}')}, which is a defect of gradviz: {defect}"
             for defect, count in self._counts.items()
@@ -47,7 +47,7 @@ _Method = TypeVar("_Method", bound=Callable[..., None])
 
 
 def shielded(method: _Method) -> _Method:
-    """The program sees no failure of `method`: `Defects.caught` of its object, written out as it runs at each call."""
+    """The method inside `Defects.caught` of its object; written out, because it runs at every torch call."""
 
     @wraps(method)
     def shielded_method(self: Any, *args: Any) -> None:

@@ -1,4 +1,4 @@
-"""The expression that ``--root`` takes: ``loss``, ``out["loss"]``, ``state.hidden[0]``. No torch here."""
+"""Reads the expression of ``--root``: ``loss``, ``out["loss"]``, ``state.hidden[0]``. Does not import torch."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _HINT = 'use NAME, NAME["key"] or NAME.field'
 
 @dataclass(frozen=True)
 class RootExpression:
-    """A variable, and the way from its value to a part of it."""
+    """A variable, and the steps from its value to a part of it."""
 
     text: str
     variable: str
     steps: tuple[ast.Attribute | ast.Subscript, ...]
 
     def value_in(self, namespace: Mapping[str, Any]) -> Any:
-        """What it stands for in a script's variables; nothing is called.
+        """The value of the expression, given a script's variables; nothing is called.
 
-        Raises `BadInput` with near matches where a part of it does not exist.
+        Raises `BadInput` with near matches if a part of it does not exist.
         """
         if self.variable not in namespace:
             names = [name for name in namespace if not name.startswith("_")]
@@ -35,7 +35,7 @@ class RootExpression:
 
 
 def parse_root(text: str) -> RootExpression:
-    """Raises `BadInput` for what is no such expression, so that a script need not run first to find out."""
+    """Raises `BadInput` if the text is no such expression, so that the script need not run first."""
     try:
         tree: ast.expr = ast.parse(text, mode="eval").body
     except (SyntaxError, ValueError):
@@ -58,7 +58,7 @@ def _take(value: Any, step: ast.Attribute | ast.Subscript, expression: str) -> A
     try:
         key = ast.literal_eval(step.slice)
     except ValueError:
-        raise BadInput(f"--root {expression!r}: only plain keys and numbers stand in brackets") from None
+        raise BadInput(f"--root {expression!r}: only plain keys and numbers are allowed in brackets") from None
     try:
         return value[key]
     except (KeyError, IndexError, TypeError):

@@ -1,7 +1,8 @@
-"""Ends a run that has shown enough: after so many steps, or so many seconds after its first backward.
+"""Ends a run early: after a number of steps, or a number of seconds after its first backward.
 
-A step is one of an optimizer; of several optimizers the one with the most steps counts, and without any a step is a
-backward call. The end is that of a step, because there gradients and parameters stand as they do when a script ends.
+A step is one of an optimizer. If there are several, the optimizer with the most steps counts; if there is none, each
+backward call is a step. A run ends at the end of a step, when gradients and parameters are as they are when a script
+ends.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from gradviz.graph.words import counted
-from gradviz.recording.run.plan import RunLimits
+from gradviz.graph.number_words import counted
+from gradviz.recording.run.recording_plan import RunLimits
 
 PATIENCE = 0.25
-"""A step that is not over after this part of the time besides is broken off."""
+"""A step is interrupted if it exceeds the time by this fraction."""
 
 
 class RunLimit:
-    """Told of backward calls, steps and torch calls; calls `stop` where the run is to end, each time."""
+    """Gets backward calls, steps and torch calls; calls `stop`, each time, once the run is to end."""
 
     def __init__(
         self, limits: RunLimits, stop: Callable[[], None], clock: Callable[[], float] = time.monotonic
@@ -29,15 +30,15 @@ class RunLimit:
         self._began: float | None = None
         self._steps: Counter[int] = Counter()
         self.reason: str | None = None
-        """Why the run ended, once it did: ``after 3 steps``."""
+        """Why the run ended: ``after 3 steps``."""
 
     def before_backward(self) -> None:
-        """The clock starts with the first backward."""
+        """The clock starts at the first backward."""
         if self._began is None:
             self._began = self._clock()
 
     def after_backward(self, calls: int, *, has_optimizer: bool) -> None:
-        """A backward call is over, of `calls` so far."""
+        """A backward call has ended, number `calls`."""
         if not has_optimizer:
             self._end_of_step(calls)
 
@@ -47,7 +48,7 @@ class RunLimit:
         self._end_of_step(max(self._steps.values()))
 
     def is_overdue(self) -> bool:
-        """Whether the step that was to be the last takes too long."""
+        """Whether a step has gone on too long after the time was up."""
         return self._is_over(1 + PATIENCE)
 
     def break_off(self) -> None:
@@ -55,8 +56,8 @@ class RunLimit:
         self._end(self._time_is_up())
 
     def _end_of_step(self, steps: int) -> None:
-        most = self._limits.steps
-        if most is not None and steps >= most:
+        max_steps = self._limits.steps
+        if max_steps is not None and steps >= max_steps:
             self._end(f"after {counted(steps, 'step')}")
         elif self._is_over(1):
             self._end(self._time_is_up())

@@ -1,4 +1,4 @@
-"""The user's exception as Python would have shown it: without gradviz's frames and those it caused in torch."""
+"""Shows the user's exception as Python would: without frames of gradviz, and without those it caused in torch."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from gradviz.recording.run.file_kinds import is_gradviz_code, is_hook_detour, ow
 
 
 def script_error(error: BaseException, *, in_backward: bool) -> ScriptError:
-    """What a capture keeps of an exception; the exception itself is not touched."""
+    """What a capture keeps of an exception, which is not changed."""
     trace = traceback_without_our_frames(error)
     text = "".join(traceback.format_exception(type(error), error, trace))
     return ScriptError(type(error).__name__, str(error), text, own_line_of(trace), in_backward)
 
 
 def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
-    """A copy of its traceback in which our frames, and those that they caused in torch, are left out."""
+    """A copy of its traceback without frames of gradviz, and without those they caused in torch."""
     following: TracebackType | None = None
     for entry in reversed(_kept_entries(error.__traceback__)):
         following = TracebackType(following, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
@@ -30,7 +30,7 @@ def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
 
 
 def without_our_frames(error: BaseException) -> BaseException:
-    """Cut our frames out of the tracebacks of an exception and of all that it was raised from."""
+    """Remove frames of gradviz from the tracebacks of an exception and of all that it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
@@ -46,7 +46,7 @@ def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
         name = trace.tb_frame.f_code.co_name
         if is_gradviz_code(trace.tb_frame.f_code):
             if trace.tb_frame.f_code is BOUNDARY:
-                kept.clear()  # what stands above belongs to the command line
+                kept.clear()  # frames above belong to the command line
             elif name == "__torch_function__":
                 _drop_detour(kept)
         elif not is_hook_detour(trace.tb_frame.f_code):
@@ -58,7 +58,7 @@ def _kept_entries(trace: TracebackType | None) -> list[TracebackType]:
 
 
 def _drop_detour(kept: list[TracebackType]) -> None:
-    """A torch function that is written in Python calls itself again through the mode: drop its first appearance."""
+    """A torch function written in Python calls itself again through the mode: drop its first call."""
     if kept and kept[-1].tb_frame.f_code.co_name == "handle_torch_function":
         kept.pop()
         if kept:
@@ -66,16 +66,16 @@ def _drop_detour(kept: list[TracebackType]) -> None:
 
 
 def _as_called_directly(entry: TracebackType) -> TracebackType:
-    """The entry of `Module._call_impl` as it would be had there been no hook: at its other call of ``forward``."""
+    """The entry of `Module._call_impl` as it would be without hooks: at its other call of ``forward``."""
     direct = direct_call_in(entry.tb_frame.f_code)
     return TracebackType(None, entry.tb_frame, *direct) if direct is not None else entry
 
 
 @cache
 def direct_call_in(code: CodeType) -> tuple[int, int] | None:
-    """Instruction and line at which `Module._call_impl` calls ``forward`` where there is no hook."""
+    """Instruction and line at which `Module._call_impl` calls ``forward`` if there is no hook."""
     if sys.version_info < (3, 11):
-        return None  # instructions do not know their lines there
+        return None  # instructions have no lines there
     for instruction in dis.get_instructions(code):
         line = instruction.positions.lineno if instruction.positions else None
         if (
@@ -93,11 +93,11 @@ def own_line_of(trace: TracebackType | None) -> tuple[str, int] | None:
     return own_line((frame.f_code, line) for frame, line in reversed(frames))
 
 
-# Where the program's part of a stack begins.
+# -- Where the program's part of a stack begins ------------------------------------------------------------------------
 
 
 def run_users_code(code: CodeType, namespace: dict[str, Any]) -> None:
-    """Whatever stands below this frame in a stack is the user's, whatever stands above is ours."""
+    """Frames below this one in a stack belong to the user, and those above it to gradviz."""
     exec(code, namespace)
 
 

@@ -1,20 +1,18 @@
 """Every private or version-dependent name of torch, in one place.
 
-Two tools of this field died of private names that moved. Here nothing is believed because it is there: what is taken
-from torch's insides is exercised once on a tiny program, and where that fails, something else does the work or the loss
-is disclosed.
+Two similar tools stopped working because private names of torch moved. Here, no name is trusted because it exists: each
+is tested once with a tiny program. If that fails, gradviz uses a substitute, or discloses what is lost.
 
 ======================== =========================================================================================
-``capabilities``         the table: what is taken from torch, for what, how it is tried, and what is lost without it
-``probes``               the tiny programs that try it
-``names``                the only doors through which a name of the table is looked up
-``patches``              everything of torch that is replaced while a recording runs, and how it is put back
+``capabilities``         the names used: for what, how each is tested, and what is lost without it
+``probes``               the tiny programs that test them
+``name_lookup``          the only functions that look up a name of the table
+``patches``              the names that are replaced while a recording runs, and how they are restored
 ``tensors`` ``nodes``    reading tensors and nodes of the graph
 ``modes`` ``engine``     which modes are on; what the engine does
 ``modules``              calls and contents of modules
-``custom_functions``     how calls of ``autograd.Function`` are noticed
+``custom_functions``     notices calls of ``autograd.Function``
 ======================== =========================================================================================
 
-To use another name of torch: write it into the table, with a probe; a test takes each name away and looks at what is
-said.
+To use another name of torch, add it to the table with a probe. A test removes each name and checks what is disclosed.
 """

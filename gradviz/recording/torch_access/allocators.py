@@ -1,7 +1,7 @@
-"""How much memory the allocators have given out, by device: the figure that saved tensors are compared with.
+"""Reads how much memory is allocated on each device, to compare it with the size of saved tensors.
 
-CUDA's is torch's own. The processor's memory comes from the C library, whose ``mallinfo2`` counts everything that was
-asked of it: tensors, but also torch's own objects and long Python strings.
+For CUDA, torch's own allocator reports it. For the CPU, the C library does: its ``mallinfo2`` counts everything
+that was requested: tensors, but also torch's own objects and long Python strings.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gradviz.recording.torch_access.modes import DISABLE_DISPATCH_MODES
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 CUDA_BLOCK = 512
-"""CUDA's caching allocator gives out multiples of so many bytes."""
+"""CUDA's caching allocator gives out multiples of this many bytes."""
 
 
 class InUse(NamedTuple):
-    """What one allocator has given out and not got back."""
+    """The memory that one allocator has given out and not got back."""
 
     allocator: str
     bytes: int
@@ -29,7 +29,7 @@ class InUse(NamedTuple):
 
 
 def read() -> dict[str, InUse]:
-    """By device, for those whose allocator can be asked. Starts no device that the program has not started."""
+    """The memory in use by device, for allocators that report it. Initializes no device."""
     found = {}
     malloc = bytes_from_malloc()
     if malloc is not None:
@@ -53,7 +53,7 @@ class _MallocInfo(ctypes.Structure):
 
 @lru_cache(maxsize=1)
 def bytes_from_malloc() -> Callable[[], int] | None:
-    """Bytes that the C library has given out; None where it does not tell, or another allocator took its place."""
+    """Reads the bytes allocated by the C library; None if they cannot be read, or another allocator is used."""
     try:
         mallinfo = ctypes.CDLL(None).mallinfo2
     except (OSError, AttributeError, TypeError):

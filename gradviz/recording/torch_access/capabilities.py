@@ -1,7 +1,7 @@
-"""The table: what gradviz takes from torch's insides, for what, how it is tried, and what is lost without it.
+"""The private names of torch that gradviz uses: for what, how each is tested, and what is lost without it.
 
-Most of it is tried together when a recording starts, on a thread of its own (see `probes`). What belongs to a module of
-torch that the program may never load, or needs the engine, is tried when it is first asked for.
+Most are tested together when a recording starts, on a separate thread (see `probes`). Names in a module of torch that
+the program may never load, and names that need the engine, are tested when they are first needed.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 OLDEST = (2, 6)
 NEWEST = (2, 15)
-"""The releases between which this was tried."""
+"""The oldest and the newest release of torch that gradviz was tested with."""
 
 
 @dataclass(frozen=True)
 class Capability:
-    """One thing that torch can tell or let us do."""
+    """Something that torch can report, or lets gradviz do."""
 
     name: str
-    """How a rule, a capture and ``gradviz doctor`` call it."""
+    """Its name in rules, captures and ``gradviz doctor``."""
     used_for: str
     names: tuple[str, ...]
-    """What is read or replaced of torch; see `names` for how they are written."""
+    """The names of torch that are read or replaced, as `name_lookup` writes them."""
     probe: Callable[[], bool]
     instead: str
-    """What does the work where this fails; empty where nothing does."""
+    """What gradviz uses if this fails; empty if there is no substitute."""
     lost: str
-    """What cannot be told then, after "torch 2.6.0 does not tell ..."; empty where nothing is lost."""
+    """What is unknown if this fails, after "torch 2.6.0 does not report ..."; empty if nothing is lost."""
     unseen: str
-    """The same in a few words, for rules that cannot look: ``custom functions are not seen``."""
+    """The same in a few words, for rules that cannot run: ``custom functions are not seen``."""
     seen: str
-    """Since and until which release of torch it was seen to work."""
+    """The releases of torch in which it was seen to work."""
     is_essential: bool = False
-    """Whether there is no recording without it."""
+    """Whether a recording is impossible without it."""
     waits_for: str = ""
-    """The module of torch that the program must have loaded, or what must have happened, before it is tried."""
+    """The module of torch that the program must have loaded, or what must have happened, before it is tested."""
 
 
 CAPABILITIES = (
@@ -60,7 +60,7 @@ CAPABILITIES = (
     ),
     Capability(
         "function modes",
-        "to see torch calls, and to take the mode off in whatever order the program left its own",
+        "to see torch calls, and to remove the mode even if the program left its own on the stack",
         (
             "torch._C._push_on_torch_function_stack",
             "torch._C._pop_torch_function_stack",
@@ -86,31 +86,31 @@ CAPABILITIES = (
     ),
     Capability(
         "unseen reading",
-        "to read tensors past the program's modes and subclasses",
+        "to read tensors without calling the program's modes and subclasses",
         ("torch._C.DisableTorchFunction",),
         probes.unseen_reading,
-        instead="modes are taken off and put back, which takes longer",
+        instead="modes are removed and put back, which takes longer",
         lost="",
         unseen="",
         seen="2.6 to 2.15",
     ),
     Capability(
         "identity of tensors",
-        "to know a tensor again without keeping it alive",
+        "to recognize a tensor without keeping it alive",
         ("Tensor._cdata", "torch._C._WeakTensorRef"),
         probes.tensor_identity,
         instead="Python's own ids and weak references",
-        lost="which tensor is which once Python has given up its object: what follows from it may be missing",
-        unseen="tensors may not be known again",
+        lost="which tensor is which after Python has freed its object: findings about it may be missing",
+        unseen="tensors may not be recognized",
         seen="2.6 to 2.15",
     ),
     Capability(
         "identity of storages",
-        "to count memory that tensors share once, and to know what was there before forward",
+        "to count shared memory only once, and to know which memory existed before forward",
         ("Storage._cdata", "torch.multiprocessing.reductions.StorageWeakRef"),
         probes.storage_identity,
         instead="the address of the data",
-        lost="which memory was given back since forward began",
+        lost="which memory was freed since forward began",
         unseen="freed memory is not seen",
         seen="2.6 to 2.15",
     ),
@@ -126,27 +126,27 @@ CAPABILITIES = (
     ),
     Capability(
         "views",
-        "to know which tensors may be asked for their node, and what a view is a view of",
+        "to know which tensors have a node that can be read safely, and which tensor a view is part of",
         ("Tensor._is_view", "Tensor._base"),
         probes.views,
-        instead="tensors that were changed in place are not asked",
-        lost="which tensor a view is a part of",
+        instead="the nodes of tensors that were changed in place are not read",
+        lost="which tensor a view is part of",
         unseen="views are not seen",
         seen="2.6 to 2.15",
     ),
     Capability(
         "shapes of results",
-        "to know what each operation gave",
+        "to know the shape, dtype and device of each result",
         ("Node._input_metadata",),
         probes.input_metadata,
         instead="",
-        lost="shapes of what operations give",
+        lost="the shapes of results",
         unseen="shapes are not known",
         seen="2.6 to 2.15",
     ),
     Capability(
         "classes of custom functions",
-        "to know whose node it is",
+        "to know which custom function made a node",
         ("Node._forward_cls",),
         probes.python_functions,
         instead="",
@@ -156,35 +156,35 @@ CAPABILITIES = (
     ),
     Capability(
         "custom functions",
-        "to notice a call of autograd.Function: its line, what it is given, the calls inside of it",
+        "to notice a call of autograd.Function: its line, its arguments, the calls inside it",
         (
             "torch.autograd.function._is_setup_context_defined",
             "torch.autograd.function.BackwardCFunction",
             "torch.autograd.function.FunctionMeta",
         ),
         lambda: custom_functions.working_way() is not None,
-        instead="the second way where the first fails",
-        lost="when custom functions are called: their lines, what they are given, and whether their backward is right",
+        instead="a second method if the first fails",
+        lost="when custom functions are called: their lines and arguments are unknown, their backward is not checked",
         unseen="custom functions are not seen",
-        seen="2.6 to 2.13 in one way, since 2.14 in the other",
+        seen="2.6 to 2.13 by the first method, since 2.14 by the second",
     ),
     Capability(
         "custom backward",
-        "to know that backward is inside a custom function, as reentrant checkpointing is",
+        "to know that a custom function calls backward, as reentrant checkpointing does",
         ("torch.autograd.function.BackwardCFunction",),
         probes.custom_backward,
         instead="",
         lost="which backward calls are made by a custom function",
-        unseen="backward inside custom functions is not known",
+        unseen="backward inside custom functions is not recognized",
         seen="2.6 to 2.15",
     ),
     Capability(
         "slots of nodes",
-        "to tell the tensors that a node saved from its other arguments",
+        "to distinguish the tensors that a node saved from its other arguments",
         ("Node._raw_saved_", "Node._saved_"),
         probes.slots_of_nodes,
         instead="",
-        lost="arguments of operations",
+        lost="the arguments of operations",
         unseen="arguments of operations are not known",
         seen="2.6 to 2.15",
     ),
@@ -200,17 +200,17 @@ CAPABILITIES = (
     ),
     Capability(
         "hooks on saved tensors",
-        "to know that non-reentrant checkpointing packs what is saved now",
+        "to know when non-reentrant checkpointing packs saved tensors",
         ("torch._C._autograd._top_saved_tensors_default_hooks",),
         probes.saved_tensor_hooks,
         instead="",
-        lost="which operations checkpointing computes again",
+        lost="which operations checkpointing recomputes",
         unseen="checkpointing is not seen",
         seen="2.7 to 2.15",
     ),
     Capability(
         "records of checkpoints",
-        "to know the inputs of a checkpoint, and the shapes of what it gave up",
+        "to know the inputs of a checkpoint, and the shapes of the tensors that it dropped",
         ("_CheckpointFrame.weak_holders", "_CheckpointFrame.x_metadatas", "_CheckpointFrame.saved_args"),
         probes.checkpoint_records,
         instead="",
@@ -224,7 +224,7 @@ CAPABILITIES = (
         "to know which node raised in backward",
         ("SavedTensor.data",),
         probes.failed_node,
-        instead="a node of a Python function is in the traceback",
+        instead="the traceback, if the node belongs to a custom function",
         lost="which node failed in backward",
         unseen="failing nodes are not known",
         seen="2.13 to 2.15",
@@ -236,17 +236,17 @@ CAPABILITIES = (
         ("torch._C._set_grad_enabled",),
         probes.grad_switch,
         instead="the with statements and decorators around the line",
-        lost="the lines of calls that switched gradients off, where no with statement or decorator did",
+        lost="which lines switched gradients off without a with statement or decorator",
         unseen="switches of gradients are not seen",
         seen="2.6 to 2.15",
     ),
     Capability(
         "tracing",
-        "to keep what we do out of the graph of torch.jit.trace",
+        "to keep operations of gradviz out of the graph of torch.jit.trace",
         ("torch._C._get_tracing_state", "torch._C._set_tracing_state"),
         probes.tracing,
         instead="",
-        lost="whether torch.jit.trace is tracing: what is recorded then may stand in its graph",
+        lost="whether torch.jit.trace is tracing: its graph may contain operations of gradviz",
         unseen="tracing is not seen",
         seen="2.6 to 2.15",
     ),
@@ -255,14 +255,14 @@ CAPABILITIES = (
         "to know that autocast is on for any device",
         ("torch._C._is_any_autocast_enabled",),
         probes.autocast,
-        instead="torch.is_autocast_enabled(), which asks for CUDA",
-        lost="whether autocast is on, for devices other than CUDA",
+        instead="torch.is_autocast_enabled(), which reports only CUDA",
+        lost="whether autocast is on for devices other than CUDA",
         unseen="autocast is not seen",
         seen="2.6 to 2.15",
     ),
     Capability(
         "transforms",
-        "to leave tensors alone that stand for others inside torch.func",
+        "to recognize tensors that torch.func wraps around those of the program",
         (
             "torch._C._functorch.peek_interpreter_stack",
             "torch._C._functorch.is_functorch_wrapped_tensor",
@@ -274,13 +274,13 @@ CAPABILITIES = (
         ),
         probes.function_transforms,
         instead="",
-        lost="whether a transform of torch.func is running: its tensors are taken for the program's own",
+        lost="whether a transform of torch.func is running: its wrapped tensors are treated as the program's own",
         unseen="transforms are not seen",
         seen="2.6 to 2.15",
     ),
     Capability(
         "forward gradients",
-        "to compute beside dual numbers without their tangents",
+        "to compute without tangents while the program uses dual numbers",
         ("torch.autograd.forward_ad._current_level", "torch.autograd.forward_ad._set_fwd_grad_enabled"),
         probes.forward_gradients,
         instead="",
@@ -290,11 +290,11 @@ CAPABILITIES = (
     ),
     Capability(
         "dispatch modes",
-        "to measure without the program's dispatch modes seeing it",
+        "to hide measurements from the program's dispatch modes",
         ("torch._C._len_torch_dispatch_stack", "torch._C._DisableTorchDispatch"),
         probes.dispatch_modes,
         instead="",
-        lost="whether a dispatch mode of the program is on: it may see what is measured",
+        lost="whether the program has a dispatch mode on: it may see the measurements",
         unseen="dispatch modes are not seen",
         seen="2.6 to 2.15",
     ),
@@ -319,7 +319,7 @@ CAPABILITIES = (
             "Module._backward_pre_hooks",
         ),
         probes.module_contents,
-        instead="named_parameters() and the like, which run the program's own where it has some",
+        instead="named_parameters() and similar methods, which the program may override",
         lost="which modules have hooks for backward",
         unseen="hooks of modules are not seen",
         seen="2.6 to 2.15",
@@ -330,7 +330,7 @@ CAPABILITIES = (
         ("torch.nn.modules.module.Module._call_impl",),
         probes.module_calls,
         instead="",
-        lost="where in the stack modules are called: a module that raised may count as running",
+        lost="in which frame a module is called: a module that raised may be treated as still running",
         unseen="frames of modules are not known",
         seen="2.6 to 2.15",
     ),
@@ -346,40 +346,40 @@ CAPABILITIES = (
     ),
     Capability(
         "position of the engine",
-        "to tell the program's own backward from one that a node calls",
+        "to distinguish the program's own backward from one that a node calls",
         ("torch._C._current_graph_task_id", "torch._C._current_autograd_node"),
         probes.engine_position,
         instead="",
-        lost="which backward calls are made by nodes: each counts as the program's own",
-        unseen="backward inside backward is not told apart",
+        lost="which backward calls are made by nodes: all are treated as the program's own",
+        unseen="backward inside backward is not recognized",
         seen="2.6 to 2.15",
     ),
     Capability(
         "swapped tensors",
-        "to let go of tensors whose contents are about to be swapped",
+        "to drop references to tensors whose contents are about to be swapped",
         ("torch.utils.weakref",),
         probes.swapped_tensors,
         instead="",
-        lost="that tensors are about to be swapped: torch may refuse it while it is recorded",
+        lost="when tensors are about to be swapped: torch may refuse to swap them during a recording",
         unseen="swapping of tensors is not seen",
         seen="2.6 to 2.15",
     ),
     Capability(
         "stacks of anomaly mode",
-        "to keep our frames out of the stacks that anomaly mode prints",
+        "to keep frames of gradviz out of the stacks that anomaly mode prints",
         (
             "torch.fx.traceback.format_stack",
             "torch.fx.traceback.has_preserved_node_meta",
         ),
         probes.anomaly_stacks,
         instead="",
-        lost="how anomaly mode reads the stack: what it prints has frames of gradviz in it",
+        lost="how anomaly mode reads the stack: the stacks that it prints contain frames of gradviz",
         unseen="stacks of anomaly mode are not known",
         seen="2.6 to 2.15",
     ),
     Capability(
         "compiled code",
-        "to stay out of the sight of Dynamo, which would trace us",
+        "to keep Dynamo from tracing the recorder",
         (
             "torch._dynamo.eval_frame._maybe_set_eval_frame",
             "torch.nn.modules.module._has_any_global_hook",
@@ -401,16 +401,16 @@ CAPABILITIES = (
     ),
     Capability(
         "leaving a handler",
-        "to take the function mode off for good from inside its own handler",
+        "to remove the function mode permanently from inside its own handler",
         ("torch.overrides._push_mode",),
         probes.mode_pushes,
-        instead="the mode stays, passing every call through, until the program ends",
+        instead="the mode stays until the program ends, and only passes calls on",
         lost="",
         unseen="",
         seen="2.6 to 2.15",
     ),
 )
-"""In the order in which they are tried."""
+"""In the order in which they are tested."""
 
 _BY_NAME = {capability.name: capability for capability in CAPABILITIES}
 _tried: dict[str, bool] = {}
@@ -433,12 +433,12 @@ def _is_working(capability: Capability) -> bool:
 
 
 def try_all() -> dict[str, bool]:
-    """Every capability, those that wait included."""
+    """Test every capability, also those that wait for something; whether each works, by name."""
     return {capability.name: works(capability.name) for capability in CAPABILITIES}
 
 
 def missing() -> dict[str, str]:
-    """What this torch cannot do, of what was tried so far: names, and what cannot be told for it."""
+    """What is lost, by name, for each capability tested so far that this torch lacks."""
     for capability in CAPABILITIES:
         if not capability.waits_for or capability.waits_for in sys.modules:
             works(capability.name)
@@ -446,35 +446,43 @@ def missing() -> dict[str, str]:
 
 
 def unseen() -> dict[str, str]:
-    """The same in a few words each, for rules that cannot look."""
+    """The same in a few words, for rules that cannot run."""
     return {name: _BY_NAME[name].unseen for name in missing()}
 
 
 def disclosures() -> list[str]:
-    """A sentence for each capability that is missing, and for a torch that nobody has tried."""
-    told = [f"torch {torch.__version__} does not tell {lost}" for lost in missing().values()]
+    """A sentence for each missing capability, and one if this release of torch was never tested."""
+    told = [f"torch {torch.__version__} does not report {lost}" for lost in missing().values()]
     if is_newer_than_tried():
-        told.append(f"torch {torch.__version__} is newer than any that gradviz was tried with ({_tried_releases()})")
+        told.append(
+            f"what torch {torch.__version__} does in a new way: it is newer than any that gradviz was tried with "
+            f"({tried_releases()}), so what is shown may be incomplete or wrong"
+        )
     return told
 
 
 def is_newer_than_tried() -> bool:
-    """Whether this release of torch came after the last one that was tried."""
+    """Whether this release of torch is newer than the last one that was tested."""
     return _release() > NEWEST
 
 
+def is_older_than_tried() -> bool:
+    """Whether this release of torch came before the first one that was tried."""
+    return _release() < OLDEST
+
+
 def check() -> None:
-    """Raise `MissingDependency` where this torch lacks what no recording can do without."""
-    if _release() < OLDEST:
+    """Raise `MissingDependency` if this torch lacks something that every recording needs."""
+    if is_older_than_tried():
         raise MissingDependency(
             f"torch {torch.__version__} cannot be recorded: gradviz needs torch {_words(OLDEST)} or newer",
-            hint=f"it was tried with {_tried_releases()}",
+            hint=f"it was tried with {tried_releases()}",
         )
     lacking = [each for each in CAPABILITIES if each.is_essential and not works(each.name)]
     if lacking:
         raise MissingDependency(
-            f"torch {torch.__version__} cannot be recorded: it does not tell {lacking[0].lost}",
-            hint=f"gradviz was tried with torch {_tried_releases()}",
+            f"torch {torch.__version__} cannot be recorded: it does not report {lacking[0].lost}",
+            hint=f"gradviz was tried with torch {tried_releases()}",
         )
 
 
@@ -487,5 +495,6 @@ def _words(release: tuple[int, int]) -> str:
     return ".".join(map(str, release))
 
 
-def _tried_releases() -> str:
+def tried_releases() -> str:
+    """In words: ``2.6 to 2.15``."""
     return f"{_words(OLDEST)} to {_words(NEWEST)}"

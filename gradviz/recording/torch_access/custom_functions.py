@@ -1,9 +1,9 @@
-"""How calls of ``autograd.Function`` are noticed: they pass no function mode.
+"""Notices calls of ``autograd.Function``, which function modes do not see.
 
-``apply`` itself is never replaced: the common ``relu = MyReLU.apply`` would keep ours for ever, and Dynamo would no
-longer know it. Until torch 2.13 it is written in Python and calls a global on which we listen. Since torch 2.14 it is
-written in C++ and calls nothing in Python but what every call needs: it makes a context, which is where we learn of the
-call, and reads ``forward`` of the class, which is where we see what it is given.
+``apply`` itself is never replaced: the common ``relu = MyReLU.apply`` would keep the replacement for ever, and Dynamo
+would not recognize it. Until torch 2.13 it is written in Python and calls a global function, which is replaced. Since
+torch 2.14 it is written in C++ and does only two things in Python: it makes a context, whose constructor notices the
+call, and it reads ``forward`` of the class, which is wrapped to see the arguments.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ from typing import Any, Protocol
 
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.function_stand_in import StandIns
-from gradviz.recording.torch_access.names import find, method
+from gradviz.recording.torch_access.name_lookup import find, method
 from gradviz.recording.torch_access.patches import Replacement
 
 
 class Listener(Protocol):
-    """Is told of calls. None of its methods may raise."""
+    """Gets calls of custom functions. None of its methods may raise."""
 
     def begin(self, frame: FrameType, function: Any, number: int) -> Any:
-        """A custom function was called from `frame`, its node has this number; what is given back is handed on."""
+        """A custom function was called from `frame`; its node has this number. The result is passed to `enter`."""
 
     def enter(self, call: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None) -> None:
-        """Its ``forward`` is about to run. The call lasts as long as `frame` does, or is at that instruction."""
+        """Its ``forward`` is about to run. The call lasts as long as `frame` runs, or is at the instruction `at`."""
 
 
 class Watch(Protocol):
-    """Tells a listener between `start` and `stop`."""
+    """Passes calls to a listener between `start` and `stop`."""
 
     def __init__(self, listener: Listener) -> None: ...
     def start(self) -> None:
-        """Begin to listen."""
+        """Begin to notice calls."""
 
     def stop(self) -> None:
         """Put torch back; safe to call twice."""
 
 
 class GlobalInApply:
-    """Listens to a global that ``apply`` calls first, where it is written in Python."""
+    """Replaces the global function that ``apply`` calls first while it is written in Python (until torch 2.13)."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -73,7 +73,7 @@ class GlobalInApply:
 
 
 class _Calls(threading.local):
-    """The call of this thread that has its context, and whose ``forward`` torch reads next."""
+    """The call of this thread whose context has been made, and whose ``forward`` torch reads next."""
 
     context: Any = None
     frame: FrameType | None = None
@@ -81,7 +81,7 @@ class _Calls(threading.local):
 
 
 class ContextOfCall:
-    """Listens to the making of contexts, and hands out ``forward`` to torch with a word to us before it runs."""
+    """Notices each new context, and wraps ``forward`` when torch reads it (since torch 2.14)."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener
@@ -91,12 +91,12 @@ class ContextOfCall:
         self._next = _Calls()
 
     def start(self) -> None:
-        """Give contexts a constructor, and the class of functions an attribute that comes before their own."""
+        """Add a constructor to contexts, and a property ``forward`` to the metaclass of custom functions."""
         if self._contexts.put(lambda _: self._constructor()):
             self._forwards.put(lambda _: property(self._forward_of, self._set_forward, self._delete_forward))
 
     def stop(self) -> None:
-        """Take both away."""
+        """Remove both."""
         self._forwards.take_back()
         self._contexts.take_back()
 
@@ -106,7 +106,7 @@ class ContextOfCall:
         def __init__(context: Any) -> None:
             frame = sys._getframe(1)
             following = self._next
-            # A context is its node.
+            # The context object is also the node.
             following.call = self._listener.begin(frame, type(context)._forward_cls, number_of(context))
             following.context, following.frame = context, frame
 
@@ -116,7 +116,7 @@ class ContextOfCall:
         forward = _own_forward(function)
         following = self._next
         context, frame, call = following.context, following.frame, following.call
-        # Between the two torch runs nothing of the program, so whoever else asks is not torch.
+        # torch runs no code of the program between the two: for another class, the reader is not torch.
         if frame is None or type(context)._forward_cls is not function:
             return forward
         following.context = following.frame = following.call = None
@@ -135,7 +135,7 @@ class ContextOfCall:
         self._without_ours(lambda: delattr(function, "forward"))
 
     def _without_ours(self, change: Callable[[], None]) -> None:
-        """The program changes a class: while ours is there, Python would not let it."""
+        """Change a class for the program, without our property: it would intercept the change."""
         self._forwards.take_back()
         try:
             change()
@@ -161,13 +161,13 @@ WAYS: tuple[type[Watch], ...] = (GlobalInApply, ContextOfCall)
 def working_way() -> type[Watch] | None:
     """The first of `WAYS` that notices a call with its class, its arguments and the node's number.
 
-    To be asked on a thread of its own: it makes nodes.
+    Call it on a separate thread, because it makes nodes.
     """
     return next((way for way in WAYS if _notices(way)), None)
 
 
 class _Seen:
-    """Remembers what it was told of one function."""
+    """Remembers what was reported about one function."""
 
     def __init__(self, function: Any) -> None:
         self._function = function

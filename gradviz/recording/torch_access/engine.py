@@ -1,4 +1,4 @@
-"""What the engine does, what else it may run, and the devices that it runs on."""
+"""Reads the state of the autograd engine and of the devices that it runs on."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import torch
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.frames import custom_backward_code
 from gradviz.recording.torch_access.modes import is_transforming
-from gradviz.recording.torch_access.names import attribute, find
+from gradviz.recording.torch_access.name_lookup import attribute, find
 
 _tells_position = works("position of the engine")
 current_graph_task_id: Callable[[], int] = find("torch._C._current_graph_task_id") if _tells_position else lambda: -1
-"""-1 outside the autograd engine: tells the script's own backward from one that a node runs inside it."""
+"""-1 outside the autograd engine: distinguishes the script's own backward from one that a node runs."""
 
 current_autograd_node: Callable[[], Any] = find("torch._C._current_autograd_node") if _tells_position else lambda: None
 """The node that the engine runs on this thread."""
@@ -25,7 +25,7 @@ _custom_backward = custom_backward_code() if works("custom backward") else None
 
 
 def is_inside_custom_backward(frame: FrameType | None) -> bool:
-    """Whether a custom function's backward runs above `frame`: what reentrant checkpointing runs is inside one."""
+    """Whether `frame` runs inside a custom function's backward, as all that reentrant checkpointing reruns does."""
     while frame is not None and _custom_backward is not None:
         if frame.f_code is _custom_backward:
             return True
@@ -34,7 +34,7 @@ def is_inside_custom_backward(frame: FrameType | None) -> bool:
 
 
 def why_backward_cannot_be_measured() -> str | None:
-    """Why hooks that measure would change what this backward call does, if they would."""
+    """Why measuring hooks would change what this backward call does; None if they would not."""
     if find("torch._dynamo.compiled_autograd.compiled_autograd_enabled"):
         return "compiled autograd runs it"
     if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
@@ -76,7 +76,7 @@ _lazy_backward = attribute("CompiledFunction._lazy_backward_info")
 
 
 def compiled_backward_of(function_class: Any) -> Any:
-    """The fx graph that a compiled function's backward is made from; None where it is gone or not told."""
+    """The fx graph that a compiled function's backward is made from; None if it is gone or unknown."""
     try:
         return getattr(_lazy_backward(function_class), "bw_module", None)
     except AttributeError:
@@ -84,5 +84,5 @@ def compiled_backward_of(function_class: Any) -> Any:
 
 
 def is_refusal(code_name: str) -> bool:
-    """Whether torch's function of that name checks what backward is to start from."""
+    """Whether torch's function of that name checks the roots and gradients of a backward call."""
     return code_name == "_make_grads"

@@ -1,16 +1,16 @@
-"""Frames of torch that are known by their code."""
+"""Finds the code objects by which frames of torch are recognized."""
 
 from __future__ import annotations
 
 from types import CodeType
 
-from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.name_lookup import find
 
 
 def module_call_code() -> CodeType | None:
     """Code of the frame in which `Module._call_impl` runs a call while any hook is registered.
 
-    That is a function inside it; None where there is no such function any more.
+    That is a function inside it, if there is one; None if torch no longer has `_call_impl`.
     """
     own = getattr(find("torch.nn.modules.module.Module._call_impl"), "__code__", None)
     if own is None:

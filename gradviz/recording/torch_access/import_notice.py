@@ -1,6 +1,6 @@
-"""Tells when the program imports a module, without importing it for the program.
+"""Notices when the program imports a module, without importing it first.
 
-Importing torch before the script does would change it: ``OMP_NUM_THREADS`` and the like are read at that moment.
+Importing torch before the script does would change the script: torch reads ``OMP_NUM_THREADS`` at that moment.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class ImportNotice:
         self._then = then
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Begin to watch imports."""
         if self._name in sys.modules:
             self._then()
         else:
@@ -35,7 +35,7 @@ class ImportNotice:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Find nothing oneself; for the module listened for, have its own loader report when it is done."""
+        """Find no module itself; make the loader of the awaited module call `then` when it has finished."""
         if name != self._name:
             return None
         self.stop()
@@ -46,7 +46,7 @@ class ImportNotice:
 
 
 class _TellingLoader:
-    """A module's own loader, followed by one call."""
+    """A module's own loader, which calls `then` after loading."""
 
     def __init__(self, loader: Any, then: Callable[[], None]) -> None:
         self._loader = loader
@@ -62,8 +62,8 @@ class _TellingLoader:
         module.__loader__ = self._loader
         self._loader.exec_module(module)
         if module.__spec__ is not None:
-            # It is whole now. Until Python has noted that, another thread that imports it waits for this one: for
-            # ever, if what is called next waits for such a thread.
+            # The module is complete now. Until Python has noted that, another thread that imports it waits for this
+            # one: for ever, if `then` waits for such a thread.
             module.__spec__._initializing = False  # type: ignore[attr-defined]
         self._then()
 

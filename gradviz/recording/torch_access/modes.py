@@ -1,4 +1,4 @@
-"""Which modes are on, and keeping out of their sight."""
+"""Reads which modes are on, and hides operations of gradviz from them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import find
+from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
 
 push_function_mode: Callable[[Any], None] = find("torch._C._push_on_torch_function_stack")
@@ -17,7 +17,7 @@ push_function_mode: Callable[[Any], None] = find("torch._C._push_on_torch_functi
 
 
 def pop_function_mode() -> Any:
-    """Take the topmost function mode off this thread's stack; None where there is none."""
+    """Remove and return the topmost function mode of this thread's stack; None if there is none."""
     return _pop() if _depth() else None
 
 
@@ -26,7 +26,7 @@ _depth = find("torch._C._len_torch_function_stack")
 
 
 def swallow_next_push(mode: Any) -> None:
-    """Have torch not put `mode` back on its stack when the handler that runs now is left."""
+    """Keep torch from putting `mode` back on its stack when the running handler returns."""
     if not works("leaving a handler"):
         return  # it stays, passing every call through, until the recording is stopped once more at the program's end
     replacement = Replacement("torch.overrides._push_mode")
@@ -46,7 +46,7 @@ def swallow_next_push(mode: Any) -> None:
 GRAD_SWITCH: Callable[[bool], None] | None = (
     find("torch._C._set_grad_enabled") if works("switches of gradients") else None
 )
-"""What every switch of gradients but inference mode calls; None where this torch calls something else."""
+"""The function that every switch of gradients except inference mode calls; None if this torch calls another one."""
 
 _traces = works("tracing")
 _tracing_state: Callable[[], Any] = find("torch._C._get_tracing_state") if _traces else lambda: None
@@ -54,7 +54,7 @@ _set_tracing_state: Callable[[Any], None] = find("torch._C._set_tracing_state") 
 
 
 def pause_tracing() -> Any:
-    """Keep what we do next out of the graph that `torch.jit.trace` makes; gives what `resume_tracing` needs."""
+    """Keep what gradviz does next out of the graph of `torch.jit.trace`; returns the state for `resume_tracing`."""
     state = _tracing_state()
     if state is not None:
         _set_tracing_state(None)
@@ -83,7 +83,7 @@ _peek_transform: Callable[[], Any] = (
 
 
 def is_transforming() -> bool:
-    """True while a transform of ``torch.func`` runs: its tensors stand for others."""
+    """True while a transform of ``torch.func`` runs, whose tensors wrap others."""
     return _peek_transform() is not None
 
 
@@ -123,4 +123,4 @@ def is_checkpointing() -> bool:
 
 
 keeps_node_metadata: Callable[[], bool] = find("torch.fx.traceback.has_preserved_node_meta") or (lambda: False)
-"""Whether nodes of autograd tell the node of an fx graph that they come from, and no stack."""
+"""Whether autograd nodes store the node of the fx graph that they come from, instead of a stack."""

@@ -1,4 +1,4 @@
-"""Modules: what they hold, and in which frame torch calls them."""
+"""Reads what modules hold: parameters, buffers, submodules and hooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import attribute, find
+from gradviz.recording.torch_access.name_lookup import attribute, find
 
 _tells_contents = works("contents of modules")
 _NO_HOOKS: Mapping[int, Any] = {}
@@ -18,7 +18,7 @@ own_parameters: Callable[[Any], Mapping[str, torch.nn.Parameter | None]] = (
     if _tells_contents
     else lambda module: dict(module.named_parameters(recurse=False, remove_duplicate=False))
 )
-"""Those that the module itself holds, by name."""
+"""The parameters that the module itself holds, by name."""
 
 own_buffers: Callable[[Any], Mapping[str, torch.Tensor | None]] = (
     attribute("Module._buffers")

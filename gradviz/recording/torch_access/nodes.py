@@ -1,4 +1,4 @@
-"""Reading nodes of the graph, without unpacking what they saved."""
+"""Reads nodes of the graph without unpacking their saved tensors."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import attribute, attributes_like, find, method
+from gradviz.recording.torch_access.name_lookup import attribute, attributes_like, find, method
 
 LEAF_SEQUENCE_NR = 2**64 - 1
-"""What `sequence_nr_of` answers for ``AccumulateGrad``."""
+"""What `sequence_nr_of` returns for ``AccumulateGrad``."""
 
 CHECKPOINT_MODULE = "torch.utils.checkpoint"
 """Where the hooks and records of non-reentrant checkpointing are defined."""
@@ -24,14 +24,14 @@ peek_sequence_nr: Callable[[], int] = find("torch._C._autograd._get_sequence_nr"
 """The sequence number that the next node of this thread will get."""
 
 sequence_nr_of: Callable[[Any], int] = method("Node._sequence_nr") if _tells_numbers else _missing
-"""That of a node."""
+"""The sequence number of a node."""
 
 _read_metadata = attribute("Node._input_metadata")
 _tells_shapes = works("shapes of results")
 
 
 def input_metadata(node: Any) -> tuple[Any, ...]:
-    """Shape, dtype and device of each output of the node's forward; empty where this torch does not tell."""
+    """Shape, dtype and device of each output of the node's forward; empty if this torch does not report them."""
     return _read_metadata(node) if _tells_shapes else ()
 
 
@@ -51,43 +51,43 @@ def python_function_class(node: Any) -> type | None:
 
 _has_slots = works("slots of nodes")
 TELLS_SAVED_TENSORS = works("saved tensors")
-"""Whether raw slots tell what they hold, without unpacking it."""
+"""Whether raw slots can be read without unpacking."""
 
 
 def raw_slots(node: Any) -> list[str]:
-    """Attributes of the node that hand out what it saved as it is kept."""
+    """Attributes with the node's saved tensors as they are stored, not unpacked."""
     return attributes_like("Node._raw_saved_", node) if _has_slots else []
 
 
 def unpacking_slots(node: Any) -> list[str]:
-    """Attributes that unpack what the node saved, and those of its other arguments.
+    """Attributes that unpack the node's saved tensors, and attributes with its other arguments.
 
-    None where this torch has no raw slots: then nothing tells which of them would unpack.
+    Empty if this torch has no raw slots: then it is not known which of them would unpack.
     """
     return attributes_like("Node._saved_", node) if _has_slots else []
 
 
 def saved_in(node: Any, slot: str) -> Any:
-    """What one of these hands out. Raises `RuntimeError` where an earlier backward freed it."""
+    """The content of such an attribute. Raises `RuntimeError` if an earlier backward freed it."""
     return getattr(node, slot)
 
 
 class CheckpointRecord:
-    """What non-reentrant checkpointing keeps of one call."""
+    """What non-reentrant checkpointing stores for one call."""
 
     def __init__(self, record: Any) -> None:
         self._record = record
 
     def holders(self) -> list[Any]:
-        """What stands for each tensor that was given up; None for those that are gone."""
+        """The object that replaces each tensor that was dropped; None for those that are gone."""
         return [reference() for reference in _read_holders(self._record)]
 
     def noted(self) -> Sequence[Any]:
-        """What was noted of each of them: its shape, among others."""
+        """What was noted about each dropped tensor, such as its shape."""
         return _read_noted(self._record)  # type: ignore[no-any-return]
 
     def inputs(self) -> Iterator[Any]:
-        """Arguments that the call keeps to run again."""
+        """The arguments of the call, which are kept to run it again."""
         for saved in _read_inputs(self._record):
             # Newer torches pack them as saved tensors of their own, which must not be unpacked either.
             yield saved.data if hasattr(saved, "unpack_hook") else saved
@@ -99,7 +99,7 @@ _read_inputs = attribute("_CheckpointFrame.saved_args")
 
 
 def checkpoint_record(values: Iterable[Any]) -> Any:
-    """The record among these variables of a hook of checkpointing; None where this torch keeps it elsewhere."""
+    """The record among the closure variables of a checkpointing hook; None if this torch keeps it elsewhere."""
     if not works("records of checkpoints"):
         return None
     return next((value for value in values if type(value).__name__ == "_CheckpointFrame"), None)

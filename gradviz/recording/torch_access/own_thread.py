@@ -1,4 +1,4 @@
-"""Runs a function on a thread that nobody of the program hears of."""
+"""Runs a function on a thread that the program does not notice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _Result = TypeVar("_Result")
 
 
 def result_of_own_thread(work: Callable[[], _Result]) -> _Result:
-    """What `work` gives, or raises. `threading` would run the program's profilers and tracers there."""
+    """What `work` returns or raises on a new thread. `threading` would run the program's tracers there."""
     results: list[_Result] = []
     failures: list[BaseException] = []
     is_done = allocate_lock()

@@ -1,6 +1,6 @@
-"""Everything of torch that is replaced while a recording runs, and how it is put back.
+"""The names of torch that are replaced while a recording runs, and how they are restored.
 
-Nothing else may be replaced: the check that runs after every test looks at each of these.
+Nothing else may be replaced: a check after every test examines each of these.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from gradviz.recording.torch_access.names import owner_of
+from gradviz.recording.torch_access.name_lookup import owner_of
 
 
 @dataclass(frozen=True)
@@ -24,21 +24,21 @@ PATCHES = (
     Patch("torch.autograd._engine_run_backward", "to notice backward() and grad()"),
     Patch("torch.autograd.graph._engine_run_backward", "to notice Tensor.backward() and others"),
     Patch("torch.autograd.function._is_setup_context_defined", "to notice custom functions until torch 2.13"),
-    Patch("torch.autograd.function.BackwardCFunction.__init__", "to notice them since: every call makes one"),
-    Patch("torch.autograd.function.FunctionMeta.forward", "to see what they are given"),
-    Patch("torch.fx.traceback.format_stack", "to keep our frames out of anomaly mode's stacks"),
+    Patch("torch.autograd.function.BackwardCFunction.__init__", "to notice custom functions since torch 2.14"),
+    Patch("torch.autograd.function.FunctionMeta.forward", "to see the arguments of custom functions"),
+    Patch("torch.fx.traceback.format_stack", "to keep frames of gradviz out of anomaly mode's stacks"),
     Patch("torch._C._log_api_usage_once", "to notice that a module is made"),
-    Patch("torch.utils.weakref", "to let go of tensors that are about to be swapped"),
+    Patch("torch.utils.weakref", "to drop references to tensors that are about to be swapped"),
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),
     Patch("torch._dynamo.eval_frame._maybe_set_eval_frame", "to notice compiled code"),
-    Patch("torch.nn.modules.module._has_any_global_hook", "to keep our hooks out of Dynamo's sight"),
-    Patch("torch.overrides._push_mode", "to leave the handler of a function mode that is taken off for good"),
+    Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),
+    Patch("torch.overrides._push_mode", "to leave the handler of a function mode that is removed permanently"),
 )
 """In the order in which a recording may use them."""
 
 _PATHS = frozenset(patch.path for patch in PATCHES)
 _ABSENT = object()
-"""Stands for what the owner did not have itself."""
+"""The original of a name that its owner did not define itself."""
 
 
 class Replacement:
@@ -53,13 +53,13 @@ class Replacement:
 
     @property
     def is_in_force(self) -> bool:
-        """True between the two."""
+        """True between `put` and `take_back`."""
         return self._owner is not None
 
     def put(self, make: Callable[[Any], Any]) -> bool:
-        """Put what `make` gives for the original in its place; False where torch has no such owner, or it is in force.
+        """Replace the original with what `make` returns for it; False if torch has no such owner, or it is in force.
 
-        `make` gets None for what is not there: some of these give a class something that it inherits otherwise.
+        `make` gets None if the owner does not define the name: some replacements override an inherited one.
         """
         owner, name = owner_of(self.path)
         if owner is None or self.is_in_force:

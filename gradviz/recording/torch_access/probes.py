@@ -1,8 +1,8 @@
-"""Tiny programs that try what gradviz takes from torch's insides: each is true where it works.
+"""Tiny programs that test the private names of torch that gradviz uses: each returns True if they work.
 
-They run on a thread of their own, which has its own modes and numbers its own nodes, draw no random numbers, and start
-no engine: the engine asks every device for its number when it first runs, and forking is restricted from then on. What
-raises does not work; see `capabilities`.
+They run on a separate thread, which has its own modes and numbers its own nodes. They draw no random numbers, and start
+no engine: when it first runs, the engine asks every device for its number, and from then on forking is restricted. A
+probe that raises has failed; see `capabilities`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,15 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.torch_access.names import attribute, attributes_like, find, method, owner_of, tensor_attribute
+from gradviz.recording.torch_access.name_lookup import (
+    attribute,
+    attributes_like,
+    find,
+    method,
+    owner_of,
+    tensor_attribute,
+)
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 
 
 def _leaf() -> torch.Tensor:
@@ -28,7 +36,7 @@ def _node() -> Any:
 
 
 def sequence_numbers() -> bool:
-    """The counter says which number the next node gets, and nodes tell their own; leaves have the highest."""
+    """The counter is the number of the next node, and nodes report their own; leaves have the highest."""
     peek, number_of = find("torch._C._autograd._get_sequence_nr"), method("Node._sequence_nr")
     first = peek()
     node = _node()
@@ -37,7 +45,7 @@ def sequence_numbers() -> bool:
 
 
 def function_modes() -> bool:
-    """A function mode that is pushed sees a call, and can be taken off."""
+    """A function mode that is pushed sees a call, and can be removed."""
     seen = []
 
     class Mode(torch.overrides.TorchFunctionMode):
@@ -57,7 +65,7 @@ def function_modes() -> bool:
 
 
 def engine_entry() -> bool:
-    """Both ways into the engine pass a global of their module."""
+    """Both entries to the engine are globals of their modules."""
     return all(
         callable(find(f"{module}._engine_run_backward")) for module in ("torch.autograd", "torch.autograd.graph")
     )
@@ -79,7 +87,7 @@ def unseen_reading() -> bool:
 
 
 def tensor_identity() -> bool:
-    """A tensor's address stays, another has another, and a weak reference tells when it is gone."""
+    """A tensor's address is constant and its own, and a weak reference reports when the tensor is gone."""
     address, weak = tensor_attribute("_cdata"), find("torch._C._WeakTensorRef")
     one, other = _leaf(), _leaf()
     before, reference = address(one), weak(one)
@@ -89,7 +97,7 @@ def tensor_identity() -> bool:
 
 
 def storage_identity() -> bool:
-    """Views share the address of their storage, and a weak reference tells when that is gone."""
+    """Views share the address of their storage, and a weak reference reports when it is gone."""
     weak, address = find("torch.multiprocessing.reductions.StorageWeakRef"), attribute("Storage._cdata")
     one = torch.ones(2, device="cpu")
     reference = weak(one.untyped_storage())
@@ -100,7 +108,7 @@ def storage_identity() -> bool:
 
 
 def versions() -> bool:
-    """Writing in place counts."""
+    """Writing in place increments the version."""
     version = tensor_attribute("_version")
     tensor = torch.ones(2, device="cpu")
     before = version(tensor)
@@ -109,7 +117,7 @@ def versions() -> bool:
 
 
 def views() -> bool:
-    """A view is told from what is none, and knows its base."""
+    """A view is distinguished from other tensors, and knows its base."""
     is_view, base = method("Tensor._is_view"), attribute("Tensor._base")
     whole = torch.ones(2, device="cpu")
     part = whole[:1]
@@ -117,19 +125,19 @@ def views() -> bool:
 
 
 def input_metadata() -> bool:
-    """A node tells the shape, dtype and device of what it gave."""
+    """A node reports the shape, dtype and device of its result."""
     (told,) = attribute("Node._input_metadata")(_node())
     return tuple(told.shape) == (2,) and told.dtype is torch.float32 and told.device.type == "cpu"
 
 
 def python_functions() -> bool:
-    """A node of a Python function knows its class, and is told from others."""
+    """The node of a custom function reports its class, and other nodes have none."""
     class_of, function = attribute("Node._forward_cls"), tiny_function()
     return class_of(function.apply(_leaf()).grad_fn) is function and not hasattr(_node(), "_forward_cls")
 
 
 def tiny_function() -> Any:
-    """A custom function that does nothing."""
+    """A custom function that returns its input unchanged."""
 
     class Tiny(torch.autograd.Function):
         @staticmethod
@@ -165,7 +173,7 @@ def custom_backward() -> bool:
 
 
 def slots_of_nodes() -> bool:
-    """A node has a raw slot for each tensor that it saved, and another for the same unpacked."""
+    """A node has two slots for each tensor that it saved: a raw one, and one that unpacks."""
     left = _leaf()
     result = left * left
     raw, plain = (attributes_like(f"Node.{beginning}", result.grad_fn) for beginning in ("_raw_saved_", "_saved_"))
@@ -173,7 +181,7 @@ def slots_of_nodes() -> bool:
 
 
 def raw_saved_tensors() -> bool:
-    """What a node saved is told without unpacking, with hooks and without."""
+    """The saved tensors of a node can be read without unpacking, with hooks and without."""
     left, right = _leaf(), _leaf()
     # Both results are kept: what a raw slot hands out is part of its node, and reading it when that is gone crashes.
     plain = left * right
@@ -185,7 +193,7 @@ def raw_saved_tensors() -> bool:
 
 
 def saved_tensor_hooks() -> bool:
-    """The hooks that are in force are told; none where there are none."""
+    """The active hooks can be read; None without hooks."""
     top = find("torch._C._autograd._top_saved_tensors_default_hooks")
 
     def pack(tensor: Any) -> Any:
@@ -214,7 +222,7 @@ def checkpoint_records() -> bool:
 
 
 def grad_switch() -> bool:
-    """A function mode is told of a switch of gradients by the function that is looked for."""
+    """A function mode sees a switch of gradients as a call of the expected function."""
     seen = []
 
     class Mode(torch.overrides.TorchFunctionMode):
@@ -228,14 +236,14 @@ def grad_switch() -> bool:
 
 
 def tracing() -> bool:
-    """Nothing is being traced here, and saying so again changes nothing."""
+    """Nothing is being traced here, and setting that state again changes nothing."""
     state, set_state = find("torch._C._get_tracing_state"), find("torch._C._set_tracing_state")
     set_state(state())
     return state() is None
 
 
 def autocast() -> bool:
-    """Autocast on any device shows."""
+    """Autocast on a device other than CUDA is reported."""
     is_on = find("torch._C._is_any_autocast_enabled")
     with torch.autocast("cpu", dtype=torch.bfloat16, cache_enabled=False):
         inside = is_on()
@@ -243,7 +251,7 @@ def autocast() -> bool:
 
 
 def function_transforms() -> bool:
-    """A transform shows while it runs, and what it wraps can be unwrapped."""
+    """A transform is reported while it runs, and tensors that it wraps can be unwrapped."""
     peek = find("torch._C._functorch.peek_interpreter_stack")
     is_wrapped = find("torch._C._functorch.is_functorch_wrapped_tensor")
     unwrap, has_storage = find("torch._C._functorch.get_unwrapped"), find("torch._C._has_storage")
@@ -263,13 +271,13 @@ def function_transforms() -> bool:
 
 
 def forward_gradients() -> bool:
-    """Nothing computes with dual numbers here, and their switch can be entered."""
+    """Nothing computes with dual numbers here, and they can be switched off."""
     with find("torch.autograd.forward_ad._set_fwd_grad_enabled")(False):
         return bool(find("torch.autograd.forward_ad._current_level") < 0)
 
 
 def dispatch_modes() -> bool:
-    """A dispatch mode is counted, and sees nothing where it is told to."""
+    """A dispatch mode is counted, and sees nothing while it is disabled."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen = []
@@ -289,7 +297,7 @@ def dispatch_modes() -> bool:
 
 
 def module_made() -> bool:
-    """A function that is called first when a module is made can be listened to."""
+    """Making a module calls this function, which can be replaced."""
     owner, name = owner_of("torch._C._log_api_usage_once")
     original, told = getattr(owner, name), []
 
@@ -306,7 +314,7 @@ def module_made() -> bool:
 
 
 def swapped_tensors() -> bool:
-    """Who swaps tensors asks this global for weak references first."""
+    """`swap_tensors` first asks this global for weak references."""
     owner, name = owner_of("torch.utils.weakref")
     original, asked = getattr(owner, name), []
 
@@ -346,19 +354,19 @@ def anomaly_stacks() -> bool:
 
 
 def module_contents() -> bool:
-    """A module's tables hold what was put into it."""
+    """A module's tables contain its parameters, buffers, submodules and hooks."""
     parameters, buffers, modules = (attribute(f"Module.{name}") for name in ("_parameters", "_buffers", "_modules"))
     before, after = attribute("Module._backward_hooks"), attribute("Module._backward_pre_hooks")
     module, inner, tensor = torch.nn.Module(), torch.nn.Module(), torch.ones(1, device="cpu")
     weight = torch.nn.Parameter(tensor)
-    # Past torch's own way of registering them, of which the program may have asked to be told.
+    # Not with torch's own functions: the program may have put hooks on registrations.
     modules(module)["part"], buffers(module)["held"], parameters(module)["weight"] = inner, tensor, weight
     is_told = module.part is inner and module.held is tensor and module.weight is weight
     return is_told and not before(module) and not after(module)
 
 
 def module_calls() -> bool:
-    """A module that has a hook is called from the frame that is looked for."""
+    """A module that has a hook is called from the expected frame."""
     from gradviz.recording.torch_access.frames import module_call_code
 
     codes: list[CodeType] = []
@@ -381,7 +389,7 @@ def module_calls() -> bool:
 
 
 def hooks_of_leaves() -> bool:
-    """A leaf tells its hooks, and a handle knows the table of its own."""
+    """A leaf reports its hooks, and a handle the table that contains its hook."""
     leaf = _leaf()
     handle = leaf.register_hook(lambda gradient: None)  # type: ignore[no-untyped-call]
     after = leaf.register_post_accumulate_grad_hook(lambda _: None)  # type: ignore[no-untyped-call]
@@ -391,12 +399,12 @@ def hooks_of_leaves() -> bool:
 
 
 def engine_position() -> bool:
-    """Outside the engine there is no task and no node; what is told inside is first asked when one runs."""
+    """Outside the engine there is no task and no node. What is reported inside it is not tested."""
     return find("torch._C._current_graph_task_id")() == -1 and find("torch._C._current_autograd_node")() is None
 
 
 def mode_pushes() -> bool:
-    """A handler that ends puts its mode back by a global of ``torch.overrides``."""
+    """When a handler returns, torch puts its mode back with a global of ``torch.overrides``."""
     owner, name = owner_of("torch.overrides._push_mode")
     original, pushed = getattr(owner, name), []
 
@@ -419,9 +427,7 @@ def mode_pushes() -> bool:
 
 
 def failed_node() -> bool:
-    """A node that ran lost what it saved, the one that failed did not. Starts the engine, as the program has."""
-    from gradviz.recording.backward.backward_watch import unwatched
-
+    """A node that ran freed its saved tensors, the one that failed did not. Starts the engine, as the program has."""
     one, two = _leaf(), _leaf()
 
     class Failing(tiny_function()):  # type: ignore[misc]
@@ -439,7 +445,7 @@ def failed_node() -> bool:
 
 
 def compiled_code() -> bool:
-    """Compiled code is entered and left by a global of Dynamo."""
+    """A global of Dynamo is called when compiled code starts and ends."""
     import torch._dynamo
 
     owner, name = owner_of("torch._dynamo.eval_frame._maybe_set_eval_frame")

@@ -1,8 +1,8 @@
-"""Lets go of tensors whose contents the program is about to swap.
+"""Drops references to tensors whose contents the program is about to swap.
 
-`torch.utils.swap_tensors` refuses tensors that anybody refers to weakly, whether by a reference of Python's or by one
-of torch's own. Modules that are converted in place use it, and so does FSDP. To tell tensors apart the recorder needs
-such references; it drops them when the function asks for them, which is the first that it does.
+`torch.utils.swap_tensors`, which FSDP and in-place conversions of modules use, refuses tensors with weak references,
+Python's or torch's own. The recorder needs such references to identify tensors. It drops them when the function asks
+for them, which is the first thing that it does.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from gradviz.recording.torch_access.patches import Replacement
 
 
 class SwappedTensors:
-    """Tells `let_go` of every tensor that is to be swapped, between `start` and `stop`."""
+    """Calls `let_go` with every tensor that is about to be swapped, between `start` and `stop`."""
 
     def __init__(self, let_go: Callable[[torch.Tensor], None]) -> None:
         self._let_go = let_go
         self._replacement = Replacement("torch.utils.weakref")
 
     def start(self) -> None:
-        """Begin to listen, where this torch can be listened to."""
+        """Begin to notice swaps, if this torch makes that possible."""
         if works("swapped tensors"):
             self._replacement.put(lambda _: _Questions(self._let_go))
 
@@ -35,7 +35,7 @@ class SwappedTensors:
 
 
 class _Questions:
-    """Stands for the module `weakref`."""
+    """Replaces the module `weakref` in `torch.utils`."""
 
     def __init__(self, let_go: Callable[[torch.Tensor], None]) -> None:
         self._let_go = let_go

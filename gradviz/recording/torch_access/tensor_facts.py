@@ -1,4 +1,4 @@
-"""Facts about tensors, read without touching their values, their version or their `__torch_function__`."""
+"""Reads facts about tensors, but not their values or version, and without calling `__torch_function__`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import TensorFacts
-from gradviz.recording.torch_access.names import tensor_attribute
+from gradviz.recording.torch_access.name_lookup import tensor_attribute
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 UNREADABLE = TensorFacts(shape=("?",), dtype="?", device="?")
-"""What stands in where even the shape cannot be read without running somebody's code."""
+"""The facts about a tensor whose shape cannot be read without running code of the program."""
 
 
 def is_unreadable(facts: TensorFacts) -> bool:
-    """True for facts that say nothing but the class."""
+    """True for facts that contain only the class."""
     return facts.dtype == UNREADABLE.dtype
 
 
@@ -30,7 +30,7 @@ class FactsTable:
         """The outputs of a node that has just one, by shape, dtype and device."""
 
     def new_single(self, key: tuple[Any, ...]) -> tuple[TensorFacts]:
-        """Facts of an only output that is not yet in `single`."""
+        """Facts about a node's only output, if they are not yet in `single`."""
         shape, dtype, device = key
         plain = (_plain_sizes(shape), dtype, device)
         outputs = (self._by_content.get(plain) or self._make(plain),)
@@ -44,7 +44,7 @@ class FactsTable:
         return self._by_content.get(key) or self._make(key)
 
     def of_tensor(self, tensor: torch.Tensor) -> TensorFacts:
-        """Facts of a tensor that Python holds. No mode or subclass of the user's sees the reading."""
+        """Facts about a tensor that Python holds. This calls no mode or subclass of the user."""
         kind = type(tensor)
         type_name = "Tensor" if kind is torch.nn.Parameter else kind.__name__
         if answers_itself(kind):
@@ -69,7 +69,7 @@ _shape, _dtype, _device, _layout, _is_nested = (
 
 
 def answers_itself(kind: type) -> bool:
-    """True for a class of the user's that may compute sizes in its ``__torch_dispatch__``: torch would call that."""
+    """True for a user's class that may compute sizes in its ``__torch_dispatch__``, which torch would call."""
     dispatch = getattr(kind, "__torch_dispatch__", None)
     is_torchs_own = kind.__module__.partition(".")[0] == "torch"
     return not is_torchs_own and getattr(dispatch, "__func__", dispatch) is not _no_dispatch
@@ -86,7 +86,7 @@ def _sizes(tensor: torch.Tensor) -> tuple[int | str, ...]:
 
 
 def _plain_sizes(shape: Iterable[Any]) -> tuple[int | str, ...]:
-    """Whole numbers, or text for symbolic sizes, which cannot be hashed and set guards when they are compared."""
+    """Sizes as whole numbers, or as text if symbolic: those cannot be hashed, and comparing them sets guards."""
     return tuple(size if type(size) is int else _whole_number_or_text(size) for size in shape)
 
 

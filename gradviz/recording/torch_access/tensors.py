@@ -1,4 +1,4 @@
-"""Reading tensors, without consequences for them."""
+"""Reads tensors without side effects on them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.names import attribute, find, method, tensor_attribute
+from gradviz.recording.torch_access.name_lookup import attribute, find, method, tensor_attribute
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 
 @contextmanager
 def _without_modes() -> Iterator[None]:
-    """What `DisableTorchFunction` does, by taking off every function mode of this thread."""
+    """Does what `DisableTorchFunction` does, by removing every function mode of this thread."""
     depth = find("torch._C._len_torch_function_stack")
     pop, push = find("torch._C._pop_torch_function_stack"), find("torch._C._push_on_torch_function_stack")
     modes = [pop() for _ in range(depth())]
@@ -31,7 +31,7 @@ def _without_modes() -> Iterator[None]:
 DISABLE_TORCH_FUNCTION: Callable[[], Any] = (
     find("torch._C.DisableTorchFunction") if works("unseen reading") else _without_modes
 )
-"""While entered, reading a tensor's attributes reaches no mode and no subclass of the user."""
+"""While entered, reading a tensor's attributes calls no mode and no subclass of the user."""
 
 requires_grad_of = tensor_attribute("requires_grad")
 is_leaf_of = tensor_attribute("is_leaf")
@@ -39,52 +39,52 @@ grad_fn_as_torch_has_it = tensor_attribute("grad_fn")
 
 
 class _PythonReference:
-    """Stands for torch's own weak reference: the Python object of a tensor may go before the tensor does."""
+    """Replaces torch's own weak reference. The Python object of a tensor may be gone before the tensor is."""
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self._reference = weakref.ref(tensor)
 
     def expired(self) -> bool:
-        """Whether it is gone."""
+        """Whether the object is gone."""
         return self._reference() is None
 
 
 _tells_identity = works("identity of tensors")
 ADDRESSES_STAY_TAKEN = _tells_identity
-"""Whether nobody else gets the address of a tensor for as long as a weak reference to it is there."""
+"""Whether no other tensor gets the address of a tensor while a weak reference to it exists."""
 
 address_of: Callable[[torch.Tensor], int] = tensor_attribute("_cdata") if _tells_identity else id
-"""Where the C++ object of a tensor is."""
+"""The address of a tensor's C++ object."""
 
 weak_tensor: Callable[[torch.Tensor], Any] = find("torch._C._WeakTensorRef") if _tells_identity else _PythonReference
-"""A weak reference of torch's own, which knows ``expired()`` and keeps the address of the C++ object taken."""
+"""torch's own weak reference: it has ``expired()``, and keeps the address of the C++ object reserved."""
 
 
 class _LivingStorage:
-    """Stands for a weak reference where there is none."""
+    """Replaces a weak reference to a storage if torch has none."""
 
     def __init__(self, storage: Any) -> None:
         pass
 
     def expired(self) -> bool:
-        """Nobody knows."""
+        """Always False, because it is not known."""
         return False
 
 
 _tells_storages = works("identity of storages")
 storage_address: Callable[[Any], int] = attribute("Storage._cdata") if _tells_storages else method("Storage.data_ptr")
-"""Where the C++ object of a storage is. The address of the *data* copies a storage that torch copies lazily."""
+"""The address of a storage's C++ object. Reading the address of its *data* would make torch do a lazy copy."""
 
 weak_storage: Callable[[Any], Any] = (
     find("torch.multiprocessing.reductions.StorageWeakRef") if _tells_storages else _LivingStorage
 )
-"""A weak reference that knows ``expired()`` and keeps the address taken."""
+"""A weak reference that has ``expired()`` and keeps the address reserved."""
 
 _read_version: Callable[[Any], Any] = tensor_attribute("_version") if works("versions of tensors") else lambda _: None
 
 
 def version_of(tensor: torch.Tensor) -> int | None:
-    """How often it was changed in place; None for inference tensors, and where this torch does not tell."""
+    """How often the tensor was changed in place; None for inference tensors, and if torch does not report it."""
     try:
         return _read_version(tensor)  # type: ignore[no-any-return]
     except (RuntimeError, NotImplementedError):
@@ -94,19 +94,19 @@ def version_of(tensor: torch.Tensor) -> int | None:
 _tells_views = works("views")
 _is_view: Callable[[Any], bool] = method("Tensor._is_view") if _tells_views else lambda _: True
 base_of: Callable[[torch.Tensor], Any] = attribute("Tensor._base") if _tells_views else lambda _: None
-"""The tensor that a view is a view of, else None."""
+"""The tensor that a view is part of, else None."""
 
 
 def is_view(tensor: torch.Tensor) -> bool:
-    """Whether it is a view of another tensor; False where this torch does not tell."""
+    """Whether it is a view of another tensor; False if this torch does not report it."""
     return _tells_views and _is_view(tensor)
 
 
 def may_be_asked(tensor: torch.Tensor) -> bool:
-    """Whether a tensor that requires grad can be asked for ``grad_fn`` and ``is_leaf`` without consequences.
+    """Whether ``grad_fn`` and ``is_leaf`` of a tensor that requires grad can be read without side effects.
 
-    For a view whose base was changed in place torch makes a new node then, or refuses, unless the base needs no
-    gradient. The program's later nodes would get other sequence numbers, and by these the engine orders its sums.
+    For a view whose base was changed in place, torch then makes a new node or refuses, unless the base needs no
+    gradient. A new node changes the sequence numbers of later nodes, and the engine sums gradients in their order.
     """
     if not _is_view(tensor):
         return True
@@ -117,7 +117,7 @@ def may_be_asked(tensor: torch.Tensor) -> bool:
 
 
 def grad_fn_of(tensor: torch.Tensor) -> Any:
-    """The tensor's ``grad_fn``; None for leaves, and where torch refuses to tell it.
+    """The tensor's ``grad_fn``; None for leaves, and if torch refuses to return it.
 
     It refuses for a view made by ``unbind`` or ``split`` whose base was changed in place since.
     """
@@ -135,8 +135,8 @@ def grad_fn_there_already(tensor: torch.Tensor) -> Any:
 def node_of_leaf(leaf: torch.Tensor) -> Any:
     """The ``AccumulateGrad`` of a leaf, which is made if nothing was computed from it yet.
 
-    torch tells it only to a node that is computed from the leaf. Each thread counts sequence numbers on its own: that
-    node is made by a thread of ours, so that it takes none of the program's.
+    torch reads it from a temporary node that is computed from the leaf. That node is made on a separate thread, which
+    counts its own sequence numbers, so that it takes none of the program's.
     """
 
     def ask() -> Any:
@@ -157,17 +157,17 @@ _read_table: Callable[[Any], Any] = attribute("RemovableHandle.hooks_dict_ref") 
 
 
 def hooks_before_accumulation(tensor: torch.Tensor) -> _Hooks:
-    """Those that were put on a leaf with ``register_hook``, by number."""
+    """The hooks that were put on a leaf with ``register_hook``, by number."""
     return _read_hooks(tensor) or _NO_HOOKS
 
 
 def post_accumulate_hooks(tensor: torch.Tensor) -> _Hooks:
-    """Those that were put on it with ``register_post_accumulate_grad_hook``."""
+    """The hooks that were put on a leaf with ``register_post_accumulate_grad_hook``, by number."""
     return _read_late_hooks(tensor) or _NO_HOOKS
 
 
 def hook_table_of(handle: Any) -> Any:
-    """The table in which a handle's hook stood; None where that is gone, or not told."""
+    """The table that contains a handle's hook; None if it is gone or unknown."""
     try:
         reference = _read_table(handle)
     except AttributeError:  # a handle of another kind
@@ -180,18 +180,18 @@ _is_wrapped = find("torch._C._functorch.is_functorch_wrapped_tensor")
 _unwrap = find("torch._C._functorch.get_unwrapped")
 
 has_storage: Callable[[torch.Tensor], bool] = find("torch._C._has_storage") if _functorch else lambda _: True
-"""Whether the tensor has memory of its own: those that vmap wraps around others have none."""
+"""Whether the tensor has its own memory: a tensor that vmap wraps around another one has none."""
 
 
 def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
-    """The program's own tensor inside those that ``torch.func`` wraps around it for the time of a transform."""
+    """The program's own tensor, inside the tensors that a transform of ``torch.func`` wraps around it."""
     while _functorch and _is_wrapped(tensor):
         tensor = _unwrap(tensor)
     return tensor
 
 
 def sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
-    """The tensors that one of a sparse layout consists of, by name; None for other layouts."""
+    """The tensors that a sparse tensor consists of, by name; None for other layouts."""
     names = _SPARSE_PARTS.get(tensor.layout)
     if names is None:
         return None
@@ -212,11 +212,11 @@ MAKE_NO_NODES = frozenset(
     for access in ("__get__", "__set__")
     if hasattr(getattr(torch.Tensor, name, None), access)
 )
-"""Readings of a tensor that programs make by the thousand, as ``zero_grad`` does, and that compute nothing."""
+"""Attributes of tensors that programs read or set very often, as ``zero_grad`` does, and that compute nothing."""
 
 
 def can_read_values(tensor: torch.Tensor) -> bool:
-    """False where reading would fail or break what the program does: no data, a transform, a CUDA graph."""
+    """False if reading values would fail or disturb the program: no data, a transform, a CUDA graph."""
     from gradviz.recording.torch_access.modes import is_transforming
 
     if tensor.is_meta or is_transforming():

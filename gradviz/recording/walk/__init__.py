@@ -1,1 +1,1 @@
-"""From `grad_fn` to a graph: walking `next_functions`, and reading what nodes saved."""
+"""Builds a graph from a `grad_fn`: follows `next_functions`, and reads what nodes saved."""

@@ -1,4 +1,4 @@
-"""From walks to a capture: collects the graphs of one recording, their parameters, and what could not be recorded."""
+"""Collects the graphs of one recording with their parameters, source lines and disclosures, and makes the capture."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
@@ -29,28 +29,28 @@ from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.object_memory import with_sizes
-from gradviz.recording.walk.roots import GradlessRoot, RootTensor
+from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn
 
 
 class Recorded(NamedTuple):
-    """A graph of the recording, and the walk that it was made from."""
+    """A graph of the recording, and the walk that it was built from."""
 
     walk: Walk
-    place: int
+    graph_index: int
     """In `CaptureBuilder.graphs`, to which other threads add theirs."""
 
 
 class CaptureBuilder:
-    """Builds graphs with what `forward` saw, which may be nothing."""
+    """Builds graphs with what `forward` has seen, which may be nothing."""
 
     def __init__(self, facts: FactsTable, forward: ForwardWatch) -> None:
         self.graphs: dict[int, Graph] = {}
-        """By place, in the order in which they were added."""
+        """By index, in the order in which they were added."""
         self.node_count = 0
-        """Nodes of all graphs that are kept."""
-        self._next_place = itertools.count()
+        """The number of nodes of all kept graphs."""
+        self._next_index = itertools.count()
         self.unmeasured: Counter[str] = Counter()
-        """How many gradients could not be measured, for each reason."""
+        """How many gradients could not be measured, by reason."""
         self._adding = threading.Lock()
         self._facts = facts
         self._forward = forward
@@ -58,7 +58,7 @@ class CaptureBuilder:
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
         self._of_calls: dict[tuple[str, str], tuple[str, int]] = {}
-        """The first call that a sentence is about, and how many calls it is about."""
+        """The first call that a sentence is about, and the number of calls it is about."""
 
     def add_graph(
         self,
@@ -67,14 +67,15 @@ class CaptureBuilder:
         *,
         models: Iterable[torch.nn.Module] = (),
         call: CallAt | None = None,
-        refused: Sequence[GradlessRoot] = (),
+        refused: Sequence[RootWithoutGradFn] = (),
     ) -> Recorded:
         """Walk and build the graph of `roots`.
 
         Args:
             models: modules that it belongs to, besides those that were seen running.
             call: the backward call that the graph is recorded for.
-            refused: what it was called on, if torch refuses the call; `roots` are what else could be found then.
+            refused: the roots that backward was called on, if torch refuses the call; `roots` are then the other
+                results that were found.
         """
         walked = walk(root.grad_fn for root in roots)
         models = [*self._forward.log.called_modules(), *models] or _held_models_behind(walked, names)
@@ -84,14 +85,14 @@ class CaptureBuilder:
             facts = self._facts.of_tensor
             graph = replace(graph, refused=tuple(RefusedRoot(name, facts(tensor)) for name, tensor in refused))
         with self._adding:
-            recorded = Recorded(walked, next(self._next_place))
-            self.graphs[recorded.place] = graph
+            recorded = Recorded(walked, next(self._next_index))
+            self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._note_parameters(models, module_names)
         return recorded
 
     def forget_graphs(self) -> None:
-        """Those of earlier calls are not wanted, nor what there was to say about them."""
+        """Forget the graphs of earlier calls, and what was disclosed about them."""
         self.graphs.clear()
         self.node_count = 0
         self.unmeasured.clear()
@@ -99,14 +100,14 @@ class CaptureBuilder:
         self._of_calls.clear()
         self._builder.forget_unknowns()
 
-    def forget_graph(self, place: int) -> None:
-        """Do without one of them."""
+    def forget_graph(self, index: int) -> None:
+        """Forget one of them."""
         with self._adding:
-            self.node_count -= len(self.graphs.pop(place).nodes)
+            self.node_count -= len(self.graphs.pop(index).nodes)
 
     @property
     def saw_no_forward(self) -> bool:
-        """True where lines and module calls are unknown altogether."""
+        """True if no lines and module calls are known."""
         return self._forward.log.is_empty
 
     def disclose(self, sentence: str) -> None:
@@ -114,12 +115,12 @@ class CaptureBuilder:
         self._disclosures[sentence] = None
 
     def disclose_of_call(self, before: str, call: str, after: str) -> None:
-        """The same of a backward call, named between two parts of the sentence; of later calls only how many."""
+        """The same for a backward call, named between two parts of the sentence; later calls are only counted."""
         first, count = self._of_calls.get((before, after), (call, 0))
         self._of_calls[before, after] = first, count + 1
 
     def disclose_defect(self, what: str, defect: Exception) -> None:
-        """Say that `what`, through a fault of ours."""
+        """Say that `what` happened because of a defect of gradviz."""
         self.disclose(f"{what}, which is a defect of gradviz: {type(defect).__name__}: {defect}")
 
     def disclosures(self) -> tuple[str, ...]:
@@ -135,7 +136,7 @@ class CaptureBuilder:
         backward_calls: int = 0,
         calls: CallLog | None = None,
     ) -> Capture:
-        """Everything that was recorded; `calls` is the log of every torch call, where there is one."""
+        """Everything that was recorded; `calls` is the log of every torch call, if there is one."""
         graphs = tuple(map(with_sizes, self.graphs.values()))
         return Capture(
             program=program_of(program, arguments),
@@ -151,7 +152,7 @@ class CaptureBuilder:
         )
 
     def _log_of_graph(self) -> ThreadLog | None:
-        """The log of the thread that made the nodes: this one, or the only one that saw anything."""
+        """The log of the thread that made the nodes: this thread's, or the only one with entries."""
         logs = self._forward.log.threads
         busy = [log for log in logs.values() if not log.is_empty]
         if len(busy) == 1:
@@ -194,26 +195,29 @@ class CaptureBuilder:
 
 
 def _held_models_behind(walked: Walk, names: NameTable) -> list[torch.nn.Module]:
-    """Where no module was seen running: those that a variable holds and that own a leaf of the graph."""
+    """If no module was seen running: the modules that a variable holds and that own a leaf of the graph."""
     leaves = {id(variable) for _, variable in leaf_variables(walked)}
     held = outermost(module for module, _ in names.modules.values())
     return [module for module in held if any(id(parameter) in leaves for parameter in parameters_inside(module))]
 
 
-# With which versions a program was recorded.
+# -- Versions that a program was recorded with -------------------------------------------------------------------------
 
 
 def program_of(name: str, arguments: tuple[str, ...] = ()) -> Program:
-    """What a recording tells of the program called `name`."""
+    """What a recording says about the program called `name`."""
     return Program(name, arguments, platform.python_version(), str(torch.__version__), __version__)
 
 
 CONTEXT_LINES = 10
-"""Lines kept above and below each of the reader's own, so that a short script is there as a whole."""
+"""Lines kept above and below each of the user's own, so that a short script is kept as a whole."""
 
 
 def kept_lines(graphs: Iterable[Graph], calls: CallLog | None, error: ScriptError | None) -> dict[str, dict[int, str]]:
-    """By file and line number, without line ends; of files that cannot be read there are none."""
+    """The source lines that go into a capture: those that it refers to, and the user's own around them.
+
+    By file and line number, without line ends. Files that cannot be read have no lines.
+    """
     wanted: defaultdict[str, set[int]] = defaultdict(set)
     for graph in graphs:
         _want_sites(wanted, graph)

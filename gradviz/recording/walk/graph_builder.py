@@ -1,6 +1,6 @@
-"""From a walk and the forward log to a `Graph`: the only place where wrappers become data.
+"""Builds a `Graph` from a walk and the forward log: the only file that turns wrappers into data.
 
-A label that fails on one node must not cost the rest: what could not be read is counted and disclosed.
+If something cannot be read from one node, it is counted and disclosed, and the other nodes are not affected.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_cla
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
 from gradviz.recording.walk.roots import RootTensor
-from gradviz.recording.walk.saved_tensors import SavedTensorReader
+from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
 
 
 class CallAt(NamedTuple):
-    """A backward call, and the stack it was made from."""
+    """A backward call, and the stack that it was made from."""
 
     call: BackwardCall
     stack: int
@@ -51,18 +51,18 @@ class GraphBuilder:
     log: ForwardLog
     stacks: StackTable
     unreadable: Counter[str] = field(default_factory=Counter)
-    """How many readings of each sort failed."""
+    """How many reads failed, by what was read."""
     memory: ForwardMemory = field(default_factory=ForwardMemory)
     values: ForwardValues | None = None
     unseen_calls: int = 0
-    """Nodes of which nobody saw the call that made them."""
+    """Nodes whose call was not seen."""
     _classes: dict[type, NodeClass] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.outputs = OutputReader(self.facts, self.unreadable)
 
     def forget_unknowns(self) -> None:
-        """The graphs that were built are not wanted: what could not be read of them does not count."""
+        """The graphs that were built are not wanted: forget what could not be read of them."""
         self.unreadable.clear()
         self.unseen_calls = 0
 
@@ -78,12 +78,12 @@ class GraphBuilder:
         one = _OneGraph(self, walk, modules, log)
         with without_collector():
             nodes = one.nodes()
-        storages = one.storages()  # when everything has been referred to
+        storages = one.storages()  # after everything has been referred to
         return Graph(
             nodes=nodes,
             roots=tuple(self._root(root, walk) for root in roots),
             backward=replace(backward.call, call_site=one.sites.site_of(backward.stack)) if backward else None,
-            # Last, for the same reason.
+            # After the nodes, for the same reason.
             scopes=one.scopes.scopes,
             call_sites=one.sites.sites,
             constants=one.constants_with_values(),
@@ -99,7 +99,7 @@ class GraphBuilder:
         return Root(walk.position[root.grad_fn], root.output_nr, root.name, facts)
 
     def class_of(self, wrapper: Any) -> NodeClass:
-        """The facts of a node's class."""
+        """The facts about a node's class."""
         known = self._classes.get(type(wrapper))
         if known is None:
             known = self._classes[type(wrapper)] = read_class(wrapper)
@@ -133,7 +133,7 @@ class _OneGraph:
         self.custom_functions: tuple[CustomFunction, ...] = ()
 
     def nodes(self) -> tuple[Node, ...]:
-        """Column by column, because a million calls of one function for each node would cost more than the walk."""
+        """Column by column, because a million calls of one function per node would take longer than the walk."""
         builder, walk = self.builder, self.walk
         classes = [builder.class_of(wrapper) for wrapper in walk.wrappers]
         outputs = builder.outputs.of_walk(walk)
@@ -161,13 +161,13 @@ class _OneGraph:
             )
         )
         self._complete(nodes, classes)
-        # By identity first: there is one object for each class, and hashing it for each node would take long.
+        # By identity first: there is one object per class, and hashing it for each node would be slow.
         distinct = {id(known): known.definition for known in classes}.values()
         self.custom_functions = tuple(definition for definition in distinct if definition is not None)
         return tuple(nodes)
 
     def _complete(self, nodes: list[Node], classes: list[NodeClass]) -> None:
-        """Replace the nodes of which more is known: leaves, those whose call was seen, those that a variable holds."""
+        """Replace nodes of which more is known: leaves, those whose call was seen, and those that a variable holds."""
         leaves = leaf_indices(self.walk)
         for index in leaves:
             wrapper = self.walk.wrappers[index]
@@ -176,15 +176,15 @@ class _OneGraph:
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
-            for place, number in enumerate(self.walk.sequence_nrs):
+            for index, number in enumerate(self.walk.sequence_nrs):
                 if number != LEAF_SEQUENCE_NR:
-                    nodes[place] = self._with_its_call(nodes[place], log, number)
+                    nodes[index] = self._with_its_call(nodes[index], log, number)
         else:
-            for place, known in enumerate(classes):
-                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[place], known):
-                    nodes[place] = replace(nodes[place], kind="checkpoint")
-        for place, held in self._held_tensors().items():
-            nodes[place] = replace(nodes[place], held=held)
+            for index, known in enumerate(classes):
+                if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[index], known):
+                    nodes[index] = replace(nodes[index], kind="checkpoint")
+        for index, held in self._held_tensors().items():
+            nodes[index] = replace(nodes[index], held=held)
         values = self.builder.values
         if values is not None and values.up_to:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
@@ -197,11 +197,11 @@ class _OneGraph:
             forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)
             if kind == "operation" or kind == "view":
-                kind = kind_of_call(kind, forward_call, is_checkpointed=row.place in log.checkpointed_rows)
-            # A composite call makes several nodes; its inputs are shown at the last, which gave the result.
+                kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
+            # A composite call makes several nodes; its inputs are shown at the last one, which made the result.
             if number == row.last_sequence_nr:
-                constants = self.constants.places_of(log.row_constants.get(row.place, ()))
-                if row.place in log.inplace_rows:
+                constants = self.constants.indices_of(log.row_constants.get(row.number, ()))
+                if row.number in log.inplace_rows:
                     kind = "inplace"
         else:
             self.builder.unseen_calls += 1
@@ -214,7 +214,7 @@ class _OneGraph:
             node.outputs,
             forward_call,
             call_site,
-            self.scopes.place_of(log.scope_of(number)),
+            self.scopes.index_of(log.scope_of(number)),
             node.attributes,
             hooks_still_on(log.tensor_hooks.get(number, ())),
             constants=constants,
@@ -222,28 +222,28 @@ class _OneGraph:
         )
 
     def storages(self) -> tuple[Storage, ...]:
-        """Memory that the nodes keep, with what else holds it; to be called when they have been built."""
+        """Memory that the nodes keep, with what else holds it; call it after the nodes have been built."""
         with DISABLE_TORCH_FUNCTION():
             return tuple(
                 self._saved.storages.storages(self.modules, self.builder.log.called_modules(), self.builder.memory)
             )
 
     def constants_with_values(self) -> tuple[Constant, ...]:
-        """What was given without a gradient; to be called when the nodes have been built."""
+        """Inputs without a gradient; call it after the nodes have been built."""
         values = self.builder.values
         if values is None or not values.up_to:
             return self.constants.constants
         return values.added_to_constants(self.constants.constants, self.constants.logged)
 
     def _tensors_still_there(self) -> Iterator[tuple[int, int, torch.Tensor]]:
-        """Tensors that nodes of this graph made, or leaves of it, with place and output of the node."""
-        for place, variable in leaf_variables(self.walk):
-            yield place, 0, variable
+        """Tensors that nodes of this graph made, or its leaves, after the index of the node and of the output."""
+        for index, variable in leaf_variables(self.walk):
+            yield index, 0, variable
         for tensor, _ in self.names.tensors.values():
             with DISABLE_TORCH_FUNCTION():
-                place_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
-                if place_of_maker is not None:
-                    yield place_of_maker, tensor.output_nr, tensor
+                index_of_maker = self.walk.position.get(grad_fn_there_already(tensor))
+                if index_of_maker is not None:
+                    yield index_of_maker, tensor.output_nr, tensor
 
     def objects(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
         """torch's own objects that the graph consists of."""
@@ -259,8 +259,8 @@ class _OneGraph:
         held: dict[int, tuple[HeldTensor, ...]] = {}
         for tensor, _ in self.names.tensors.values():
             with DISABLE_TORCH_FUNCTION():
-                place = self.walk.position.get(grad_fn_there_already(tensor))
-                if place is not None:
+                index = self.walk.position.get(grad_fn_there_already(tensor))
+                if index is not None:
                     entry = HeldTensor(
                         self.names.variables_of(tensor),
                         is_leaf=False,
@@ -268,24 +268,23 @@ class _OneGraph:
                         has_grad=bool(tensor.retains_grad and tensor.grad is not None),
                         output_nr=tensor.output_nr,
                     )
-                    held[place] = (*held.get(place, ()), entry)
+                    held[index] = (*held.get(index, ()), entry)
         return held
 
 
 _RECOMPUTED = "torch.utils.checkpoint.checkpoint"
-"""The call that makes the one node of a reentrant checkpoint, as the reader wrote it."""
+"""The call that makes the single node of a reentrant checkpoint, as the user wrote it."""
 
 _NO_ATTRIBUTES: dict[str, Attribute] = {}
 
 
-# Variables that hold graphs which were computed before the one that backward walks, and which it does not free.
-#
+# -- Variables that hold graphs of earlier steps, which this backward does not free ------------------------------------
 # ``losses.append(loss)`` and ``running += loss`` keep the graph of every step, and so does a validation loss that was
-# computed without ``torch.no_grad()``. These graphs are not walked: walking makes deep ones dangerous to free.
+# computed without ``torch.no_grad()``. These graphs are not walked, because deep graphs are dangerous to free then.
 
 
 def older_graphs(walked: Walk, names: NameTable) -> tuple[OlderGraph, ...]:
-    """By variable, those with most tensors first."""
+    """Older graphs that variables still hold, by variable, the one with most tensors first."""
     numbers = [number for number in walked.sequence_nrs if number != LEAF_SEQUENCE_NR]
     first = min(numbers, default=0)
     found: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The tables of a graph: of everything that the log saw, only what the graph refers to, and named."""
+"""The tables of a graph: entries of the forward log that the graph refers to, with names."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_
 
 
 class ScopeTable:
-    """Module calls, callers before those that they called."""
+    """Module calls; a caller comes before the calls that it made."""
 
     def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
         self._log = log
         self._modules = modules
         self._scopes: list[ModuleScope] = []
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         self._parameter_counts: dict[int, int] = {}
 
     @property
@@ -28,24 +28,24 @@ class ScopeTable:
         """Everything added so far."""
         return tuple(self._scopes)
 
-    def place_of(self, logged: int) -> int | None:
-        """Index of a logged module call; it and its callers are added at first sight."""
+    def index_of(self, logged: int) -> int | None:
+        """Index of a logged module call; it and its callers are added when first needed."""
         if logged == NO_SCOPE:
             return None
         missing = []
-        while logged != NO_SCOPE and logged not in self._places:
+        while logged != NO_SCOPE and logged not in self._indices:
             missing.append(logged)
             logged = self._log.scopes[logged].parent
         for scope in reversed(missing):
-            self._places[scope] = len(self._scopes)
+            self._indices[scope] = len(self._scopes)
             self._scopes.append(self._module_scope(scope))
-        return self._places[missing[0] if missing else logged]
+        return self._indices[missing[0] if missing else logged]
 
     def _module_scope(self, logged: int) -> ModuleScope:
         entry = self._log.scopes[logged]
         reference, class_name = self._log.modules[entry.module]
         module = reference()
-        parent = None if entry.parent == NO_SCOPE else self._places[entry.parent]
+        parent = None if entry.parent == NO_SCOPE else self._indices[entry.parent]
         if module is None:
             path, count = class_name.lower(), 0
         else:
@@ -53,21 +53,21 @@ class ScopeTable:
             count = self._parameter_count(entry.module, module)
         return ModuleScope(path, class_name, parent, entry.call, count)
 
-    def _parameter_count(self, place: int, module: torch.nn.Module) -> int:
-        if place not in self._parameter_counts:
+    def _parameter_count(self, index: int, module: torch.nn.Module) -> int:
+        if index not in self._parameter_counts:
             with DISABLE_TORCH_FUNCTION():
-                self._parameter_counts[place] = sum(parameter.numel() for parameter in parameters_inside(module))
-        return self._parameter_counts[place]
+                self._parameter_counts[index] = sum(parameter.numel() for parameter in parameters_inside(module))
+        return self._parameter_counts[index]
 
 
 class ConstantTable:
-    """Inputs that need no gradient."""
+    """Inputs that require no gradient."""
 
     def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
         self._log = log
         self._modules = modules
         self._constants: list[Constant] = []
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -76,19 +76,19 @@ class ConstantTable:
 
     @property
     def logged(self) -> tuple[int, ...]:
-        """The place in the log of each of them."""
-        return tuple(self._places)
+        """The index of each constant in the log."""
+        return tuple(self._indices)
 
-    def places_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:
-        """Indices of logged constants; each is added at first sight."""
-        for place in seen:
-            if place not in self._places:
-                self._places[place] = len(self._constants)
-                self._constants.append(self._constant(place))
-        return tuple(self._places[place] for place in seen)
+    def indices_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:
+        """Indices of logged constants; each is added when first needed."""
+        for index in seen:
+            if index not in self._indices:
+                self._indices[index] = len(self._constants)
+                self._constants.append(self._constant(index))
+        return tuple(self._indices[index] for index in seen)
 
-    def _constant(self, place: int) -> Constant:
-        reference, facts = self._log.constants[place]
+    def _constant(self, index: int) -> Constant:
+        reference, facts = self._log.constants[index]
         tensor = reference()
         if tensor is None:
             return Constant(facts)
@@ -110,7 +110,7 @@ class ConstantTable:
 
 
 def _whole_base(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor shows in another shape, if that is all of it: ``labels`` for ``labels.view(-1)``."""
+    """The tensor that this one is a view of, if the view has all its elements: ``labels`` for ``labels.view(-1)``."""
     with DISABLE_TORCH_FUNCTION():
         base: torch.Tensor | None = base_of(tensor)
         return base if base is not None and base.numel() == tensor.numel() else None

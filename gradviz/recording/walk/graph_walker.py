@@ -1,11 +1,11 @@
-"""From roots to nodes: walks ``grad_fn.next_functions`` with an explicit stack.
+"""Finds the nodes that roots reach: follows ``grad_fn.next_functions`` with an explicit stack.
 
 Problems solved here:
 
-* Wrappers of C++ nodes are only unique while they live, so every one is kept until the walk is over.
+* Wrappers of C++ nodes are unique only while they live, so every one is kept until the walk has ended.
 * A graph that was walked must be freed with care: see `destruction`.
-* Nodes are numbered in creation order, which follows from torch's sequence numbers; they count for each thread on its
-  own, so the order is checked against the edges and repaired where several threads took part.
+* Nodes are numbered in creation order, which follows from torch's sequence numbers. Each thread counts its own, so the
+  order is checked against the edges and repaired if several threads took part.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Followers = tuple[tuple[Any, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What `walk` found: parallel lists in creation order. Holding it keeps the graph alive."""
+    """The result of `walk`: parallel lists in creation order. Holding it keeps the graph alive."""
 
     wrappers: list[Any]
     edges: list[tuple[Edge | None, ...]]
-    """Each node's ``next_functions``, with places for wrappers."""
+    """Each node's ``next_functions``, with indices instead of wrappers."""
     sequence_nrs: list[int]
     position: dict[Any, int]
-    """Place of each wrapper."""
+    """Index of each wrapper."""
 
 
 def walk(roots: Iterable[Any]) -> Walk:
@@ -54,7 +54,7 @@ def walk(roots: Iterable[Any]) -> Walk:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Creating a million small objects triggers the collector again and again, for nothing: none of them is garbage."""
+    """Pause the garbage collector: a million new small objects would trigger it repeatedly, and none is garbage."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -101,7 +101,7 @@ def _in_creation_order(found: dict[Any, Followers]) -> Walk:
 
 
 def _in_dependency_order(found: dict[Any, Followers], numbers: list[int]) -> Walk:
-    """Producers before consumers, by sequence number where that leaves a choice: for graphs of several threads."""
+    """Producers before consumers, and otherwise by sequence number: for graphs of several threads."""
     consumers: dict[Any, list[Any]] = {node: [] for node in found}
     missing = dict.fromkeys(found, 0)
     for node, followers in found.items():
@@ -135,7 +135,7 @@ def _arranged(wrappers: list[Any], numbers: list[int], position: dict[Any, int],
             elif found[follower]:
                 own.append(Edge(position[follower], input_nr))
             else:
-                # A weight that every step of a loop uses has as many edges: one object for all of them.
+                # A weight that every step of a loop uses has as many edges: they share one object.
                 key = position[follower], input_nr
                 own.append(to_leaves.get(key) or to_leaves.setdefault(key, Edge(*key)))
         edges.append(tuple(own))

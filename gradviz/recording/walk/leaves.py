@@ -18,7 +18,7 @@ from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, unwrapped
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.node_outputs import OutputReader
-from gradviz.recording.walk.saved_tensors import SavedTensorReader
+from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
 
 
 def leaf_indices(walk: Walk) -> list[int]:

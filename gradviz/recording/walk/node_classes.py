@@ -1,4 +1,4 @@
-"""What the nodes of one class have in common: their name, their kind, and which slots can be read from them."""
+"""What all nodes of one class have in common: their name, their kind, and the slots that can be read from them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from gradviz.recording.torch_access.nodes import (
 from gradviz.recording.walk.node_kinds import is_checkpointed, kind_of_function_class, kind_of_operation
 
 _TOP_BIT = 2**63
-_UNTOLD_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
+_SKIPPED_ATTRIBUTES = ("sym_", "scalar_type", "options", "_sizes", "_numel")
 """Parts of attribute names that only repeat shapes and dtypes of the inputs."""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedSlot:
-    """A place in which nodes of one class keep a tensor, or a list of tensors."""
+    """A slot in which nodes of one class keep a tensor, or a list of tensors."""
 
     name: str
     attribute: str
-    """What to read without unpacking."""
+    """The attribute to read without unpacking."""
     result_nr: int | None = None
-    """Which of the node's own outputs is kept here; None for what it was given."""
+    """Which of the node's own outputs is kept here; None for inputs."""
 
     @property
     def unpacking_attribute(self) -> str:
-        """What unpacks it."""
+        """The attribute that unpacks it."""
         return self.attribute.removeprefix("_raw")
 
     def numbered(self, number: int) -> SavedSlot:
@@ -45,21 +45,21 @@ class SavedSlot:
 
 @dataclass(frozen=True, slots=True)
 class NodeClass:
-    """What all nodes of one class have in common, looked up once."""
+    """What all nodes of one class have in common, read once."""
 
     name: str
     kind: NodeKind
     attributes: tuple[tuple[str, str], ...]
     """Non-tensor arguments: name to show, name to read."""
     first_saved: str | None
-    """A slot that tells whether saved tensors are packed by hooks; None for Python functions."""
+    """A slot that shows whether hooks pack the saved tensors; None for Python functions."""
     saved: tuple[SavedSlot, ...] = ()
     definition: CustomFunction | None = None
-    """Where it is written, of a custom function."""
+    """Where a custom function is defined."""
 
 
 def read_class(wrapper: Any) -> NodeClass:
-    """Look up what the class of this node has; ``dir()`` is far too slow to ask for each node."""
+    """Read what the class of this node has; ``dir()`` is far too slow to call for each node."""
     raw = {slot.removeprefix("_raw") for slot in raw_slots(wrapper)}
     function_class = python_function_class(wrapper)
     plain = [slot for slot in unpacking_slots(wrapper) if slot not in raw and not _repeats_shapes(slot)]
@@ -76,7 +76,7 @@ def read_class(wrapper: Any) -> NodeClass:
 
 
 def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:
-    """True inside non-reentrant checkpointing, where nobody saw the call: reads one packed slot, unpacks nothing."""
+    """True inside non-reentrant checkpointing, if the call was not seen: reads one packed slot, unpacks nothing."""
     try:
         raw = saved_in(wrapper, node_class.first_saved or "")
     except RuntimeError:
@@ -95,11 +95,11 @@ _RESULT = re.compile(r"result(\d*)")
 
 
 def _repeats_shapes(slot: str) -> bool:
-    return any(part in slot for part in _UNTOLD_ATTRIBUTES)
+    return any(part in slot for part in _SKIPPED_ATTRIBUTES)
 
 
 def plain_value(value: Any) -> Attribute:
-    """A node's attribute as a number, text or list; what is neither is shown as Python prints it."""
+    """A node's attribute as a number, string or list; anything else is shown as Python prints it."""
     if isinstance(value, (list, tuple)):
         return [_scalar(element) for element in value]
     return _scalar(value)
@@ -109,8 +109,8 @@ def _scalar(value: Any) -> Scalar:
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)  # JSON knows no infinity
+        return value if math.isfinite(value) else str(value)  # JSON has no infinity
     if isinstance(value, int):
-        # torch hands signed 64-bit numbers out as unsigned ones: dim=-1 arrives as 2**64 - 1.
+        # torch returns signed 64-bit numbers as unsigned ones: dim=-1 is read as 2**64 - 1.
         return value - 2 * _TOP_BIT if value >= _TOP_BIT else value
     return str(value).removeprefix("torch.")

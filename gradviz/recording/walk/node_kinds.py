@@ -1,4 +1,4 @@
-"""What a node is, from its class, the call that made it and what it saved."""
+"""Decides the kind of a node from its class, the call that made it and what it saved."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ INPLACE_NODES = frozenset({"torch::autograd::CopySlices", "torch::autograd::Copy
 
 
 def kind_of_function_class(function_class: type) -> NodeKind:
-    """The kind of a node that was written in Python: torch's own wrappers are told from the user's functions."""
+    """The kind of a node written in Python: torch's own functions or the user's."""
     module = function_class.__module__
     if module.startswith("torch.utils.checkpoint"):
         return "checkpoint"
     if module.startswith(("torch._functorch._aot_autograd", "torch._dynamo", "torch._inductor")):
         return "compiled"
-    # torch's own: what carries a module's backward hooks, or synchronises its statistics.
+    # torch's own: they run a module's backward hooks, or synchronize its statistics.
     return "operation" if module.startswith("torch.nn.modules.") else "custom"
 
 
 def kind_of_operation(name: str) -> NodeKind:
-    """The kind of a node that torch wrote in C++, as far as its class tells."""
+    """The kind of a node that torch wrote in C++, as far as its class shows it."""
     if name in INPLACE_NODES:
         return "inplace"
     return "view" if name.rstrip("0123456789").removesuffix("Backward") in VIEW_OPERATIONS else "operation"
 
 
 def kind_of_call(kind: NodeKind, forward_call: str, *, is_checkpointed: bool) -> NodeKind:
-    """The same, once it is known which call made it."""
+    """The kind, once the call that made the node is known."""
     if is_checkpointed and kind == "operation":
         return "checkpoint"
     return "inplace" if _changes_its_input(forward_call) else kind

@@ -1,4 +1,4 @@
-"""What the forward of each node produced: shape, dtype and device, from the node itself."""
+"""Reads from a node what its forward produced: shape, dtype and device."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from gradviz.recording.walk.graph_walker import Walk
 
 
 class OutputReader:
-    """Reads outputs of nodes; `unreadable` counts the nodes that would not tell."""
+    """Reads outputs of nodes; `unreadable` counts the nodes whose outputs cannot be read."""
 
     def __init__(self, facts: FactsTable, unreadable: Counter[str]) -> None:
         self.facts = facts
         self.unreadable = unreadable
 
     def of_walk(self, walk: Walk) -> list[tuple[TensorFacts | None, ...]]:
-        """Facts of what the forward of each node produced; nothing yet for leaves, which tell it themselves."""
+        """Facts of what the forward of each node produced; empty for leaves, see `of_leaf`."""
         read, single = input_metadata, self.facts.single
         result: list[tuple[TensorFacts | None, ...]] = []
         for wrapper, number in zip(walk.wrappers, walk.sequence_nrs, strict=True):
             try:
                 metadata = read(wrapper) if number != LEAF_SEQUENCE_NR else ()
                 if len(metadata) == 1:
-                    # Spelled out for the usual case: a function call each would double the cost of the whole column.
+                    # Written out for the usual case: one function call per node would double the time of the whole
+                    # column.
                     (entry,) = metadata
                     key = (tuple(entry.shape), entry.dtype, entry.device)
                     result.append(single.get(key) or self.facts.new_single(key))
@@ -40,7 +41,7 @@ class OutputReader:
         return result
 
     def of_leaf(self, wrapper: Any, tensor: torch.Tensor) -> TensorFacts | None:
-        """Facts of a leaf: the tensor's own, or what its node says where a subclass keeps them to itself."""
+        """Facts of a leaf: of its tensor, or from its node if a subclass hides them."""
         facts = self.facts.of_tensor(tensor)
         if is_unreadable(facts):
             known = self._outputs_one_by_one(wrapper)

@@ -1,8 +1,8 @@
-"""What torch's own objects take of the processor's memory: nodes, and the tensors and storages that nodes keep.
+"""Measures how much CPU memory torch's own objects take: nodes, and the tensors and storages that nodes keep.
 
-The allocator counts them, but nobody can ask one of them for its size. So each sort is made some dozens of times, and
-the allocator is asked before and after: as much as the smallest of its sort takes in this process, with this torch.
-That is done on a thread of its own, because torch counts nodes for each thread: the program's numbers stay as they are.
+The allocator counts them, but the size of a single object cannot be asked for. So dozens of each kind are made, and the
+allocator is read before and after: the result is the size of the smallest of its kind in this process, with this torch.
+This runs on a thread of its own, because torch counts nodes for each thread: the program's numbers do not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LARGER: dict[str, tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = {
     "AddBackward0": (0, lambda leaf: leaf + leaf),
     "MulBackward0": (2, lambda leaf: leaf * leaf),
 }
-"""Nodes that keep much besides tensors, sizes and strides for example: slots, and how one is made."""
+"""Nodes that keep much besides tensors, for example sizes and strides: number of slots, and how to make one."""
 
 _TIMES = 64
 _TURNS = 5
@@ -38,25 +38,25 @@ _SPARE = 16
 
 
 class ObjectCounter:
-    """Counts what nodes keep; a tensor that is kept by several, once."""
+    """Counts what nodes keep; a tensor that several keep counts once."""
 
     def __init__(self) -> None:
         self._slots = 0
-        self._sorts: dict[int, tuple[str, int]] = {}
-        """With the place of its storage, by address of the C++ tensor, which the graph keeps."""
+        self._kinds: dict[int, tuple[str, int]] = {}
+        """Kind and index of the storage, by address of the C++ tensor, which the graph keeps alive."""
 
     def add(self, tensor: torch.Tensor, storage: int) -> None:
         """A tensor in a node's own slot. Reads nothing that could make a node."""
         self._slots += 1
         if is_view(tensor):
-            self._sorts[address_of(tensor)] = VIEWS, storage
+            self._kinds[address_of(tensor)] = VIEWS, storage
         elif type(tensor) is torch.Tensor:
-            self._sorts[address_of(tensor)] = TENSORS if tensor.requires_grad else DETACHED, storage
+            self._kinds[address_of(tensor)] = TENSORS if tensor.requires_grad else DETACHED, storage
 
     def counted(self, nodes: Sequence[Node], storages: Sequence[Storage]) -> tuple[TorchObjects, ...]:
-        """How many of each sort the forward made, with sizes still to be measured."""
+        """How many objects of each kind the forward made; their sizes are measured later."""
         of_tensors = Counter(
-            sort for sort, storage in self._sorts.values() if sort == VIEWS or not storages[storage].made_before
+            sort for sort, storage in self._kinds.values() if sort == VIEWS or not storages[storage].made_before
         )
         made = sum(storage.device == "cpu" and not storage.made_before for storage in storages)
         large = Counter(node.name for node in nodes if node.name in _LARGER)
@@ -65,7 +65,7 @@ class ObjectCounter:
 
 
 def with_sizes(graph: Graph) -> Graph:
-    """The graph with sizes of the objects that were counted; without objects where sizes cannot be measured."""
+    """The graph with sizes of the objects that were counted; without the objects if sizes cannot be measured."""
     if not any(reading.objects for reading in graph.allocators):
         return graph
     sizes = sizes_of_objects()
@@ -79,13 +79,13 @@ def _with_sizes(reading: AllocatorReading, sizes: Mapping[str, int]) -> Allocato
 
 @lru_cache(maxsize=1)
 def sizes_of_objects() -> dict[str, int]:
-    """Bytes of one object of each sort; empty where the allocator does not tell."""
+    """Bytes of one object of each kind; empty if the allocator cannot be read."""
     in_use = bytes_from_malloc()
     return {} if in_use is None else result_of_own_thread(lambda: dict(_measured(in_use)))
 
 
 def _measured(in_use: Callable[[], int]) -> Iterator[tuple[str, int]]:
-    # The thread has torch's defaults: grad mode is on, and no mode of the program's is there.
+    # The thread has torch's defaults: grad mode is on, and no mode of the program is active.
     leaf = torch.ones((1, 1), device="cpu", dtype=torch.float32, requires_grad=True)
     plain = leaf.detach()
 
@@ -116,11 +116,11 @@ def _node_of(make: Callable[[torch.Tensor], torch.Tensor], leaf: torch.Tensor) -
 
 def _bytes_of_one(make: Callable[[], Any], in_use: Callable[[], int]) -> int:
     kept: list[Any] = [None] * _TIMES
-    # Blocks that this thread freed count as given out until it takes them again; these take them.
+    # Blocks that this thread freed count as used until it takes them again; these objects take them.
     spare = [make() for _ in range(_SPARE)]
     before = in_use()
-    for place in range(_TIMES):
-        kept[place] = make()
+    for index in range(_TIMES):
+        kept[index] = make()
     size = max(0, in_use() - before) // _TIMES
     del spare
     return size

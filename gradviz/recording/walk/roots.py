@@ -1,4 +1,4 @@
-"""Where a walk starts: at the tensors that backward was called on, or, without any call, at the loose ends."""
+"""Finds where a walk starts: at the tensors that backward was called on, or else at results that nothing used."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables
 
 
-class GradlessRoot(NamedTuple):
-    """What backward was called on though it has no ``grad_fn``."""
+class RootWithoutGradFn(NamedTuple):
+    """A tensor that backward was called on though it has no ``grad_fn``."""
 
     name: str | None
     tensor: Any
@@ -29,13 +29,13 @@ class RootTensor(NamedTuple):
 
     name: str | None
     tensor: torch.Tensor | None
-    """None where the program gave a ``GradientEdge``."""
+    """None if the program gave a ``GradientEdge``."""
     grad_fn: Any
     output_nr: int
 
 
 def root_of(value: Any, name: str | None) -> RootTensor | None:
-    """The root that a tensor or a ``GradientEdge`` stands for; None for what has no graph."""
+    """The root for a tensor or a ``GradientEdge``; None if it has no graph."""
     if not isinstance(value, torch.Tensor):
         node = getattr(value, "node", None)
         return None if node is None else RootTensor(name, None, node, int(value.output_nr))
@@ -49,12 +49,12 @@ def root_of(value: Any, name: str | None) -> RootTensor | None:
 
 
 def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None]:
-    """For tensors and ``GradientEdge``s: place of the node and which of its outputs; None for what is not in the walk.
+    """For tensors and ``GradientEdge``s: index of the node and of its output; None if it is not in the walk.
 
-    Leaves are found by what the nodes hold. To ask torch for the node of a leaf would make a further node, and the
-    program's own would get other sequence numbers.
+    Leaves are found by the tensors that nodes hold. Asking torch for the node of a leaf would make a further node, and
+    change the sequence numbers of the program's own.
     """
-    leaves = {id(variable): place for place, variable in leaf_variables(walked)}
+    leaves = {id(variable): index for index, variable in leaf_variables(walked)}
 
     def slot_of(value: Any) -> tuple[int, int] | None:
         if id(value) in leaves:
@@ -62,8 +62,8 @@ def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None
         if isinstance(value, torch.Tensor) and grad_fn_of(value) is None:
             return None
         root = root_of(value, None)
-        place = walked.position.get(root.grad_fn) if root is not None else None
-        return None if root is None or place is None else (place, root.output_nr)
+        index = walked.position.get(root.grad_fn) if root is not None else None
+        return None if root is None or index is None else (index, root.output_nr)
 
     with DISABLE_TORCH_FUNCTION():
         return [slot_of(value) for value in values]
@@ -72,10 +72,10 @@ def slots_in(walked: Walk, values: Iterable[Any]) -> list[tuple[int, int] | None
 MAX_CANDIDATES = 10_000
 
 
-def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
-    """The tensors with a ``grad_fn`` that no other one was computed from, in the order of their creation.
+def unconsumed_results(names: NameTable, *, since: int = 0) -> list[RootTensor]:
+    """The tensors with a ``grad_fn`` that no other tensor was computed from, in the order of their creation.
 
-    Those whose node has a sequence number below `since` were there before, and are left out.
+    Those whose node has a sequence number below `since` existed before, and are left out.
     """
     candidates: list[RootTensor] = []
     for tensor, _ in names.tensors.values():
@@ -94,7 +94,7 @@ def loose_ends(names: NameTable, *, since: int = 0) -> list[RootTensor]:
 
 
 def roots_of_expression(expression: str, namespace: Mapping[str, Any]) -> list[RootTensor]:
-    """What ``--root`` names in the variables of a script.
+    """The roots that ``--root`` names in the variables of a script.
 
     Raises:
         BadInput: there is no such value, or no tensor with a graph in it.

@@ -1,7 +1,7 @@
-"""Which tensors share their memory: storages in the order in which they were first seen.
+"""Finds which tensors share their memory: storages in the order in which they were first seen.
 
-A storage is told by the address of its C++ object, which nobody else can get while something keeps it, as the graph
-does. The address of the *data* is never asked for: asking copies a storage that torch copies lazily.
+A storage is identified by the address of its C++ object, which cannot be reused while something keeps it, as the graph
+does. The address of the *data* is never read: reading it copies a storage that torch copies lazily.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gradviz.recording.torch_access.tensors import may_be_asked, storage_address
 
 @dataclass(slots=True)
 class _Entry:
-    """Small: a long chain of operations has one for each of them."""
+    """Small: a long chain of operations has one for each."""
 
     bytes: int
     device: str
@@ -33,48 +33,48 @@ class StorageTable:
     """The storages of one graph, while it is built."""
 
     def __init__(self) -> None:
-        self._places: dict[int, int] = {}
+        self._indices: dict[int, int] = {}
         self._entries: list[_Entry] = []
 
-    def place_of(self, tensor: torch.Tensor) -> int:
-        """Index of the tensor's storage. Raises `NotImplementedError` for tensors that have none (sparse, opaque)."""
+    def index_of(self, tensor: torch.Tensor) -> int:
+        """Index of the tensor's storage. Raises `NotImplementedError` for tensors without one (sparse, opaque)."""
         storage = tensor.untyped_storage()
-        place = self._places.get(storage_address(storage))
-        if place is None:
-            place = self._places[storage_address(storage)] = len(self._entries)
+        index = self._indices.get(storage_address(storage))
+        if index is None:
+            index = self._indices[storage_address(storage)] = len(self._entries)
             kind: StorageKind | None = "parameter" if issubclass(type(tensor), torch.nn.Parameter) else None
             self._entries.append(_Entry(storage.nbytes(), str(storage.device), kind))
-        return place
+        return index
 
     def storages(self, modules: ModuleNames, called: Iterable[torch.nn.Module], memory: ForwardMemory) -> list[Storage]:
-        """All of them, with what holds them; then those that only variables hold, made since the forward began."""
+        """All storages, with what holds them; then those that only variables hold, made since the forward began."""
         for tensor, kind, names in _owned_by_modules(modules, called):
             self._note(tensor, kind, names)
         known = memory.storages_before()
         for tensor, _ in modules.variables.tensors.values():
             storage = storage_of(tensor)
             if storage is not None and memory.has_begun and storage_address(storage) not in known:
-                self.place_of(tensor)
+                self.index_of(tensor)
             self._note(tensor, _kind_of_variable(tensor, memory), modules.variables.variables_of(tensor))
-        return [self._storage(key, place, known) for key, place in self._places.items()]
+        return [self._storage(key, index, known) for key, index in self._indices.items()]
 
     def _note(self, tensor: torch.Tensor, kind: StorageKind | None, names: Iterable[str]) -> None:
         storage = storage_of(tensor)
-        place = None if storage is None else self._places.get(storage_address(storage))
-        if place is not None:
-            entry = self._entries[place]
+        index = None if storage is None else self._indices.get(storage_address(storage))
+        if index is not None:
+            entry = self._entries[index]
             entry.kind = entry.kind or kind
             entry.names = tuple(dict.fromkeys((*entry.names, *names)))
 
-    def _storage(self, key: int, place: int, known: frozenset[int]) -> Storage:
-        entry = self._entries[place]
+    def _storage(self, key: int, index: int, known: frozenset[int]) -> Storage:
+        entry = self._entries[index]
         is_old = key in known
         kind = entry.kind or ("input" if is_old else "intermediate")
         return Storage(entry.bytes, entry.device, kind, entry.names, is_old or kind in ("parameter", "buffer"))
 
 
 def _kind_of_variable(tensor: torch.Tensor, memory: ForwardMemory) -> StorageKind | None:
-    """What a variable that is no module's own tells of its storage; None where only the moment of its birth would."""
+    """The kind of a storage that a variable holds; None if only the time of its creation decides."""
     if issubclass(type(tensor), torch.nn.Parameter):
         return "parameter"
     return "input" if _is_leaf(tensor) and (tensor.requires_grad or not memory.has_begun) else None

@@ -1,6 +1,6 @@
-"""Saved tensors that hooks packed away: what can be said of them without unpacking anything.
+"""Finds saved tensors that are not plainly in a node's slots: packed by hooks, put on ``ctx``, or captured by hooks.
 
-Unpacking would compute checkpointed parts again, move offloaded tensors, and run the user's code.
+Nothing is unpacked: that would compute checkpointed parts again, move offloaded tensors, and run the user's code.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def packer_of(unpack_hook: Any) -> str:
 
 
 def tensors_in_pack(packed: Any) -> Iterator[torch.Tensor]:
-    """Every tensor that a pack hook's result holds, in containers or in the attributes of an object."""
+    """Every tensor in the result of a pack hook, in containers or in the attributes of an object."""
     found = False
     for _, tensor in named_tensors(packed, ""):
         found = True
@@ -38,49 +38,49 @@ def tensors_in_pack(packed: Any) -> Iterator[torch.Tensor]:
 
 
 def holds_no_memory(packed: Any) -> bool:
-    """True for plain values, which are not worth counting."""
+    """True for plain values, whose memory is not counted."""
     return packed is None or isinstance(packed, (bool, int, float, torch.device, torch.dtype))
 
 
 class CheckpointedTensors:
-    """Looks into what non-reentrant checkpointing keeps: its inputs, and shapes of what it gave up."""
+    """Reads what non-reentrant checkpointing keeps: its inputs, and shapes of the tensors that it dropped."""
 
     def __init__(self) -> None:
-        self._places: dict[int, tuple[Any, dict[int, int]]] = {}
+        self._indices: dict[int, tuple[Any, dict[int, int]]] = {}
 
     def frame_of(self, unpack_hook: Any) -> Any:
-        """The record of one checkpointed call; None where this torch keeps it elsewhere."""
+        """The record of one checkpointed call; None if this torch keeps it elsewhere."""
         return checkpoint_record(value for _, value in closure_variables(unpack_hook))
 
     def is_new(self, frame: Any) -> bool:
-        """True the first time that this call's record is met."""
-        return id(frame) not in self._places
+        """True if this call's record has not been seen before."""
+        return id(frame) not in self._indices
 
     def facts_of(self, frame: Any, holder: Any) -> Any:
         """What checkpointing noted of the tensor that `holder` stands for: a dict with its shape, or None."""
-        places = self._places_in(frame)
-        place = places.get(id(holder))
+        indices = self._indices_in(frame)
+        index = indices.get(id(holder))
         noted = CheckpointRecord(frame).noted()
-        facts = noted[place] if place is not None and place < len(noted) else None
+        facts = noted[index] if index is not None and index < len(noted) else None
         return facts if isinstance(facts, dict) else None
 
-    def _places_in(self, frame: Any) -> dict[int, int]:
-        # The frame is kept beside its table, so that its id stays its own.
-        known = self._places.get(id(frame))
+    def _indices_in(self, frame: Any) -> dict[int, int]:
+        # The frame is kept beside its table, so that its id is not reused.
+        known = self._indices.get(id(frame))
         if known is None:
             holders = CheckpointRecord(frame).holders()
-            known = self._places[id(frame)] = (frame, {id(each): place for place, each in enumerate(holders)})
+            known = self._indices[id(frame)] = (frame, {id(each): index for index, each in enumerate(holders)})
         return known[1]
 
     def inputs_of(self, frame: Any) -> Iterator[tuple[str, torch.Tensor]]:
         """Arguments that the checkpointed call keeps to run again."""
-        for place, tensor in enumerate(CheckpointRecord(frame).inputs()):
+        for index, tensor in enumerate(CheckpointRecord(frame).inputs()):
             if issubclass(type(tensor), torch.Tensor):
-                yield f"argument {place}", tensor
+                yield f"argument {index}", tensor
 
 
 def tensors_on_ctx(wrapper: Any) -> Iterator[tuple[str, torch.Tensor]]:
-    """Tensors that a custom function put on its ``ctx`` by hand, past ``save_for_backward``."""
+    """Tensors that a custom function set as attributes on its ``ctx``, without ``save_for_backward``."""
     for name, value in list(stored_attributes(wrapper).items()):
         yield from named_tensors(value, name)
 
@@ -89,8 +89,8 @@ def tensors_of_hook(hook: Any) -> Iterator[tuple[str, torch.Tensor]]:
     """Tensors in a hook's closure, its bound arguments, or its object; named ``hook.variable``."""
     name = hook_name(hook)
     while isinstance(hook, partial):
-        for place, value in enumerate(hook.args):
-            yield from named_tensors(value, f"{name}[{place}]")
+        for index, value in enumerate(hook.args):
+            yield from named_tensors(value, f"{name}[{index}]")
         for key, value in hook.keywords.items():
             yield from named_tensors(value, f"{name}.{key}")
         hook = hook.func

@@ -1,1 +1,1 @@
-"""`gradviz.watch`: the gradients of a model that trains, now and then."""
+"""`gradviz.watch`: measures the gradients of a model at some steps of its training."""

@@ -1,12 +1,12 @@
-"""Measures, now and then, the gradients of a model that trains: a hook on every parameter, and nothing else in torch.
+"""Measures the gradients of a model at some steps of its training, with a hook on every parameter.
 
 Problems solved here:
 
-* Between two measured steps a hook does no more than compare a number.
+* Between two measured steps a hook only compares a number.
 * Figures stay on their device until a later step, so that the program does not wait for it.
-* A gradient is measured while its parameter gets it: other hooks may take it away before backward ends.
+* A gradient is measured when its parameter gets it: other hooks may remove it before backward ends.
 * Nothing of the program is kept alive: hooks belong to the parameters, and end with them.
-* A failure of ours, a full disk for instance, is told and never reaches the program.
+* A failure of gradviz, a full disk for instance, is disclosed and never reaches the program.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import torch
 from gradviz.capture.run_log import RunEnd, RunHeader, StepFigures, WatchedParameter
 from gradviz.capture.run_log_file import RunLogWriter
 from gradviz.errors import BadInput
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.notebook_cells import program_name
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
@@ -37,13 +37,13 @@ from gradviz.recording.watch.watched_parameters import CallCounter, WatchedParam
 
 
 class Sink(Protocol):
-    """Where figures go: a run log, TensorBoard."""
+    """A destination of figures: a run log, TensorBoard."""
 
     def add(self, figures: StepFigures) -> None:
-        """Take one step."""
+        """Write the figures of one step."""
 
     def close(self, end: RunEnd) -> None:
-        """Take the end."""
+        """Write how the run ended."""
 
 
 class ModelWatch:
@@ -56,9 +56,9 @@ class ModelWatch:
         self._scaler = scaler
         self._counter = CallCounter(len(watched))
         self._reads_late = False
-        """Where figures may still be on a device when a step ends."""
+        """True if figures may still be on a device when a step ends."""
         self._measured: MeasuredStep | None = None
-        """The step that runs, where it is measured."""
+        """The step that runs, if it is measured."""
         self._unread: MeasuredStep | None = None
         self._defects: Counter[str] = Counter()
         self._lock = RLock()
@@ -73,11 +73,11 @@ class ModelWatch:
 
     @property
     def step(self) -> int:
-        """Backward calls that reached a parameter so far."""
+        """Backward calls so far that reached a parameter."""
         return self._counter.calls
 
     def close(self) -> None:
-        """Write what is left, and take the hooks off; safe to call twice."""
+        """Write what is left, and remove the hooks; safe to call twice."""
         if self not in _watches or os.getpid() != self._process:
             return
         _watches.remove(self)
@@ -100,24 +100,24 @@ class ModelWatch:
         return self._watched.has_any_of(parameters)
 
     def writes_to(self, path: Path) -> bool:
-        """Whether the run log at `path` is this one's."""
+        """Whether the run log at `path` is written by this watch."""
         logs = [sink.path for sink in self._sinks if isinstance(sink, RunLogWriter)]
         return any(log.resolve() == path.resolve() for log in logs)
 
-    def _on_gradient(self, place: int, parameter: torch.Tensor) -> None:
+    def _on_gradient(self, index: int, parameter: torch.Tensor) -> None:
         try:
-            if self._counter.is_new_call(place):
+            if self._counter.is_new_call(index):
                 self._begin_step()
             measured = self._measured
             if measured is not None:
                 with measuring():
-                    measured.take(place, parameter)
-        except Exception as defect:  # whatever it is, it must not reach the program
+                    measured.take(index, parameter)
+        except Exception as defect:  # must not reach the program
             self._defects[f"{type(defect).__name__}: {defect}"] += 1
 
     def _begin_step(self) -> None:
         if os.getpid() != self._process:
-            return  # a forked child: the file is its parent's
+            return  # a forked child: the file belongs to its parent
         with self._lock:
             step = self._counter.calls
             is_measured = (step == 1 or step % self._header.every == 0) and self._is_measurable()
@@ -136,7 +136,7 @@ class ModelWatch:
         return obstacle is None
 
     def _read(self) -> None:
-        """Hand the figures of an earlier step on."""
+        """Pass the figures of an earlier step to the sinks."""
         unread, self._unread = self._unread, None
         if unread is None:
             return
@@ -159,25 +159,25 @@ class ModelWatch:
         if replaced := self._watched.replaced():
             names = f"{replaced[0]} and {counted(len(replaced) - 1, 'other')}" if replaced[1:] else replaced[0]
             yield (
-                f"what {names} got in the end was not measured: the model holds other parameters there than when "
-                "watching began, as after a conversion that swaps them"
+                f"gradients that {names} got at the end were not measured: the model holds other parameters "
+                "there than when watching began, as after a conversion that swaps them"
             )
 
 
 _watches: list[ModelWatch] = []
-"""Those that watch now."""
+"""The running watches."""
 
 
 @dataclass(frozen=True)
 class WatchPlan:
-    """What is asked for."""
+    """What to measure, and where to write it."""
 
     path: Path
     every: int
     scaler: Any
     tensorboard: Path | None
     file: str
-    """That of the code which asks."""
+    """The file of the calling code."""
 
     def __post_init__(self) -> None:
         if type(self.every) is not int or not 1 <= self.every < 1 << 63:
@@ -191,8 +191,8 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
     """Put the hooks on; None in every process but the first of a distributed training.
 
     Raises:
-        BadInput: there is nothing to watch, or it is watched already; another watch writes that run log; or the
-            folder for TensorBoard cannot be written.
+        BadInput: there is nothing to watch, or it is watched already; another watch writes that run log; or the folder
+            for TensorBoard cannot be written.
         MissingDependency: TensorBoard is asked for and not installed.
     """
     training, frozen = _watchable(model)
@@ -205,7 +205,7 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
         return None
     if any(watch.writes_to(plan.path) for watch in _watches):
         raise BadInput(
-            f"another watch writes {plan.path.name} already", hint="give this one a file of its own: to='other.gradviz'"
+            f"another watch writes {plan.path.name} already", hint="give this one another file: to='other.gradviz'"
         )
     header = _header(plan, training, frozen)
     watched = WatchedParameters(_unwrapped(model), training)
@@ -239,7 +239,7 @@ def _watchable(model: Any) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
 
 
 def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
-    """The user's own module: wrappers of torch put a word in front of every name."""
+    """The user's own module: torch's wrappers add a prefix to every name."""
     inner = getattr(model, "_orig_mod", None)
     if isinstance(model, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
         inner = model.module

@@ -1,4 +1,4 @@
-"""Figures of a run as scalars for TensorBoard, by torch's own writer."""
+"""Writes figures of a run as scalars for TensorBoard, with torch's own writer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.errors import BadInput, MissingDependency
 
 
 class TensorBoardSink:
-    """Writes an event file in `folder`, which is made if it is not there.
+    """Writes an event file in `folder`, which is made if it does not exist.
 
     Raises:
         MissingDependency: the package ``tensorboard`` is not installed.
@@ -31,15 +31,15 @@ class TensorBoardSink:
         parameters = self._header.parameters
         norms, weights = floats(figures.norms), floats(figures.weight_norms)
         zeros = integers(figures.zeros, len(parameters))
-        arrived = [place for place, norm in enumerate(norms) if not isnan(norm)]
+        arrived = [index for index, norm in enumerate(norms) if not isnan(norm)]
         if arrived:
-            self._add("gradient norm/all", hypot(*(norms[place] for place in arrived)), figures.step)
-        for place in arrived:
-            parameter, norm = parameters[place], norms[place]
+            self._add("gradient norm/all", hypot(*(norms[index] for index in arrived)), figures.step)
+        for index in arrived:
+            parameter, norm = parameters[index], norms[index]
             self._add(f"gradient norm/{parameter.name}", norm, figures.step)
-            self._add(f"gradient zeros/{parameter.name}", zeros[place] / max(parameter.count, 1), figures.step)
-            if weights[place] > 0:
-                self._add(f"gradient over weight/{parameter.name}", norm / weights[place], figures.step)
+            self._add(f"gradient zeros/{parameter.name}", zeros[index] / max(parameter.count, 1), figures.step)
+            if weights[index] > 0:
+                self._add(f"gradient over weight/{parameter.name}", norm / weights[index], figures.step)
 
     def close(self, end: RunEnd) -> None:
         """Write what is buffered, and close the file."""

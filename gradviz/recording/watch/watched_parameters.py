@@ -1,7 +1,7 @@
-"""The parameters of a model that is watched: a hook on each, and nothing that refers to them.
+"""The parameters of a model that is watched: a hook on each, and no reference to them.
 
-Not even weakly: `torch.utils.swap_tensors`, with which modules are converted in place, refuses such tensors. It leaves
-hooks behind, too, as does a program that puts other parameters into a module; that is found out at the end.
+Not even a weak one: `torch.utils.swap_tensors`, which converts modules in place, refuses tensors with weak references.
+Swapping leaves the hooks behind; so does a program that replaces parameters of a module. Both are found out at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gradviz.recording.torch_access.tensors import address_of, post_accumulate_h
 
 
 class WatchedParameters:
-    """Those of `model` that train, by name, in its order."""
+    """The trained parameters of `model`, by name, in its order."""
 
     def __init__(self, model: torch.nn.Module, training: Mapping[str, torch.Tensor]) -> None:
         self._model = weakref.ref(model)
@@ -33,19 +33,19 @@ class WatchedParameters:
         return len(self._addresses)
 
     def start(self, training: Mapping[str, torch.Tensor], on_gradient: Callable[[int, torch.Tensor], None]) -> None:
-        """Have `on_gradient` told the place of a parameter, and the parameter, whenever that has got its gradient."""
+        """Call `on_gradient` with a parameter and its index, whenever the parameter has got its gradient."""
         self._handles = [
-            parameter.register_post_accumulate_grad_hook(partial(on_gradient, place))  # type: ignore[no-untyped-call]
-            for place, parameter in enumerate(training.values())
+            parameter.register_post_accumulate_grad_hook(partial(on_gradient, index))  # type: ignore[no-untyped-call]
+            for index, parameter in enumerate(training.values())
         ]
 
     def stop(self) -> None:
-        """Take the hooks off."""
+        """Remove the hooks."""
         for handle in self._handles:
             handle.remove()
 
     def has_any_of(self, parameters: Iterable[torch.Tensor]) -> bool:
-        """Whether one of these has a hook of ours."""
+        """Whether one of these has a hook of this watch."""
         ours = {handle.id for handle in self._handles}
         return any(not ours.isdisjoint(post_accumulate_hooks(parameter)) for parameter in parameters)
 
@@ -62,14 +62,13 @@ class WatchedParameters:
         return [name for name, address in self._addresses.items() if now.get(name, address) != address]
 
 
-# Tells, from inside the hooks of a model's parameters, which backward call of the program it is.
-#
-# A hook only knows the engine's task. Tasks are numbered as they begin, but not each is a call of the program:
-# reentrant checkpointing runs one of its own, inside the outer one, for every segment.
+# -- Which backward call of the program a hook belongs to --------------------------------------------------------------
+# A hook only knows the engine's task. Tasks are numbered in order of their start, but not each is a call of the
+# program: reentrant checkpointing runs one inside the outer task for every segment.
 
 
 class CallCounter:
-    """Counts backward calls that reach any of `parameters` many parameters."""
+    """Counts backward calls that reach any parameter; `parameters` is their number."""
 
     def __init__(self, parameters: int) -> None:
         self.calls = 0
@@ -80,26 +79,27 @@ class CallCounter:
         self._began_inside = False
         self._lock = Lock()
 
-    def is_new_call(self, place: int) -> bool:
-        """Note that the parameter at `place` got a gradient; True where it is the first of a new call."""
+    def is_new_call(self, index: int) -> bool:
+        """Note that the parameter got a gradient; True if it is the first one in a new call."""
         task = current_graph_task_id()
-        is_new = task != self._task and self._begins(task, place)
-        self._last_seen[place] = self.calls
+        is_new = task != self._task and self._begins(task, index)
+        self._last_seen[index] = self.calls
         return is_new
 
-    def _begins(self, task: int, place: int) -> bool:
+    def _begins(self, task: int, index: int) -> bool:
         with self._lock:
             self._task = task
             if task <= self._newest_task:
                 return False  # an outer or a concurrent call goes on
             self._newest_task = task
             is_inside = is_inside_custom_backward(sys._getframe(1))
-            # Where all parameters are inside checkpoints, nothing tells the outer call but that they come once more.
-            if is_inside and not (self._comes_again(place) and (self._began_inside or not self.calls)):
+            # If all parameters are inside checkpoints, a new outer call only shows by a parameter that gets a gradient
+            # again.
+            if is_inside and not (self._comes_again(index) and (self._began_inside or not self.calls)):
                 return False
             self.calls += 1
             self._began_inside = is_inside
             return True
 
-    def _comes_again(self, place: int) -> bool:
-        return self._last_seen[place] == self.calls
+    def _comes_again(self, index: int) -> bool:
+        return self._last_seen[index] == self.calls

@@ -81,7 +81,7 @@ class Colouring:
 
 
 def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
-    """None if items have the colours of their roles; raises `BadInput` if the chosen figures were not recorded."""
+    """The colouring by `by`; None for the colours of roles. Raises `BadInput` if its figures were not recorded."""
     if by == "role":
         return None
     facts = subject.facts
@@ -107,7 +107,7 @@ class Measured:
 
     @property
     def largest(self) -> float | None:
-        """None if nothing was measured."""
+        """The largest figure; None if nothing was measured."""
         return max((reading for reading in self.readings if not isinstance(reading, str)), default=None)
 
     def tints(self, scale: Scale | None) -> tuple[Tint, ...]:

@@ -28,13 +28,13 @@ class LinkLook:
 
 
 def link_looks(view: View, gradients: LinkGradients, colouring: Colouring | None) -> list[LinkLook]:
-    """One for every link of `view`, in order. Wires are as wide as their gradient if that colours the picture."""
+    """The look of every link of `view`, in order. If gradients colour the picture, they also set the width."""
     scale = colouring.scale if colouring is not None and colouring.by == "gradient" else None
     return [link_look(view, gradients, link, scale) for link in view.links]
 
 
 def link_look(view: View, gradients: LinkGradients, link: Link, scale: Scale | None = None) -> LinkLook:
-    """For one link of `view`."""
+    """How one link of `view` is drawn."""
     if view.items[link.source].kind in CUT_KINDS or view.items[link.target].kind == "cut":
         return LinkLook("ghost")
     state = state_of([branch.gradient for branch in gradients.along(link)])

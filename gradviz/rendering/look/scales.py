@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from gradviz.graph.words import byte_words
+from gradviz.graph.number_words import byte_words
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 
 MIN_DECADES = 4

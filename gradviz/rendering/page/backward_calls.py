@@ -8,9 +8,9 @@ from functools import cached_property
 
 from gradviz.analysis.flow.gradient_flow import FlowRow, gradient_flow, has_gradients
 from gradviz.analysis.memory.kept_memory import memory_of
+from gradviz.graph.number_words import byte_words, counted
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
-from gradviz.graph.words import byte_words, counted
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.page.document import PageCall, PageChange, PageChanges
 from gradviz.rendering.page.items import cut

@@ -1,4 +1,4 @@
-"""What the page colours by that is not a quantity: modules, dtypes and findings."""
+"""Colours for items of the page by category: by module, dtype or finding."""
 
 from __future__ import annotations
 

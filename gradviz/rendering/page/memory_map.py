@@ -15,7 +15,7 @@ MAX_NODES = 50
 
 
 def page_memory(graph: Graph) -> PageMemory | None:
-    """None if the graph was recorded without its saved tensors."""
+    """The memory map of a graph; None if it was recorded without its saved tensors."""
     if not graph.knows_saved_tensors:
         return None
     memory = memory_of(graph)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradviz.graph.words import counted
-from gradviz.view.fold.opening import RepeatedBox
+from gradviz.graph.number_words import counted
+from gradviz.view.fold.open_boxes import RepeatedBox
 from gradviz.view.folding import FoldPlan
 from gradviz.view.model import View
 

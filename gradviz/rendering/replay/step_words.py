@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from gradviz.analysis.explain.node_explanation import other_torch_words
 from gradviz.analysis.replay.steps import Flow, Replay, Step
 from gradviz.capture.capture import Capture
-from gradviz.formulas.known import known_formulas
+from gradviz.formulas.available_formulas import known_formulas
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.query.operation_names import autograd_name, stem_of
 from gradviz.rendering.formats import Subject

@@ -23,8 +23,8 @@ from gradviz.analysis.memory.remedies import (
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput, check_choice
 from gradviz.graph.model import Graph
+from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.own_line import line_words
-from gradviz.graph.words import byte_words
 from gradviz.rendering.reports.memory_tables import MemoryTables
 from gradviz.rendering.reports.terminal_tables import printed
 from gradviz.rendering.words import memory_words as words

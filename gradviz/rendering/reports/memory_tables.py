@@ -15,8 +15,8 @@ from gradviz.analysis.memory.memory_document import source_text
 from gradviz.analysis.memory.memory_groups import Group, ModuleMemory, by_dtype, by_line, by_module, by_operation
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
+from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.operation_names import stem_of
-from gradviz.graph.words import byte_words
 from gradviz.rendering.reports.terminal_tables import empty_table
 from gradviz.rendering.words.memory_words import first_location_words, location_words, module_words, tensor_words, times
 

@@ -10,9 +10,9 @@ from gradviz.analysis.numbers.node_numbers import NodeNumbers
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import plain_formula
 from gradviz.graph.gradients import LeafGradient, TensorFigures
+from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.graph.saved_tensors import SavedTensor
-from gradviz.graph.words import byte_words
 from gradviz.rendering.words.common_words import listed, shape_words
 from gradviz.rendering.words.formula_words import (
     LONGEST_OPERAND,

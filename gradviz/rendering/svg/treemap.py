@@ -9,8 +9,8 @@ from xml.sax.saxutils import escape
 from gradviz.analysis.memory.kept_memory import GraphMemory
 from gradviz.analysis.memory.memory_cells import Cell, cells_of
 from gradviz.graph.model import Graph
+from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.own_line import line_words_of
-from gradviz.graph.words import byte_words
 from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.node_label import SMALL_SIZE, printable
 from gradviz.rendering.look.shapes import number

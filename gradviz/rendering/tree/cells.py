@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from gradviz.graph.query.search import Found
+from gradviz.graph.query.find_by_expression import Found
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.palette import failed_item, role_of
 from gradviz.rendering.tree.columns import Column, RowFacts

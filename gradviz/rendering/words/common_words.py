@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from math import prod
 
 from gradviz.graph.model import CallSite, TensorFacts
+from gradviz.graph.number_words import counted as counted
 from gradviz.graph.query.own_line import line_words, line_words_of
-from gradviz.graph.words import counted as counted
 
 
 def short_line_words(site: CallSite, program: str) -> str:

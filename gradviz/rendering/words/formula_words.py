@@ -9,7 +9,7 @@ from functools import partial
 
 from gradviz.analysis.numbers.node_inputs import NamedTensor, have_complex_numbers, names_of_edges, node_inputs
 from gradviz.analysis.numbers.node_results import arrived_gradients, node_results
-from gradviz.formulas import known
+from gradviz.formulas import available_formulas
 from gradviz.formulas.arguments import edge_names
 from gradviz.formulas.derivative import Derivative
 from gradviz.formulas.plain import PlainFormula, Reading, plain_formula, reading
@@ -46,14 +46,14 @@ def node_formulas(graph: Graph, node: Node) -> NodeFormulas:
     plain = plain_formula(node.name)
     if plain is not None:
         return _plain(graph, node, plain)
-    exact, special = known.of(node.name), special_node(node.name)
+    exact, special = available_formulas.of(node.name), special_node(node.name)
     if exact is not None:
         return NodeFormulas(_exact_lines(node, exact), is_torchs_own=True)
     return NodeFormulas(special.gradients if special is not None else ())
 
 
 def _plain(graph: Graph, node: Node, plain: PlainFormula) -> NodeFormulas:
-    derivative = known.of(node.name)
+    derivative = available_formulas.of(node.name)
     names, inputs = names_of_edges(node, derivative), node_inputs(graph, node, derivative)
     tensors = (*inputs, *node_results(node, derivative), *arrived_gradients(node))
     letters = reading(plain, settings=node.attributes, complex_numbers=have_complex_numbers(tensors))

@@ -64,7 +64,7 @@ def node_run(facts: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
 
 
 def range_of_gradients(facts: SubjectFacts, item: Item) -> Iterator[str]:
-    """For a box, or an item that represents several repetitions."""
+    """The gradients of a box, or of an item that represents several repetitions, in one line."""
     if words := gradient_words(facts, item):
         count = len(arrived_by_repetition(facts, item))
         yield f"gradient, norm: {words}" + (f", at the first and the last of {count:,}" if count > 1 else "")

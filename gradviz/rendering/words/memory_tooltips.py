@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.memory.kept_memory import keeps_unknown, kept_bytes
 from gradviz.graph.model import Node
+from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.saved_tensors import SavedTensor
-from gradviz.graph.words import byte_words
 from gradviz.rendering.words.common_words import counted, listed, shape_words
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item

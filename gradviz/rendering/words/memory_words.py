@@ -9,10 +9,10 @@ from gradviz.analysis.memory.checkpointing import Checkpointing
 from gradviz.analysis.memory.kept_memory import ChangedSince, StorageUse, Unknown, keeps_unknown, kept_bytes
 from gradviz.analysis.memory.remedies import Repeated, SavedTwice
 from gradviz.graph.model import Graph
+from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.operation_names import stem_of
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.graph.saved_tensors import OlderGraph, TorchObjects
-from gradviz.graph.words import byte_words
 from gradviz.rendering.words.common_words import counted, listed
 
 _MAX_VARIABLES = 4

@@ -53,7 +53,7 @@ def _result_shapes(node: Node) -> str:
 
 
 def constant_shapes(facts: SubjectFacts, item: Item) -> str:
-    """The same for a constant."""
+    """The shape of a constant, in the first repetition and the last."""
     chosen = item.constants if lies_where_shapes_differ(facts, item) else item.constants[:1]
     return shapes_through([facts.graph.constants[index].tensor for index in chosen])
 

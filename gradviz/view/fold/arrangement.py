@@ -39,7 +39,7 @@ class Arrangements:
         self._own_lines = own_lines(graph)
 
     def entries_of(self, container: int) -> tuple[Entry, ...]:
-        """The grouped members of `container`; alike containers have the same."""
+        """The grouped members of `container`; similar containers have the same ones."""
         signature = self._repeats.signature_of(container)
         if signature not in self._done:
             self._done[signature] = self._arrange(container)
@@ -110,7 +110,7 @@ def _by_origin(entries: Sequence[Entry], weigh: Weigh, limit: int, reason: Reaso
 
 
 def _by_order(entries: Sequence[Entry], weigh: Weigh, limit: int) -> list[Entry]:
-    """Groups of neighbours, and groups of such groups, until few are left."""
+    """Put neighbours into groups, and groups into larger groups, until few are left."""
     grouped = list(entries)
     while len(grouped) > 2 and _weight(grouped, weigh) > limit:
         grouped = [_group(part, "order") if len(part) > 1 else part[0] for part in _parts(grouped, weigh, limit // 3)]

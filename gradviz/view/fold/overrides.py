@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradviz.errors import NotInThisGraph, near_matches
 from gradviz.graph.model import Graph
-from gradviz.graph.query.names import end_of_path, whole_path
+from gradviz.graph.query.find_by_name import end_of_path, whole_path
 from gradviz.graph.traversal import consumers
 from gradviz.view.fold.always_visible import failed_operations, operations_with_problems
 from gradviz.view.fold.plumbing import Connections
@@ -27,7 +27,7 @@ class Overrides:
     """Custom functions: shown if the picture does not grow too large."""
 
     def of_node(self, node: int) -> Hashable:
-        """Makes an operation differ from others that are otherwise alike."""
+        """A value that makes an operation differ from others that are otherwise alike."""
         return node if node in self.shown_singly else "seen" if node in self.kept_visible else None
 
 

@@ -19,7 +19,7 @@ so that few equal units remain inside one."""
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """`count` alike stretches of `period` units each, from `start`."""
+    """`count` equal sequences of `period` units each, from `start`."""
 
     start: int
     period: int
@@ -106,7 +106,7 @@ class _Search:
         return until
 
     def _best_start(self, position: int, period: int, stop: int) -> int:
-        """Of the starts that lose no repetition, the one that carries the least from one repetition to the next."""
+        """The start, among those that lose no repetition, with the fewest values carried between repetitions."""
         slack = (stop - position) % period
         return min(range(position, position + slack + 1), key=lambda start: self._cost_of_start(start, period))
 
@@ -118,7 +118,7 @@ class _Search:
         return len(set(carried)), not loops_back, len(carried)
 
     def _steady_runs(self, start: int, period: int, stop: int) -> Iterator[Run]:
-        """Parts of a stretch in which each repetition is wired like the one before."""
+        """Parts of the sequence in which every repetition has the same connections as the one before."""
         count = (stop - start) // period
         first, steady = 0, self._wires_of(start, period)
         carried: list[Sequence[int]] = []
@@ -149,7 +149,7 @@ class _Search:
 
 
 def _inner(wires: list[Sequence[int]]) -> list[list[int]]:
-    """Only sources in the same repetition: later repetitions take from the one before, the first from elsewhere."""
+    """Keep only sources in the same repetition: the first repetition has other sources than later ones."""
     return [[distance for distance in unit if 0 < distance <= position] for position, unit in enumerate(wires)]
 
 

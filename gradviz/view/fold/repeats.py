@@ -1,4 +1,4 @@
-"""How repeats fold: which calls are alike, how many repetitions make one box, and when sizes stop to matter.
+"""How repeats fold: which calls are alike, how many repetitions make one box, and when sizes are ignored.
 
 To change how repeats fold, change this file:
 
@@ -40,7 +40,7 @@ class Row:
     """Source lines; 0 where unknown."""
 
     def is_worth_folding(self, run: Run) -> bool:
-        """Whether one box says more than the members do: a few equal operations in a row are quickly read."""
+        """Whether one box is easier to read than the members; a few equal operations in a row are not folded."""
         sizes = self.box_sizes[run.start : run.start + run.period]
         if not run.is_chain:
             # Side by side, as query, key and value are: each has its own position in the picture.
@@ -60,7 +60,7 @@ class RepeatFolder:
         self._signatures = self._sign(with_sizes=True)
 
     def signature_of(self, container: int) -> int:
-        """Equal for containers that are alike; -1 for the outermost level."""
+        """A number that is equal for similar containers; -1 for the outermost level."""
         return -1 if container == self._nesting.outermost else self._signatures.scopes[container]
 
     def fold(self, container: int, lines: list[int], is_readable: Callable[[Sequence[Entry]], bool]) -> Sequence[Entry]:
@@ -76,7 +76,7 @@ class RepeatFolder:
 
     @cached_property
     def _sizeless(self) -> Signatures:
-        """Most graphs never need these."""
+        """Signatures without sizes, computed when needed: most graphs never need them."""
         return self._sign(with_sizes=False)
 
     def _sign(self, *, with_sizes: bool) -> Signatures:
@@ -262,7 +262,7 @@ def _wire(nesting: Nesting, container: int, sources: Sequence[Sequence[int]]) ->
 
 
 def _inner_wiring(wiring: Sequence[Wiring]) -> tuple[Wiring, ...]:
-    """Only sources inside: a first call takes data where later calls take the result of the call before."""
+    """Keep only sources inside: a first call takes data where later calls take the previous call's result."""
     return tuple([wires if not wires or min(wires) >= 0 else tuple([s for s in wires if s >= 0]) for wires in wiring])
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from gradviz.graph.model import Graph
 from gradviz.view.fold.arrangement import Arrangements
 from gradviz.view.fold.groups import Entry, Group, each_repetition
-from gradviz.view.fold.opening import Opening, Span, inside_of, scope_of
+from gradviz.view.fold.open_boxes import Opening, Span, inside_of, scope_of
 from gradviz.view.model import Item, ItemKind
 
 
@@ -80,7 +80,7 @@ class _OpenRun:
 
 
 class Step(NamedTuple):
-    """From one repetition of an open box to a later one."""
+    """A step from one repetition of an open box to a later one."""
 
     box: int
     repetitions: int

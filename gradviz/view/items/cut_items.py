@@ -127,5 +127,5 @@ def _holds(graph: Graph, drafted: ItemDrafts, item: int, shared: int) -> bool:
 
 
 def _shared_depth(graph: Graph, one: int | None, other: int | None) -> int:
-    """How many module calls are around both."""
+    """The number of module calls that contain both."""
     return len(set(scopes_around(graph.scopes, one)).intersection(scopes_around(graph.scopes, other)))

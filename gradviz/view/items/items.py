@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from gradviz.graph.model import Edge, Graph
 from gradviz.view.fold.arrangement import Arrangements
-from gradviz.view.fold.opening import Opening
+from gradviz.view.fold.open_boxes import Opening
 from gradviz.view.fold.plumbing import Connections
 from gradviz.view.items.boxes import Draft, ItemDrafts, draft_boxes
 from gradviz.view.items.cut_items import constants_of_cuts, draft_cuts
@@ -137,7 +137,7 @@ def _number(drafted: ItemDrafts, link_drafts: _LinkDrafts) -> ItemsAndLinks:
 
 
 def _is_bias(drafted: ItemDrafts, draft: int) -> bool:
-    """A bias is drawn after its weight, although torch's sum takes it first."""
+    """Whether a leaf is a bias, which is drawn after its weight although torch's sum takes it first."""
     node = drafted.drafts[draft].node
     if node is None or drafted.graph.nodes[node].kind != "parameter":
         return False
@@ -146,7 +146,7 @@ def _is_bias(drafted: ItemDrafts, draft: int) -> bool:
 
 
 def _drawing_order(drafted: ItemDrafts) -> list[int]:
-    """A box before its members; leaves and other items beside an item before that item."""
+    """Order items: a box before its members, and leaves beside an item before that item."""
     drafts = drafted.drafts
     order: list[int] = []
     stack = list(reversed(drafted.outermost))

@@ -101,7 +101,7 @@ class LoopCarried:
         return self.drafted.new(draft, beside=carried.target)
 
     def _instead(self, slot: Slot, box: int) -> int | None:
-        """The item that the first repetition takes there: a leaf, data, or an operation outside the box."""
+        """The item that the first repetition takes instead: a leaf, data, or an operation outside the box."""
         edge = self._edge_into(slot)
         node, position = slot
         if edge is None:

@@ -96,7 +96,7 @@ class _Frames:
         return 0 if node.call_site is None else self.at[node.call_site]
 
     def common_to(self, numbers: set[int]) -> int:
-        """The innermost frame around all of them."""
+        """The innermost frame around all of these frames."""
         common = next(iter(numbers), 0)
         for number in numbers:
             while number != common:
@@ -137,7 +137,7 @@ class _Run(NamedTuple):
 
 
 class _Runs:
-    """Goes from operation to operation and begins a run wherever the chain of callers changes."""
+    """Visits the operations in order, and begins a run whenever the chain of callers changes."""
 
     def __init__(self, frames: _Frames, outermost: int) -> None:
         self.frames, self.outermost = frames, outermost
@@ -146,7 +146,7 @@ class _Runs:
         """The current run of each frame that is running, outermost first."""
 
     def run_in(self, frame: int) -> int:
-        """The run of the next operation, made in `frame`; -1 where it is in none."""
+        """The run of the next operation, which was made in `frame`; -1 if it is in no run."""
         beginning = []
         while self.frames.depth[frame] > self.frames.depth[self.outermost] and frame not in self._current:
             beginning.append(frame)
@@ -173,7 +173,7 @@ def _sizes(runs: Sequence[_Run], run_of: Mapping[int, int]) -> list[int]:
 
 
 def _lines_worth_a_box(runs: Sequence[_Run], sizes: Sequence[int]) -> list[bool]:
-    """Whether each line gets a box: not if it made one operation, or all operations of the line around it."""
+    """Whether each line gets a box; a line with one operation, or with all of the enclosing line's, gets none."""
     return [size > 1 and (run.around < 0 or size < sizes[run.around]) for run, size in zip(runs, sizes, strict=True)]
 
 

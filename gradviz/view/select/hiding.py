@@ -17,11 +17,11 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from gradviz.graph.model import Edge, Graph, Node, Root
+from gradviz.graph.number_words import counted
+from gradviz.graph.query.find_by_expression import compiled
 from gradviz.graph.query.operation_names import autograd_name, constant_names, operation_names
-from gradviz.graph.query.search import compiled
 from gradviz.graph.subgraph import subgraph
 from gradviz.graph.traversal import topological_order
-from gradviz.graph.words import counted
 from gradviz.view.fold.always_visible import failed_operations
 
 MAX_JOINED = 16
@@ -59,7 +59,7 @@ class _Matches:
 
 
 def _matching(graph: Graph, pattern: re.Pattern[str]) -> _Matches:
-    """What one expression matches: operations by every name, leaves and constants by theirs, all by their module."""
+    """What an expression matches: any name of an operation, leaf or constant, or its module."""
 
     @cache  # Large graphs repeat the same few words.
     def fits(word: str) -> bool:
@@ -110,7 +110,7 @@ def _pass_through(graph: Graph, matching: Collection[int]) -> _Passing:
 
 
 def _reason_to_stay(source_count: int, *, is_root: bool, has_failed: bool) -> str:
-    """Why a matching node is shown all the same; empty where it is hidden."""
+    """Why a matching node is shown nevertheless; empty if it is hidden."""
     if has_failed:
         return "backward failed in it"
     if is_root and source_count != 1:
@@ -158,7 +158,7 @@ def _still_true(node: Node, figures: tuple[_Figures | None, ...], passing: _Pass
 
 
 def _moved(root: Root, passing: _Passing) -> Root:
-    """The root moved to the source of its operation, where that operation is hidden."""
+    """The root, moved to the source of its operation if the operation is hidden."""
     if root.node not in passing.sources:
         return root
     (source,) = passing.sources[root.node]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from gradviz.errors import BadInput, NotInThisGraph
 from gradviz.graph.model import Graph
-from gradviz.graph.query.names import Named, resolve
-from gradviz.graph.query.search import compiled
+from gradviz.graph.number_words import counted
+from gradviz.graph.query.find_by_expression import compiled
+from gradviz.graph.query.find_by_name import Named, resolve
 from gradviz.graph.subgraph import subgraph
 from gradviz.graph.traversal import ancestors, consumers, descendants
-from gradviz.graph.words import counted
 from gradviz.view.fold.plumbing import connect
 from gradviz.view.select.hiding import hide
 
@@ -112,7 +112,7 @@ class Part:
 
 
 def between(graph: Graph, one: str, other: str) -> Part:
-    """Nodes on a path of the data from one name to the other, or else from the other to the one.
+    """Nodes on a path from the first name to the second, or else from the second to the first.
 
     Weights and data that join the path are left out.
     """
@@ -166,7 +166,7 @@ def trainable(graph: Graph) -> Part:
 
 
 def leading_to(graph: Graph, name: str) -> Part:
-    """What a name means, and all that it was computed from."""
+    """The nodes with a name, and all that they were computed from."""
     end = resolve(graph, name)
     if end.constants and all(graph.nodes[node].constants for node in end.nodes):
         raise NotInThisGraph(
@@ -184,7 +184,7 @@ _THE_REVERSE = "--reverse shows what was computed from it"
 
 
 def following(graph: Graph, name: str) -> Part:
-    """What a name means, and all that was computed from it, without its other inputs."""
+    """The nodes with a name, and all that was computed from them, without other inputs."""
     start = resolve(graph, name)
     words = f"{name!r} and what was computed from it (--from, --reverse)"
     return Part(descendants(graph, start.nodes), start.constants, words, _notes(start))

@@ -235,7 +235,7 @@ def test_a_watched_model_can_be_converted_by_swaps_and_the_log_says_what_is_not_
     end = load_run_log(path).end
     assert end is not None
     (told,) = end.disclosures
-    assert "what 0.weight and 3 others got in the end was not measured" in told
+    assert "gradients that 0.weight and 3 others got at the end were not measured" in told
 
 
 def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
@@ -244,7 +244,7 @@ def test_two_watches_never_write_the_same_run_log(path: Path) -> None:
     link = path.with_name("link.gradviz")
     link.symlink_to(path)
     for same in (path, link):
-        with pytest.raises(BadInput, match=rf"another watch writes {same.name} already; give this one a file of its"):
+        with pytest.raises(BadInput, match=rf"another watch writes {same.name} already; give this one another file"):
             gradviz.watch(discriminator, to=same)
     first.close()
     gradviz.watch(discriminator, to=path).close()
@@ -268,7 +268,7 @@ def test_a_defect_of_ours_is_reported_in_the_log_and_training_goes_on(
     model = small_model()
     with gradviz.watch(model, every=1, to=path):
         train(model, 1)
-        monkeypatch.setattr("gradviz.recording.backward.gradients.meter.GradientMeter.take", lambda *_: 1 / 0)
+        monkeypatch.setattr("gradviz.recording.backward.gradients.gradient_meter.GradientMeter.take", lambda *_: 1 / 0)
         train(model, 1)
     end = load_run_log(path).end
     assert end is not None

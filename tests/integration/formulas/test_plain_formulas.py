@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradviz.formulas import known
+from gradviz.formulas import available_formulas
 from gradviz.formulas.arguments import result_names
 from gradviz.formulas.plain import Trap, evaluation, plain_formulas
 from gradviz.formulas.plain.expression_functions import EXPRESSION_FUNCTIONS
@@ -41,7 +41,7 @@ def test_a_plain_formula_gives_what_autograd_gives(node: str) -> None:
 
 def test_formulas_call_inputs_and_results_as_torch_does() -> None:
     for node in FORMULAS.keys() - {"torch::autograd::CopyBackwards"}:
-        formula, derivative = FORMULAS[node], known.of(node)
+        formula, derivative = FORMULAS[node], available_formulas.of(node)
         assert derivative is not None
         arguments = set(re.findall(r" (\w+)(?:=[^,()]*)?[,)]", derivative.schema.rpartition(" -> ")[0]))
         abbreviated = {*formula.where, *EXPRESSION_FUNCTIONS, "torch", "grad", "grads", "result"}

@@ -1,4 +1,4 @@
-"""Runs a program in a process of its own, with a recorder around what it calls ``program``.
+"""Runs a program in a separate process, with a recorder around what it calls ``program``.
 
 The stack of a dying process, the end of the interpreter and `torch.compile` need that.
 """
@@ -20,7 +20,7 @@ import sys
 
 import torch
 
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import record
 from tests.integration.recording.helpers import recorder
 from tests.integration.recording.helpers import EVERY_BACKWARD

@@ -1,4 +1,4 @@
-"""Records a function or a script in this process, and finds things in what came of it."""
+"""Records a function or a script in this process, and finds nodes and lines in the result."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import CallSite, Graph, Node
 from gradviz.recording import script_runner
 from gradviz.recording.recorder import Recorder
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 
 EVERY_BACKWARD = RecordingPlan(backward=None, keep_going=True)
 EVERY_CALL = replace(EVERY_BACKWARD, calls=True)
@@ -39,7 +39,7 @@ class Recording:
 
 @contextmanager
 def recorder(plan: RecordingPlan = EVERY_BACKWARD) -> Iterator[Recorder]:
-    """A recorder that runs, and is stopped whatever happens."""
+    """A running recorder, which is stopped in any case."""
     started = Recorder(plan)
     started.start()
     try:
@@ -103,7 +103,7 @@ def names_of_nodes(graph: Graph) -> list[str]:
 
 
 def leaf_named(graph: Graph, name: str) -> Node:
-    """The leaf that bears this name."""
+    """The leaf with this name."""
     (leaf,) = [node for node in graph.nodes if node.is_leaf and name in node.names]
     return leaf
 

@@ -11,8 +11,8 @@ import pytest
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.rules import RULES
-from gradviz.recording.run.plan import RecordingPlan, RunLimits
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan, RunLimits
 from gradviz.recording.script_runner import run
 
 BEGINNING = """\

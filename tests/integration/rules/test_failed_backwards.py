@@ -10,8 +10,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
 HEAD = "import torch\nfrom torch import nn\n\n"

@@ -14,8 +14,8 @@ from gradviz.analysis.check.marked_findings import with_findings
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
 from gradviz.capture.capture import Capture
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
 BEGINNING = """\

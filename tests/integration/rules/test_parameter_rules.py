@@ -13,8 +13,8 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rules import RULES
 from gradviz.errors import BadInput
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
 PROGRAMS = Path(__file__).parent / "parameter_programs"

@@ -14,8 +14,8 @@ from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.analysis.rules.cost.saved_memory import saved_memory_above
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
 REQUESTED = (ParameterWithoutGradient, saved_memory_above(3 * 2**20))

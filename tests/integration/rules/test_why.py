@@ -12,8 +12,8 @@ from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.check.why import Answer, why
 from gradviz.analysis.rules import RULES
 from gradviz.errors import BadInput
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
 BEGINNING = """\

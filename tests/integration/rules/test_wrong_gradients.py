@@ -13,8 +13,8 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
 from gradviz.analysis.rules.cost.saved_memory import saved_memory_above
 from gradviz.capture.capture import Capture
-from gradviz.recording.run.plan import RecordingPlan
 from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
 WRONG: dict[tuple[str, str], str] = {

@@ -1,19 +1,55 @@
-"""``gradviz`` on a torch that lacks one name of the table: ``python child.py NAME ARGUMENTS...``; ``-`` lacks none.
+"""``gradviz`` on a torch that lacks one name of the table: what a forked process can become.
 
-The name is taken away at the doors through which gradviz looks names up, before torch is imported. torch itself keeps
-it: it would use the new name of what has moved.
+The name is taken away at the doors through which gradviz looks names up, before the modules that ask there are
+loaded. torch itself keeps it: it would use the new name of what has moved.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from importlib import import_module
+from types import ModuleType
 from typing import Any
 
-from gradviz.recording.torch_access import names
+LOADED_ANEW = ("gradviz.recording.", "gradviz.cli.")
+
+
+def run_gradviz() -> None:
+    """``gradviz`` with the arguments in ``sys.argv``; the first of them is the name that is lacking, or ``-``."""
+    unload_recording()
+    lacking = sys.argv.pop(1)
+    if lacking != "-":
+        take_away(lacking)
+    import_module("gradviz.cli").main()
+
+
+def unload_recording() -> None:
+    """Have what asks torch for names loaded anew, and the commands, which hold parts of it.
+
+    Modules keep what they found when they were loaded; the check is that none of the others does.
+    """
+    for name in [name for name in sys.modules if f"{name}.".startswith(LOADED_ANEW)]:
+        del sys.modules[name]
+    keepers = [
+        f"{name}.{attribute}"
+        for name, module in sys.modules.items()
+        if name.partition(".")[0] == "gradviz"
+        for attribute, value in vars(module).items()
+        if attribute not in ("recording", "cli") and is_of_recording(value)
+    ]
+    if keepers:
+        raise AssertionError(f"these keep what they found with all names: {keepers}")
+
+
+def is_of_recording(value: object) -> bool:
+    defined_in = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return f"{defined_in}.".startswith("gradviz.recording.")
 
 
 def take_away(path: str) -> None:
+    names = import_module("gradviz.recording.torch_access.name_lookup")
+
     def is_gone(other: str) -> bool:
         # Of some names only the beginning stands in the table.
         return other == path or other.startswith(path if path.endswith("_") else f"{path}.")
@@ -33,13 +69,3 @@ def take_away(path: str) -> None:
     }
     for name, door in doors.items():
         setattr(names, name, door)
-
-
-if __name__ == "__main__":
-    lacking, *arguments = sys.argv[1:]
-    if lacking != "-":
-        take_away(lacking)
-    from gradviz.cli import main
-
-    sys.argv = ["gradviz", *arguments]
-    main()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +10,7 @@ from typing import Any
 import pytest
 
 from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability
+from tests.end_to_end.command import GRADVIZ, forked, python
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "child_programs" / "step.py"
@@ -40,17 +38,12 @@ class Run:
 
     def __init__(self, lacking: str, folder: Path) -> None:
         drawing = folder / "graph.json"
-        command = [sys.executable, str(HERE / "child.py"), lacking, "check", "--format", "json", "-o", str(drawing)]
-        root = HERE.parents[2]
-        done = subprocess.run(
-            [*command, str(PROGRAM)],
-            capture_output=True,
-            text=True,
+        done = forked(
+            "tests.integration.torch_access.child:run_gradviz",
+            *(GRADVIZ, lacking, "check", "--format", "json", "-o", drawing, PROGRAM),
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(root)},
-            timeout=120,
         )
-        self.exit_code = done.returncode
+        self.exit_code = done.exit_code
         self.standard_error = done.stderr
         self.program_output = done.stderr if "{" not in done.stdout else done.stdout
         self.report: dict[str, Any] = json.loads(done.stdout[done.stdout.index("{") :]) if "{" in done.stdout else {}
@@ -69,7 +62,8 @@ def complete(folder: Path) -> Run:
 
 @cache
 def alone() -> list[str]:
-    done = subprocess.run([sys.executable, str(PROGRAM)], capture_output=True, text=True, check=True, timeout=120)
+    done = python(PROGRAM, cwd=HERE)
+    assert (done.exit_code, done.stderr) == (0, "")
     return done.stdout.splitlines()
 
 
@@ -100,12 +94,12 @@ def test_a_missing_name_costs_what_is_told_and_no_more(
     assert run.numbers() == alone()
     if capability.is_essential:
         assert run.exit_code == 2, run.printed
-        assert "cannot be recorded: it does not tell" in run.standard_error
+        assert "cannot be recorded: it does not report" in run.standard_error
         return
     assert run.exit_code == 1, run.printed  # the custom function of the program is wrong
     told = " ".join(run.report["disclosures"])
     assert "defect" not in told
-    losing = [each for each in CAPABILITIES if each.lost and f"does not tell {each.lost}" in told]
+    losing = [each for each in CAPABILITIES if each.lost and f"does not report {each.lost}" in told]
     has_another_way = capability.name == "custom functions"  # one for either half of the releases
     if capability.name not in NOT_USED_HERE and not has_another_way and capability.lost:
         assert capability in losing

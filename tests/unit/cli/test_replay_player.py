@@ -9,7 +9,7 @@ import pytest
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.cli.player.player import Player
-from gradviz.cli.player.session import ReplaySession
+from gradviz.cli.player.replay_session import ReplaySession
 from gradviz.rendering.replay.step_text import TextLook
 from gradviz.view.keywords import view_options
 from tests.builders import graph_of

@@ -6,7 +6,7 @@ import pytest
 
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
-from gradviz.graph.query.names import find_named, resolve
+from gradviz.graph.query.find_by_name import find_named, resolve
 from tests.builders import GraphBuilder, graph_of, transformer
 
 

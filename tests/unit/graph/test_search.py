@@ -6,7 +6,7 @@ import pytest
 
 from gradviz.errors import BadInput, NothingFound
 from gradviz.graph.model import Graph
-from gradviz.graph.query.search import nodes_to_show, search
+from gradviz.graph.query.find_by_expression import nodes_to_show, search
 from gradviz.public_graph import public_graph
 from gradviz.view.select.selection import SelectOptions, select
 from tests.builders import GraphBuilder, graph_of, transformer

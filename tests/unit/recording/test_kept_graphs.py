@@ -22,7 +22,7 @@ def step(line: int = 7, gradient: TensorFigures | None = _FINE) -> Graph:
 
 
 def kept(graphs: list[Graph], recent_nodes: int = 4) -> list[int]:
-    """The places of those that are kept after all of them."""
+    """The indices of those that are kept in the end."""
     chooser, places = KeptGraphs(recent_nodes), set[int]()
     for place, graph in enumerate(graphs):
         places.add(place)
@@ -30,11 +30,11 @@ def kept(graphs: list[Graph], recent_nodes: int = 4) -> list[int]:
     return sorted(places)
 
 
-def test_of_a_hundred_steps_alike_the_first_and_the_last_ones_are_kept() -> None:
+def test_of_a_hundred_equal_steps_the_first_and_the_last_ones_are_kept() -> None:
     assert kept([step()] * 100) == [0, 98, 99]
 
 
-def test_the_step_in_which_nan_appears_is_kept_and_those_after_it_tell_nothing_new() -> None:
+def test_the_step_in_which_nan_appears_is_kept_but_not_those_after_it() -> None:
     broken = step(gradient=replace(_FINE, norm=None, nans=4))
     assert kept([step()] * 10 + [broken] * 90) == [0, 10, 98, 99]
 

@@ -1,4 +1,4 @@
-"""Private names of torch are looked up in one folder only, and all of them stand in its table."""
+"""Private names of torch are looked up in one folder only, and all of them are in its table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PUBLIC = {"_replace", "_fields", "_asdict", "_make", "_getframe", "_value_", "_n
 
 
 def own_names() -> set[str]:
-    """Private attributes and functions that gradviz defines itself."""
+    """Private attributes and functions that gradviz itself defines."""
     found = set()
     for file in ROOT.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -54,7 +54,7 @@ def test_no_file_outside_the_folder_reads_a_private_attribute_of_something_else(
 
 
 def looked_up() -> Iterator[str]:
-    """Names that are written out where a door is asked."""
+    """Names that are looked up as string constants."""
     for file in sorted(ACCESS.glob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DOORS and node.args:
@@ -64,16 +64,16 @@ def looked_up() -> Iterator[str]:
 
 
 def is_covered(path: str, name: str) -> bool:
-    """Of some names only the beginning stands in the table; what hangs on a name belongs to it."""
+    """The table has only the beginning of some names; attributes of a name in the table are covered."""
     return path == name or path.startswith(name if name.endswith("_") else f"{name}.")
 
 
-def test_what_is_looked_up_stands_in_the_table() -> None:
+def test_what_is_looked_up_is_in_the_table() -> None:
     known = {name for capability in CAPABILITIES for name in capability.names} | {"torch.Tensor"}
     strangers = {path for path in looked_up() if not any(map(partial(is_covered, path), known))}
     assert strangers == {"Storage.data_ptr"}  # public, and only asked where nothing else is there
 
 
-def test_names_of_capabilities_are_told_apart() -> None:
+def test_names_of_capabilities_are_distinct() -> None:
     names = [capability.name for capability in CAPABILITIES]
     assert len(set(names)) == len(names)

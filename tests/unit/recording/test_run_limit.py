@@ -1,13 +1,13 @@
-"""When a run has shown enough."""
+"""When a run is ended early."""
 
 from __future__ import annotations
 
-from gradviz.recording.run.plan import RunLimits
+from gradviz.recording.run.recording_plan import RunLimits
 from gradviz.recording.run.run_limit import RunLimit
 
 
 class Run:
-    """A run with a clock that is set by hand; a stop is noted and the run goes on."""
+    """A run whose clock the test sets; a stop is noted and the run goes on."""
 
     def __init__(self, seconds: float | None = None, steps: int | None = None) -> None:
         self.now = 0.0
@@ -48,7 +48,7 @@ def test_time_is_counted_from_the_first_backward_and_ends_the_run_at_the_end_of_
     assert (run.stops, run.limit.reason) == (1, "60 s past its first backward")
 
 
-def test_a_step_that_goes_on_and_on_is_broken_off() -> None:
+def test_a_step_that_does_not_end_is_interrupted() -> None:
     run = Run(seconds=60)
     run.limit.before_backward()
     run.now = 61.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.graph.gradients import NodeRun, TensorFigures
-from gradviz.recording.backward.gradients.recorder import devices_of_started_work
+from gradviz.recording.backward.gradients.gradient_recorder import devices_of_started_work
 from tests.captures import small_capture
 
 

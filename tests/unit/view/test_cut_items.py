@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from gradviz.graph.invariants import InvalidGraph, check_graph
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.node_findings import CutEdge, Verdict
-from gradviz.graph.query.search import nodes_to_show, search
+from gradviz.graph.query.find_by_expression import nodes_to_show, search
 from gradviz.public_graph import public_graph
 from gradviz.view.build import ViewOptions, view_of
 from gradviz.view.folding import FoldOptions, fold

@@ -20,7 +20,7 @@ from gradviz.graph.query.operation_names import autograd_name, operation_word
 
 
 class BrokenGradientRule(Rule):
-    """Reports the first gradient that became NaN or Inf, if its cause is the one that the rule is named after."""
+    """Reports the first gradient that became NaN or Inf, if its cause has the name of the rule."""
 
     severity = "error"
 
@@ -119,14 +119,14 @@ class BrokenGradientFacts:
     def effect(self) -> str:
         """The result: ``the gradient of net.0.weight and 3 more is NaN``."""
         if not self._broken.leaves:
-            return "the loss is NaN or Inf" if self._broken.in_forward else f"backward meets {self.kind}"
+            return "the loss is NaN or Inf" if self._broken.in_forward else f"backward computes {self.kind}"
         return f"the gradient of {together(self.tensors) or 'a tensor without a name'} is {self.kind}"
 
     @property
     def location(self) -> Location | None:
         """The line to blame."""
         row = self._broken.call
-        # The node of compiled code knows the line inside of it, where that line could be found.
+        # The node of compiled code has the line inside that code, if it was found.
         if row is not None and not self._is_compiled:
             return self._case.location_of_call(row)
         return self._case.location_of(self._broken.graph, self._broken.gradient_origin)

@@ -25,7 +25,7 @@ _MAX_STEPS = 50_000
 
 
 def dead_inputs(case: Case, flow: Dataflow, found: CutOff) -> tuple[DeadInput, ...]:
-    """The nodes that got it, in any graph, as the line cuts in every step. Empty if it reached no graph."""
+    """The nodes that got the result of a cut, in any graph, as the line cuts in every step. May be empty."""
     dead_uses = islice(filter(None, islice(_followed(flow, found), _MAX_STEPS)), MAX_INPUTS)
     own = _OwnTensors(case, flow, found)
     inputs = [
@@ -50,7 +50,7 @@ class _OwnTensors:
         self._left = _MAX_REACHED
 
     def names(self, cut: int) -> tuple[str, ...]:
-        """Those of one call; empty if finding all of them would take too long."""
+        """The names of the tensors of one call; empty if finding all of them would take too long."""
         if cut not in self._names and self._left > 0:
             above = alive_above(self._flow, ((use.tensor, cut) for use in self._flow.log.calls[cut].live_inputs))
             self._left -= len(above)

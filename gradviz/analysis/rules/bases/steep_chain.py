@@ -50,7 +50,7 @@ class SteepChain(Rule):
                 return
 
     def _steep(self, graph: Graph) -> Iterator[tuple[Descent, Growth]]:
-        """Each total change that is too large, with the operation that causes it: between layers, or from the loss on.
+        """Every change that is too large, between layers or from the loss, with the operation that causes it.
 
         In a loop without weights it is measured between rounds, and only for exploding gradients: a running average or
         a discounted sum forgets on purpose.

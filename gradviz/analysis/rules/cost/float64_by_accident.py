@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, TensorUse
-from gradviz.graph.words import byte_words
+from gradviz.graph.number_words import byte_words
 
 _NARROW = frozenset({"float32", "float16", "bfloat16"})
 
@@ -76,7 +76,7 @@ def _widened_by(case: Case, call: Call) -> TensorUse | None:
     tensors = case.dataflow.log.tensors
     if not call.node_count or not any(tensors[use.tensor].facts.dtype == "float64" for use in call.outputs):
         return None
-    # Not of leaves: the log knows a parameter as it was first seen, before a cast of its module.
+    # Not of leaves: the log has a parameter as it was first seen, before a cast of its module.
     live = {tensors[use.tensor].facts.dtype for use in call.inputs if use.has_grad_fn}
     if not live or not live <= _NARROW:
         return None

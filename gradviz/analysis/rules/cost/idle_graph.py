@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.graph_uses import GraphUses, IdleRun
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.graph.words import counted
+from gradviz.graph.number_words import counted
 
 _MIN_SHARE = 0.05
 """Of all nodes that modules made; a test with one batch before training costs little."""

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.memory.kept_memory import kept_bytes
 from gradviz.analysis.rule import Rule
-from gradviz.graph.words import byte_words
+from gradviz.graph.number_words import byte_words
 
 
 class NeedlessRetainGraph(Rule):

@@ -10,7 +10,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.memory.kept_memory import GraphMemory, kept_bytes, memory_of
 from gradviz.analysis.memory.memory_groups import Group, by_line
 from gradviz.analysis.rule import Rule
-from gradviz.graph.words import byte_words
+from gradviz.graph.number_words import byte_words
 
 
 class SavedMemory(Rule):

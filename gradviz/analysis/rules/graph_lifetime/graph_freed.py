@@ -71,7 +71,7 @@ class GraphFreed(Rule):
             return self.finding(
                 f"line {computed.line} runs once, but its result is used again after the backward{at_line(first)} has "
                 "freed its graph",
-                why="each backward frees the graph that it goes through, so every round needs a new one",
+                why="each backward frees the graph that it goes through, so every iteration needs a new one",
                 fix=f"run line {computed.line} again in every round, before its backward; if nothing in it is trained, "
                 "wrap it in torch.no_grad()",
                 location=location_of_line(computed),

@@ -88,7 +88,7 @@ class StateNotDetached(Rule):
         }
         return self.finding(
             f"{what} is carried over from an earlier step with its graph, {words}",
-            why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and on into the one before",
+            why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and the one before",
             fix="detach() the state before the next step uses it; then you need no retain_graph",
             **facts,
         )

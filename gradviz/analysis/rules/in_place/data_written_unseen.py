@@ -102,7 +102,7 @@ class UnseenWrite(Struct, frozen=True):
 
 
 def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
-    """One for each line that writes, where a graph was kept that shows what was saved."""
+    """One write for each line that writes, if a recorded graph shows what was saved."""
     flow = backward_calls.flow
     nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_sequence_nr(backward_calls.graphs[graph]))
     reported: set[int | None] = set()
@@ -118,7 +118,7 @@ def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
 
 
 def _written_unseen(flow: Dataflow, row: int, call: Call) -> Iterator[int]:
-    """Tensors whose memory a call changes without their counter."""
+    """Tensors whose memory a call changes without increasing their version counter."""
     if call.function == _ASSIGN:
         yield call.inputs[0].tensor
         return

@@ -25,7 +25,7 @@ class Tie(Struct, frozen=True):
 
 
 class BrokenWeightTie(Rule):
-    """Two parameters that should be one each get only a part of the gradient.
+    """Two parameters that should share one tensor each get only a part of the gradient.
 
     What it finds
     -------------

@@ -138,7 +138,7 @@ def _found_no_parameters(error: ScriptError | None) -> bool:
 
 
 def _with_gradients_read(histories: ParameterHistories) -> set[int]:
-    """Tensors that are no parameters and whose gradients the program itself reads: it uses them for something else."""
+    """Tensors other than parameters whose gradients the program reads, so that it uses them for something else."""
     leaves = (each.gradient_of for number, each in enumerate(histories.log.tensors) if histories.flow.users(number))
     return {leaf for leaf in leaves if leaf is not None and histories.tensor(leaf).role != "parameter"}
 

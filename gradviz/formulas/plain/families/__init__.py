@@ -12,10 +12,10 @@ from gradviz.formulas.plain.families.exponentials import EXPONENTIALS
 from gradviz.formulas.plain.families.extremes import EXTREMES
 from gradviz.formulas.plain.families.images import IMAGES
 from gradviz.formulas.plain.families.indexing import INDEXING
+from gradviz.formulas.plain.families.joining_and_splitting import PIECES
 from gradviz.formulas.plain.families.linear_algebra import LINEAR_ALGEBRA
 from gradviz.formulas.plain.families.losses import LOSSES
 from gradviz.formulas.plain.families.normalisations import NORMALISATIONS
-from gradviz.formulas.plain.families.pieces import PIECES
 from gradviz.formulas.plain.families.randomness import RANDOMNESS
 from gradviz.formulas.plain.families.reductions import REDUCTIONS
 from gradviz.formulas.plain.families.rounding import ROUNDING

@@ -6,7 +6,7 @@ from gradviz.formulas.plain.plain_formula import PlainFormula, Trap
 
 
 def _linear(node: str, sentence: str, call: str, rank: int) -> PlainFormula:
-    """Linear, and the same for each channel of each sample: a matrix, found by applying it to single elements."""
+    """For a linear operation on each channel: its matrix is found by applying it to single elements."""
     shape = f"self.shape[-{rank}:]"
     matrix = call.replace("self", "units").replace("output_size", f"result.shape[-{rank}:]")
     return PlainFormula(

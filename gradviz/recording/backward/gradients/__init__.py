@@ -1,1 +1,1 @@
-"""The gradients on every edge of one backward call, as figures."""
+"""Measures the gradients on every edge of one backward call."""

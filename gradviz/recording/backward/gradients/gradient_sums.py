@@ -1,12 +1,12 @@
-"""Where several gradients are summed: what each of them gives to the sum, and which way it points.
+"""Where several gradients are summed: the share of each in the sum, and its direction.
 
 Problems solved here:
 
-* A branch is seen when its node hands it on, the sum only when the last one is there. To hold on to a branch would
-  make the engine add out of place where it adds in place, so it is copied, and the copies go when the sum is there.
-* Copies of large gradients cost memory that the program may not have: beyond `MAX_HELD_BYTES` nothing is copied.
-* Of two branches none need be copied: their inner product follows from their norms and that of the sum.
-* What a hook on a sum left is another tensor than what was summed, so that there the sum is made of the copies.
+* A branch is seen when its node sends it, the sum only when the last branch has arrived. Holding a branch would make
+  the engine add out of place instead of in place, so it is copied, and the copies are freed when the sum has arrived.
+* Copies of large gradients need memory that the program may not have: beyond `MAX_HELD_BYTES` nothing is copied.
+* Two branches need no copy: their inner product follows from their norms and that of the sum.
+* A hook on a sum may replace it, so there the sum is computed from the copies.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ from gradviz.graph.gradients import BranchShare
 from gradviz.recording.torch_access.engine import current_stream, queue_after
 
 Slot = tuple[int, int]
-"""One output of a node: its place in the walk, and which output. Of a sender: which edge."""
+"""One output of a node: index of the node in the walk, and number of the output. For a sender: number of the edge."""
 
 MAX_HELD_BYTES = 64 * 2**20
-"""So much may be copied at any time."""
+"""Copies at any time take at most this many bytes."""
 TOO_LARGE = f"their branches take more than {MAX_HELD_BYTES >> 20} MiB"
 NOT_DENSE = "a branch is sparse, a tensor subclass or without values"
 
 CHANGED_BY_HOOK = "a hook on a node replaced the sum"
 
 _MIN_REST = 1e-2
-"""Where the other branches together are less than this part of one, rounding decides where they point."""
+"""If the other branches together are smaller than this fraction of one, their direction is rounding noise."""
 
 
 class Branches(NamedTuple):
-    """The branches of a sum, when it is there."""
+    """The branches of a sum that has arrived."""
 
     senders: list[Slot | None]
-    """None stands for what backward itself starts from."""
+    """None stands for the gradient that backward starts from."""
     products: torch.Tensor
-    """Inner product of each with the sum, on their device until `Joins.in_memory` is told."""
+    """Inner product of each with the sum, on their device until `GradientSums.in_memory` is told."""
 
 
 @dataclass
 class _Held:
-    """Copies of the branches of a sum that is not there yet."""
+    """Copies of the branches of a sum that has not arrived yet."""
 
     matrix: torch.Tensor
     rows: tuple[torch.Tensor, ...]
@@ -58,7 +58,7 @@ class _Held:
     """On which it was made, and from which branches were copied; empty on the processor."""
 
     def use_on_current_stream(self) -> None:
-        """Order what is queued now after the making of it, and its end after that."""
+        """Order the current stream after the making of the copies, and their end after what it does with them."""
         if self.matrix.is_cpu:
             return
         stream = current_stream(self.matrix.device)
@@ -69,11 +69,11 @@ class _Held:
 
 
 @dataclass
-class Joins:
-    """Copies branches on their way to the sums in `counts`, and multiplies them when the sum is there."""
+class GradientSums:
+    """Copies branches on their way to the sums in `counts`, and multiplies them when the sum has arrived."""
 
     counts: Mapping[Slot, int]
-    """How many branches each sum has, as far as the graph tells."""
+    """How many branches each sum has, according to the graph."""
     unknown: Counter[str] = field(default_factory=Counter)
     """How many sums were given up, by reason."""
     branches: dict[Slot, Branches] = field(default_factory=dict)
@@ -94,18 +94,18 @@ class Joins:
             if held is None:
                 return
         row = next(held.next_row)
-        if row < len(held.rows):  # it is not where a node runs more often than the graph tells
+        if row < len(held.rows):  # false if a node runs more often than the graph shows
             held.use_on_current_stream()
             held.rows[row].copy_(gradient)
             held.senders[row] = sender
 
     def close(self, slot: Slot) -> torch.Tensor | None:
-        """The sum is there: what its branches make together, where they were copied."""
+        """The sum has arrived: returns the sum of the copied branches; None if they were not copied."""
         held = self._held.pop(slot, None)
         if held is None:
             return None
         self._held_bytes -= held.matrix.nbytes
-        # It was filled on the streams of senders, and must not be used anew before this one has read it.
+        # It was filled on the streams of senders, and must not be reused before this stream has read it.
         queue_after((held.matrix.device, stream) for stream in held.streams)
         held.use_on_current_stream()
         there = min(next(held.next_row), len(held.rows))
@@ -116,7 +116,7 @@ class Joins:
         return whole
 
     def close_all(self) -> None:
-        """Backward is over: gradients that were only asked for arrive at no node."""
+        """Backward has ended: gradients that were only asked for arrive at no node."""
         for slot in list(self._held):
             self.close(slot)
 
@@ -135,10 +135,10 @@ class Joins:
         if self._held_bytes + size > MAX_HELD_BYTES:
             self._give_up(slot, TOO_LARGE)
             return None
-        # Zeros: a branch may be undefined, and takes no row.
+        # Zeros: a branch may be undefined, and then fills no row.
         matrix = torch.zeros((self.counts[slot], *gradient.shape), dtype=dtype, device=gradient.device)
-        self._held_bytes += size
         streams = [] if matrix.is_cpu else [current_stream(matrix.device)]
+        self._held_bytes += size
         held = self._held[slot] = _Held(matrix, matrix.unbind(0), [None] * len(matrix), count(), streams)
         return held
 
@@ -154,7 +154,7 @@ _WIDE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> Iterator[tuple[Slot, BranchShare]]:
-    """The share of each branch that a node sent; `norm_of` gives the norm of what it sent."""
+    """The share of each branch that a node sent; `norm_of` returns the norm of what it sent."""
     products = branches.products.double().tolist()
     whole = sum(products)
     for sender, product in zip(branches.senders, products, strict=True):
@@ -166,9 +166,9 @@ def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> It
 
 
 def can_be_norm_of_sum(norms: Sequence[float], norm_of_sum: float) -> bool:
-    """Whether two vectors of these norms can have a sum of that norm: not where a hook on its node replaced it.
+    """Whether vectors of these two norms can have a sum of that norm. If not, a hook on its node replaced the sum.
 
-    Of such hooks torch tells nobody; one that changes the sum by less is not noticed.
+    torch has no list of such hooks; one that changes the sum by less is not noticed.
     """
     one, other = norms
     tolerance = _ROUNDING * (one + other)
@@ -176,7 +176,7 @@ def can_be_norm_of_sum(norms: Sequence[float], norm_of_sum: float) -> bool:
 
 
 _ROUNDING = 1e-2
-"""Sums in bfloat16 are that inexact."""
+"""The relative error of sums in bfloat16."""
 
 
 def shares_of_two(norms: Sequence[float], norm_of_sum: float) -> Iterator[BranchShare]:

@@ -1,13 +1,13 @@
-"""Measures what one backward call sends along every edge, with a hook on every node that was walked.
+"""Measures what one backward call sends along every edge, with a hook on every node of the walk.
 
 Problems solved here:
 
-* Where several gradients are summed, each is only seen at its sender and the sum only at the receiver. Elsewhere what
-  arrives is the very tensor that was sent, unless a hook put another in its place; so little more than what is sent is
-  measured, and every hook is found, whoever put it there.
-* A node often hands on the very tensor that it received: that is measured once.
-* No hook and no figure may change the run: see `gradient_meter`. Hooks run without grad mode and modes, fail in silence
-  as far as the program can tell, and are gone when the call is over, also when it raised.
+* Where several gradients are summed, each is seen only at its sender and the sum only at the receiver. Elsewhere the
+  tensor that arrives is the one that was sent, unless a hook replaced it. So little more than the sent gradients is
+  measured, and every hook is noticed, whoever registered it.
+* A node often passes on the very tensor that it received: it is measured once.
+* Hooks and figures must not change the run: see `meter`. The hooks run without grad mode and modes, never raise into
+  the program, and are removed when the call has ended, also if it raised.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.backward.gradients.gradient_sums import Joins, Slot
-from gradviz.recording.backward.gradients.meter import GradientMeter
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
+from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
 from gradviz.recording.backward.gradients.node_clock import clock_if_needed
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.modes import (
@@ -37,17 +37,17 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 from gradviz.recording.walk.graph_walker import Walk, without_collector
 
 UNDEFINED = -1
-"""In place of a gradient's number: autograd sent None."""
+"""Stands for the number of a gradient that autograd passed as None."""
 
 
 @dataclass
 class Flow:
-    """What was seen, by place of the node; gradients are numbers that the meter knows."""
+    """The gradients and runs that were seen, by index of the node; gradients are numbers in the meter."""
 
     sent: dict[int, list[int]] = field(default_factory=dict)
     arrived: dict[Slot, int] = field(default_factory=dict)
     before_hooks: dict[Slot, int] = field(default_factory=dict)
-    """What arrived, before the hooks on the tensor; only where there are some."""
+    """What arrived, before the hooks on the tensor; only if there are hooks."""
     runs: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Thread and seconds, in the order in which the nodes ran."""
     repeats: Counter[int] = field(default_factory=Counter)
@@ -65,11 +65,13 @@ class GradientWatch:
         self._meter = meter
         self._hooked = frozenset(hooked)
         summed = {slot: number for slot, number in senders.items() if number > 1}
-        # Where the tensor that arrives may not hold what was sent.
+        # Here the tensor that arrives may not hold what was sent.
         self._always_measured = self._hooked.union(summed)
-        self.joins = Joins({slot: number for slot, number in summed.items() if number > 2 or slot in self._hooked})
+        self.sums = GradientSums(
+            {slot: number for slot, number in summed.items() if number > 2 or slot in self._hooked}
+        )
         self._expected: dict[Slot, tuple[int, int]] = {}
-        """What was sent to a slot, last: ``id()`` of the tensor, which lives until it arrives, and its number."""
+        """What was last sent to a slot: ``id()`` of the tensor, which lives until it arrives, and its number."""
         self._handles: list[Any] = []
         self._threads: dict[int, int] = {}
         self._last_end: dict[int, float] = {}
@@ -77,11 +79,11 @@ class GradientWatch:
         self._clock = clock_if_needed()
 
     def expect(self, slot: Slot, gradient: torch.Tensor) -> int:
-        """The call starts with this gradient at this slot; its number."""
+        """The call starts with this gradient at this slot; returns its number."""
         with measuring():
             number = self._meter.take(gradient)
-            if slot in self.joins.counts:
-                self.joins.add(slot, None, gradient)
+            if slot in self.sums.counts:
+                self.sums.add(slot, None, gradient)
         self._expected[slot] = id(gradient), number
         return number
 
@@ -90,42 +92,42 @@ class GradientWatch:
         if self._clock is not None:
             self._clock.begin(starts)
         with without_collector():
-            for place, wrapper in enumerate(self._walk.wrappers):
+            for index, wrapper in enumerate(self._walk.wrappers):
                 try:
-                    self._handles.append(wrapper.register_hook(partial(self._on_run, place)))
-                except Exception as defect:  # one node must not cost the others
+                    self._handles.append(wrapper.register_hook(partial(self._on_run, index)))
+                except Exception as defect:  # the other nodes can still be measured
                     self.defects.note(defect)
         self._threads[get_ident()] = 0
         self._start_time = perf_counter()
 
     def stop(self) -> None:
-        """Take all hooks off again; safe to call twice."""
+        """Remove all hooks; safe to call twice."""
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
         for slot, (_, number) in self._expected.items():
-            # Where gradients are only asked for, by autograd.grad, no node runs that could tell what arrived.
+            # If gradients are only asked for, by autograd.grad, no node runs at which they arrive.
             if slot not in self._always_measured:
                 self.flow.arrived.setdefault(slot, number)
         self._expected.clear()
         with measuring():
-            self.joins.close_all()
+            self.sums.close_all()
 
-    def _on_run(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
+    def _on_run(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         end = perf_counter()
         ident = get_ident()
         stream = None
         try:
             if self._clock is not None:
-                stream = self._clock.end(place, (*sent, *received))
+                stream = self._clock.end(index, (*sent, *received))
             thread = self._threads.setdefault(ident, len(self._threads))
             seconds = end - self._last_end.get(ident, self._start_time)
-            if place in self.flow.runs:
-                self.flow.repeats[place] += 1
+            if index in self.flow.runs:
+                self.flow.repeats[index] += 1
             else:
-                self.flow.runs[place] = thread, seconds
-                self._measure(place, sent, received)
-        except Exception as defect:  # whatever it is, it must not reach the program
+                self.flow.runs[index] = thread, seconds
+                self._measure(index, sent, received)
+        except Exception as defect:  # must not reach the program
             self.defects.note(defect)
         if self._clock is not None:
             with self.defects.caught():
@@ -133,23 +135,23 @@ class GradientWatch:
         self._last_end[ident] = perf_counter()
 
     def seconds_on_gpu(self) -> dict[int, float]:
-        """By place of the node, for those whose work a GPU did. To be asked when all figures were read."""
+        """By index of the node, for those whose work a GPU did. Ask when all figures have been read."""
         return {} if self._clock is None else self._clock.seconds()
 
-    def _measure(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
+    def _measure(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         if torch.is_grad_enabled() or has_dispatch_modes() or computes_forward_gradients():
             with measuring():
-                self._take_all(place, sent, received)
+                self._take_all(index, sent, received)
         else:
-            # The usual case, ten times as cheap.
+            # The usual case, and ten times as fast.
             with DISABLE_TORCH_FUNCTION():
-                self._take_all(place, sent, received)
+                self._take_all(index, sent, received)
 
-    def _take_all(self, place: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.joins.counts
+    def _take_all(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
+        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.sums.counts
         known: dict[int, int] = {}
         for output_nr, gradient in enumerate(received):
-            slot = place, output_nr
+            slot = index, output_nr
             if gradient is None:
                 flow.arrived[slot] = UNDEFINED
                 continue
@@ -161,7 +163,7 @@ class GradientWatch:
                 number = take(gradient)
             flow.arrived[slot] = known[id(gradient)] = number
         numbers: list[int] = []
-        for edge, gradient in zip(self._walk.edges[place], sent, strict=False):
+        for edge, gradient in zip(self._walk.edges[index], sent, strict=False):
             if gradient is None:
                 number = UNDEFINED
             else:
@@ -173,18 +175,18 @@ class GradientWatch:
                     slot = edge.target, edge.input_nr
                     expected[slot] = identity, number
                     if slot in summed:
-                        self.joins.add(slot, (place, len(numbers)), gradient)
+                        self.sums.add(slot, (index, len(numbers)), gradient)
             numbers.append(number)
-        flow.sent[place] = numbers
+        flow.sent[index] = numbers
 
     def _note_before_hooks(self, slot: Slot, sent: int) -> None:
-        """Of an output that is summed, or that has hooks; `sent` is what was sent there last."""
-        whole = self.joins.close(slot)
+        """Note what arrived at an output that is summed or has hooks; `sent` is what was last sent there."""
+        whole = self.sums.close(slot)
         if slot not in self._hooked:
             return
         if whole is not None:
             self.flow.before_hooks[slot] = self._meter.take(whole)
-        elif slot not in self.joins.counts and sent != UNDEFINED:
+        elif slot not in self.sums.counts and sent != UNDEFINED:
             self.flow.before_hooks[slot] = sent
 
 
@@ -193,7 +195,7 @@ _NOTHING_SENT = (0, UNDEFINED)
 
 @contextmanager
 def measuring() -> Iterator[None]:
-    """No graph is made of what is done inside, and no mode or subclass of the program sees it."""
+    """Code inside makes no graph, and no mode or subclass of the program sees it."""
     with (
         DISABLE_TORCH_FUNCTION(),
         DISABLE_DISPATCH_MODES(),

@@ -1,4 +1,4 @@
-"""Histograms of gradients: from a sample of each, and computed for many at once, however few of them are alike."""
+"""Histograms of gradients: from a sample of each, and computed for many gradients of any shape at once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradviz.graph.gradients import FIRST_DECADE
 from gradviz.recording.backward.gradients.statistics import decades, histograms
 
 SAMPLE = 128
-"""So many elements, evenly spaced, stand for all of a tensor."""
+"""This many elements, evenly spaced, represent a tensor."""
 _ROWS = 256
 
 
@@ -39,7 +39,7 @@ class Sampler:
         """Sample each row; the rows belong to these numbers."""
         if self._rows is None or len(self._numbers) + len(numbers) > _ROWS:
             self.flush()
-            # What a short row leaves free is zero, which no histogram counts.
+            # Unused elements of a row are zero, which no histogram counts.
             self._rows = torch.zeros((_ROWS, SAMPLE), dtype=self.dtype, device=self._device)
         sample = matrix[:, :: -(-matrix.shape[1] // SAMPLE)]
         start = len(self._numbers)
@@ -54,12 +54,12 @@ class Sampler:
         """The histogram of each number."""
         for (numbers, _), codes in zip(self._sampled, in_memory, strict=True):
             for number, counts in zip(numbers, histograms(codes), strict=True):
-                filled = [place for place, count in enumerate(counts) if count]
+                filled = [index for index, count in enumerate(counts) if count]
                 span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
                 yield number, Histogram(FIRST_DECADE + filled[0] if filled else 0, tuple(counts[span]))
 
     def flush(self) -> None:
-        """Find the decades of what was sampled, on the stream on which it was."""
+        """Find the decades of what was sampled. Call it on the stream on which it was."""
         if self._numbers and self._rows is not None:
             self._sampled.append((self._numbers, decades(self._rows[: len(self._numbers)])))
             self._numbers = []

@@ -1,4 +1,4 @@
-"""What a backward call does to the ``.grad`` of each leaf that it may reach."""
+"""Finds what a backward call does to the ``.grad`` of each leaf that it may reach."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradviz.graph.gradients import LeafGradient, TensorFigures
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, Flow, measuring
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.torch_access.tensors import post_accumulate_hooks
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
@@ -16,7 +16,7 @@ from gradviz.recording.walk.leaves import leaf_variables
 
 @dataclass(frozen=True)
 class _Change:
-    """What happened to one leaf; gradients are numbers that the meter knows."""
+    """What happened to one leaf; gradients are numbers in the meter."""
 
     outcome: Any
     before: int | None = None
@@ -24,33 +24,33 @@ class _Change:
 
 
 class LeafGradients:
-    """Looks at every ``.grad`` before the call, on construction, and `after` it."""
+    """Reads every ``.grad`` before the call, when it is made, and again in `after`."""
 
     def __init__(self, walk: Walk, meter: GradientMeter) -> None:
         self._meter = meter
         self._variables = dict(leaf_variables(walk))
         self._before: dict[int, int] = {}
         with measuring():
-            for place, variable in self._variables.items():
+            for index, variable in self._variables.items():
                 if variable.grad is not None:
-                    # Now: the call will add to this very tensor.
-                    self._before[place] = meter.take(variable.grad)
+                    # Now, because the call will add to this very tensor.
+                    self._before[index] = meter.take(variable.grad)
         self._changes: dict[int, _Change] = {}
 
     def after(self, flow: Flow) -> None:
-        """The call is over. What arrived at a leaf in several goes is put right in `flow`."""
+        """The call has ended. If a leaf got its gradient in several parts, this corrects `flow`."""
         with measuring():
-            for place, variable in self._variables.items():
-                self._changes[place] = self._change(flow, place, variable)
+            for index, variable in self._variables.items():
+                self._changes[index] = self._change(flow, index, variable)
         self._variables.clear()
 
-    def _change(self, flow: Flow, place: int, variable: Any) -> _Change:
-        before, arrived = self._before.get(place), flow.arrived.get((place, 0), UNDEFINED)
-        if place not in flow.runs or arrived == UNDEFINED:
+    def _change(self, flow: Flow, index: int, variable: Any) -> _Change:
+        before, arrived = self._before.get(index), flow.arrived.get((index, 0), UNDEFINED)
+        if index not in flow.runs or arrived == UNDEFINED:
             return _Change("unchanged", before, before)
-        came_in_parts = place in flow.repeats
+        came_in_parts = index in flow.repeats
         if came_in_parts:
-            del flow.arrived[place, 0]
+            del flow.arrived[index, 0]
         if variable.grad is None:
             return _Change("taken", before)
         if before is None and not came_in_parts and not post_accumulate_hooks(variable):
@@ -59,16 +59,16 @@ class LeafGradients:
         if before is not None:
             return _Change("accumulated", before, after)
         if came_in_parts:
-            flow.arrived[place, 0] = after
+            flow.arrived[index, 0] = after
         return _Change("fresh", None, after)
 
     def results(self, facts: Mapping[int, TensorFigures]) -> dict[int, LeafGradient]:
-        """What happened, by place of the leaf's node."""
+        """What happened, by index of the leaf's node."""
         return {
-            place: LeafGradient(
+            index: LeafGradient(
                 change.outcome,
                 facts.get(change.before) if change.before is not None else None,
                 facts.get(change.after) if change.after is not None else None,
             )
-            for place, change in self._changes.items()
+            for index, change in self._changes.items()
         }

@@ -1,7 +1,7 @@
-"""The losses of a backward call: its roots, or, where there is only one, the terms whose sum it is.
+"""Finds the losses of a backward call: its roots, or the terms of the sum if there is only one root.
 
-A sum is followed from the root as long as only sums, means of a `torch.stack`, and factors stand between: in
-``loss = (ce + 0.1 * kl) / steps`` the terms are ``ce`` and ``kl``. A term that a variable holds is not opened.
+A sum is followed from the root through sums, means of a `torch.stack`, and factors: in ``loss = (ce + 0.1 * kl) /
+steps`` the terms are ``ce`` and ``kl``. A term that a variable holds is not split further.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from gradviz.recording.backward.gradients.gradient_sums import Slot
 from gradviz.recording.walk.graph_walker import Walk
 
 MAX_LOSSES = 8
-"""Each costs a backward. What is more is told as one."""
+"""Each costs a backward. Further losses are combined into one."""
 
 _SUMS = frozenset({"AddBackward0", "SubBackward0", "StackBackward0", "CatBackward0"})
 _FACTORS = frozenset({"MulBackward0", "DivBackward0", "NegBackward0", "ToCopyBackward0", "CloneBackward0"})
@@ -51,9 +51,9 @@ class Loss:
 
 
 def losses_of(walk: Walk, graph: Graph, gradients: Sequence[Any]) -> list[Loss]:
-    """The losses of a call that starts at the graph's roots with these gradients; fewer than two say nothing.
+    """The losses of a call that starts at the graph's roots with these gradients; fewer than two cannot be compared.
 
-    Runs without grad mode. Only nodes of sums and factors are asked for what they hand on; no hook runs.
+    Runs without grad mode. Only nodes of sums and factors are called; no hook runs.
     """
     starts = [
         Start((root.node, root.output_nr), gradient) for root, gradient in zip(graph.roots, gradients, strict=False)
@@ -85,7 +85,7 @@ class _Sum:
                 yield start
 
     def _parts(self, start: Start, *, is_root: bool) -> list[Start]:
-        """What a node adds up, with the gradient that it hands to each; nothing where it is a term itself."""
+        """The terms that a node adds up, with the gradient that it sends to each; empty if it is a term itself."""
         node = self._graph.nodes[start.slot[0]]
         if node.hooks or len(node.outputs) != 1 or self._uses[node.id] > (not is_root):
             return []
@@ -117,7 +117,7 @@ class _Sum:
 
 
 def _grouped(graph: Graph, terms: Iterator[Start]) -> list[Loss]:
-    """Terms of the same name, or made by the same operation of the same line, as a loop makes them, are one loss."""
+    """One loss for all terms of the same name, or from the same operation on the same line, such as a loop makes."""
     lines = own_lines(graph)
     groups: dict[tuple[str, int | None], Loss] = {}
     for start in terms:
@@ -127,12 +127,12 @@ def _grouped(graph: Graph, terms: Iterator[Start]) -> list[Loss]:
         key = (name, None) if name else (node_word(node), site)
         loss = groups.setdefault(key, Loss(key[0], site))
         loss.starts.append(start)
-    _tell_apart(graph, list(groups.values()))
+    _make_names_distinct(graph, list(groups.values()))
     return list(groups.values())
 
 
-def _tell_apart(graph: Graph, losses: list[Loss]) -> None:
-    """Losses of one name are called by what they were computed from, ``sum of pow``, and else are numbered."""
+def _make_names_distinct(graph: Graph, losses: list[Loss]) -> None:
+    """Losses of one name are named by their input, ``sum of pow``, by their line, or else are numbered."""
     for name_of in (_with_its_input, _with_its_line):
         words = Counter(loss.name for loss in losses)
         alike = [loss for loss in losses if words[loss.name] > 1]
@@ -160,7 +160,7 @@ def _with_its_line(graph: Graph, loss: Loss) -> str:
 
 
 def _few(losses: list[Loss]) -> list[Loss]:
-    """The losses, of which those in one list are told as one where there are many, and then the last ones."""
+    """The losses; if there are many, those in one list are combined, and then the last ones."""
     if len(losses) <= MAX_LOSSES:
         return losses
     lists: dict[str, Loss] = {}

@@ -1,8 +1,8 @@
-"""Figures of many tensors at once: each row of a matrix is one tensor, laid flat.
+"""Figures of many tensors at once: each row of a matrix is one flattened tensor.
 
-One row of the result: norm, sum, minimum, maximum, how many are not zero, NaN, Inf. On the CPU a quick way is taken
-that is right unless a row holds NaN, Inf or values near the limits of the dtype, and then the careful one; other
-devices always go the careful way, because to look at a result would make the program wait for them.
+One row of the result: norm, sum, minimum, maximum, number of nonzero values, of NaN and of Inf. On the CPU a fast
+method is tried first; it is right unless a row holds NaN, Inf or values near the limits of the dtype. Then, and always
+on other devices, the careful method is used: there, reading a result to decide would make the program wait.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gradviz.graph.gradients import FIRST_DECADE, LAST_DECADE
 DECADES = LAST_DECADE - FIRST_DECADE + 1
 
 _BLOCK = 65_536
-"""A float32 norm over more elements than this loses digits: the norm of the norms of rows does not."""
+"""A float32 norm over more elements than this loses digits; the norm of the norms of rows does not."""
 _ROW = 16_384
 _ROWS_AT_ONCE = 8
-"""Rows of a large tensor that are measured together: they stay in the processor's cache from kernel to kernel."""
+"""Rows of a large tensor that are measured together: they stay in the CPU's cache from kernel to kernel."""
 _SAFE = (1e-15, 1e15)
-"""Between these, squares and sums of float32 neither vanish nor overflow."""
+"""Between these, squares and sums in float32 neither underflow nor overflow."""
 
 
 vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
@@ -32,7 +32,7 @@ def figures_of(matrix: torch.Tensor) -> torch.Tensor:
     if not matrix.is_cpu:
         return _careful_figures(matrix)
     if matrix.dtype in (torch.float16, torch.bfloat16):
-        matrix = matrix.float()  # results have the dtype of what they are computed from
+        matrix = matrix.float()  # results have the dtype of their input
     figures = _quick_figures(matrix)
     for _, _, minimum, maximum, *_ in figures.tolist():
         largest = max(maximum, -minimum)
@@ -61,12 +61,12 @@ def _columns(matrix: torch.Tensor) -> tuple[torch.Tensor, ...]:
 
 
 def _nonzero(tensor: torch.Tensor) -> torch.Tensor:
-    """1 where an element is not zero, as numbers: to count them so is more than twice as fast as count_nonzero."""
+    """1 where an element is not zero, as numbers: more than twice as fast as count_nonzero."""
     return torch.ne(tensor, 0, out=torch.empty_like(tensor))
 
 
 def _quick_figures_of_large(row: torch.Tensor) -> torch.Tensor:
-    """Piece by piece, so that memory is read once and not by each kernel again."""
+    """In pieces, so that memory is read once and not again by each kernel."""
     pieces = torch.cat([torch.stack(_columns(piece)) for piece in _pieces(row)], 1).double()
     norms, sums, minima, maxima, nonzeros = pieces.unbind(0)
     none = sums.new_zeros(())
@@ -113,7 +113,7 @@ def decades(matrix: torch.Tensor) -> torch.Tensor:
 
 
 def histograms(codes: torch.Tensor) -> list[list[int]]:
-    """How many values of each row are in each decade, from what `decades` gave, in memory."""
+    """How many values of each row are in each decade; `codes` is the result of `decades`, on the CPU."""
     first_bins = torch.arange(len(codes)).unsqueeze(1) * (DECADES + 1)
     counts = torch.bincount((codes + first_bins).flatten(), minlength=len(codes) * (DECADES + 1))
     return counts.view(-1, DECADES + 1)[:, :DECADES].tolist()

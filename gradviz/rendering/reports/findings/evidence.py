@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from gradviz.graph.model import Attribute
-from gradviz.graph.words import byte_words, counted
+from gradviz.graph.number_words import byte_words, counted
 
 _FIGURE = re.compile(r"(operand_(?P<position>\w+)|result)_(?P<figure>minimum|maximum|zeros|nans|infs)")
 _ORDINALS = {"0": "first ", "1": "second ", "2": "third "}
@@ -25,7 +25,7 @@ _CERTAINTY = {
 
 
 def evidence_words(evidence: Mapping[str, Attribute]) -> str:
-    """In the order of the evidence; counts of zero are left out."""
+    """The evidence in words, in its order; counts of zero are left out."""
     figures: dict[str, dict[str, Attribute]] = {}
     for name, value in evidence.items():
         found = _FIGURE.fullmatch(name)

@@ -12,7 +12,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def findings_github(report: Report) -> str:
-    """One line for each finding, and for what could not be looked for."""
+    """One line for each finding, and for each rule that could not run."""
     blind = (
         f"::notice title=not looked for on this torch::{_escaped(words)}" for words in skipped_rules_in_words(report)
     )

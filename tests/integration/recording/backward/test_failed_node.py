@@ -1,4 +1,4 @@
-"""When backward fails, the node in which it failed is told; where that cannot be known, none is."""
+"""When backward fails, the node in which it failed is marked; if that cannot be known, none is."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradviz.graph.model import Node
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import Recording, line_of, record, record_failing
 from tests.integration.recording.small_graphs import weight
 
@@ -59,7 +59,7 @@ def test_an_operation_whose_saved_tensor_was_changed_is_marked() -> None:
     assert line_of(recording.capture, recording.graph, node) == "y = x.sin()"
 
 
-def test_of_several_alike_the_one_whose_result_was_changed_is_marked() -> None:
+def test_of_several_equal_nodes_the_one_whose_result_was_changed_is_marked() -> None:
     def run() -> None:
         first = weight(3).exp()
         second = first.exp()
@@ -75,7 +75,7 @@ def test_of_several_alike_the_one_whose_result_was_changed_is_marked() -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_the_custom_function_whose_backward_raised_is_marked_among_its_like(place: int) -> None:
+def test_the_custom_function_whose_backward_raised_is_marked_among_several(place: int) -> None:
     def run() -> None:
         x = weight(3)
         for number in range(3):
@@ -135,7 +135,7 @@ def test_the_second_of_two_backwards_fails_at_the_first_node_that_was_freed() ->
     assert failed_name(recording) == "SinBackward0"
 
 
-def test_an_error_in_a_hook_is_not_laid_on_a_node_that_did_not_run() -> None:
+def test_an_error_in_a_hook_does_not_mark_a_node_that_did_not_run() -> None:
     def run() -> None:
         x = weight(3).exp()
         y = x.sin()
@@ -170,7 +170,7 @@ def test_with_a_kept_graph_a_failed_custom_function_is_marked_still() -> None:
     assert failed_name(record_failing(run, ValueError)) == "FragileBackward"
 
 
-def test_with_a_kept_graph_an_operation_that_failed_is_told_by_those_that_ran() -> None:
+def test_with_a_kept_graph_a_failed_operation_is_found_by_those_that_ran() -> None:
     def run() -> None:
         x = weight(3).exp()
         y = x.sin()
@@ -203,7 +203,7 @@ def test_no_node_is_marked_when_an_input_is_not_part_of_the_graph() -> None:
     assert failed(record_failing(run, RuntimeError)) is None
 
 
-def test_a_branch_that_was_not_asked_for_is_not_blamed() -> None:
+def test_a_branch_that_was_not_asked_for_is_not_marked() -> None:
     def run() -> None:
         x, y = weight(3), weight(3)
         wanted = x.sin()
@@ -314,7 +314,7 @@ def test_a_failure_in_a_model_names_the_module() -> None:
     assert recording.graph.scopes[node.scope].path == "net"
 
 
-def test_a_failure_that_the_program_caught_does_not_stand_beside_the_wanted_call() -> None:
+def test_a_failure_that_the_program_caught_is_not_recorded_beside_the_wanted_call() -> None:
     def run() -> None:
         with pytest.raises(RuntimeError):
             torch.ones(2, requires_grad=True).sin().backward()  # not a scalar

@@ -1,4 +1,4 @@
-"""What flowed along every edge is what an independent computation says, and to measure it disturbs nothing."""
+"""The gradients on every edge are those of an independent computation, and measuring them changes nothing."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -22,9 +22,9 @@ from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.gradients import FIRST_DECADE, BranchShare, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.gradients import gradient_sums
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import GradientWatch
-from gradviz.recording.backward.gradients.meter import GradientMeter
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.walk.graph_walker import walk
 from tests.integration.recording.child import child_result
 from tests.integration.recording.helpers import (
@@ -69,7 +69,7 @@ SLOW_OR_REFUSED = ("reentrant checkpoint", "a nested tensor", "a long chain that
 
 
 @pytest.mark.parametrize("words", [words for words in PROGRAMS if words not in SLOW_OR_REFUSED])
-def test_what_arrives_at_every_node_is_what_autograd_grad_gives_there(words: str) -> None:
+def test_the_gradient_that_arrives_at_every_node_is_that_of_autograd_grad(words: str) -> None:
     roots = PROGRAMS[words]()
     starts = [torch.ones_like(root) for root in roots]
     wrappers = walk(torch.autograd.graph.get_gradient_edge(root).node for root in roots).wrappers
@@ -109,7 +109,7 @@ def edge_gradients(graph: Graph, node: Node) -> list[TensorFigures | None]:
     return [facts for edge, facts in zip(node.edges, node.gradients, strict=True) if edge is not None]
 
 
-def test_branches_of_a_sum_are_told_apart_by_their_share_and_direction() -> None:
+def test_branches_of_a_sum_differ_by_their_share_and_direction() -> None:
     x = torch.tensor([1.0, 2.0], requires_grad=True)
     a, b = torch.tensor([3.0, 0.0]), torch.tensor([1.0, 2.0])
 
@@ -210,7 +210,7 @@ def test_sums_whose_branches_are_too_large_to_copy_are_disclosed(monkeypatch: py
 
     recording = record(run)
     assert not any(node.shares for node in recording.graph.nodes)
-    assert any("what each gradient gives to 1 sum of several is not known" in s for s in recording.capture.disclosures)
+    assert any("the shares of gradients in 1 sum of several are not known" in s for s in recording.capture.disclosures)
 
 
 def test_what_was_copied_for_a_sum_is_gone_when_the_sum_is_there() -> None:
@@ -254,7 +254,7 @@ def test_nan_inf_and_zero_are_counted_apart_from_the_figures(size: int, dtype: t
 
 
 @pytest.mark.parametrize("sign", [1, -1])
-def test_of_numbers_of_one_sign_with_nan_among_them_the_largest_and_smallest_are_told(sign: int) -> None:
+def test_of_numbers_of_one_sign_with_nan_among_them_the_largest_and_smallest_are_known(sign: int) -> None:
     facts = sent_by_multiplication(sign * torch.tensor([3.0, 1.0, torch.nan]))
     assert (facts.minimum, facts.maximum) == ((1, 3) if sign == 1 else (-3, -1))
 
@@ -263,7 +263,7 @@ def test_a_gradient_of_zeros_has_no_decades() -> None:
     assert sent_by_multiplication(torch.zeros(3)).histogram == ()
 
 
-def test_what_fails_while_a_gradient_is_measured_does_not_reach_the_program_and_is_disclosed(
+def test_a_failure_while_a_gradient_is_measured_does_not_reach_the_program_and_is_disclosed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail(*_: Any) -> int:
@@ -292,7 +292,7 @@ def test_branches_of_what_grad_was_asked_for_have_their_shares() -> None:
     assert shares == pytest.approx([1 / 8, 2 / 8, 5 / 8])
 
 
-def test_what_backward_itself_gives_to_a_sum_has_its_part_in_it() -> None:
+def test_the_start_gradient_of_backward_is_part_of_a_sum() -> None:
     def run() -> None:
         y = weight(2) * 1
         torch.autograd.backward([y, (y * 1).sum(), (y * 2).sum()], [torch.ones(2), None, None])
@@ -302,7 +302,7 @@ def test_what_backward_itself_gives_to_a_sum_has_its_part_in_it() -> None:
     assert shares == pytest.approx([1 / 4, 2 / 4])
 
 
-def test_branches_of_a_sum_that_a_hook_on_the_node_replaced_are_told_without_shares() -> None:
+def test_branches_of_a_sum_that_a_hook_on_the_node_replaced_have_no_shares() -> None:
     def run() -> None:
         y = weight(2) * 1
         y.grad_fn.register_prehook(lambda grads: tuple(grad * 10 for grad in grads))  # type: ignore[union-attr]
@@ -341,7 +341,7 @@ def test_the_histogram_counts_decades() -> None:
     assert counted == {FIRST_DECADE: 1, -3: 2, -2: 1}
 
 
-def test_an_undefined_gradient_is_told_from_zero() -> None:
+def test_an_undefined_gradient_is_not_a_zero_gradient() -> None:
     class Forgets(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor, y: Tensor) -> Tensor:
@@ -403,7 +403,7 @@ def test_gradients_that_cannot_be_measured_are_disclosed() -> None:
 # -- leaves, roots, hooks ---------------------------------------------------------------------------------------------
 
 
-def test_the_gradient_of_a_leaf_is_told_from_what_it_was_added_to() -> None:
+def test_the_gradient_of_a_leaf_is_separate_from_what_it_was_added_to() -> None:
     w = weight(2)
 
     def run() -> None:
@@ -419,7 +419,7 @@ def test_the_gradient_of_a_leaf_is_told_from_what_it_was_added_to() -> None:
     assert leaf_named(second, "w").arrived[0].mean == 3  # type: ignore[union-attr]
 
 
-def test_a_gradient_that_a_hook_takes_away_again_is_told() -> None:
+def test_a_gradient_that_a_hook_removes_is_noted() -> None:
     w = weight(2)
     w.register_post_accumulate_grad_hook(lambda leaf: setattr(leaf, "grad", None))
     leaf = leaf_named(record(lambda: (w * 3).sum().backward()).graph, "w")
@@ -443,7 +443,7 @@ def test_what_a_tensor_hook_changed_is_seen_before_and_after(hook: Callable[[Ten
     assert changed.arrived[0] is not None and changed.arrived[0].mean == 30
 
 
-def test_a_gradient_that_a_hook_on_the_node_replaced_is_told_as_it_arrives() -> None:
+def test_a_gradient_that_a_hook_on_the_node_replaced_is_shown_as_it_arrives() -> None:
     w = weight(2)
 
     def run() -> None:
@@ -460,7 +460,7 @@ def test_a_gradient_that_a_hook_on_the_node_replaced_is_told_as_it_arrives() -> 
     assert w.grad is not None and leaf.arrived[0] is not None and leaf.arrived[0].mean == w.grad.mean() == 30
 
 
-def test_the_gradient_that_backward_starts_from_stands_at_the_root() -> None:
+def test_the_gradient_that_backward_starts_from_is_at_the_root() -> None:
     def run() -> None:
         y = weight(2) * 2
         y.backward(torch.tensor([1.0, 0.0]))
@@ -483,7 +483,7 @@ def test_only_the_nodes_that_run_have_run() -> None:
     assert order == sorted(order), "the engine runs what was made last first"
 
 
-def test_autograd_grad_tells_what_arrived_at_the_inputs_it_was_asked_for() -> None:
+def test_autograd_grad_shows_what_arrived_at_the_inputs_it_was_asked_for() -> None:
     x = weight(3)
 
     def run() -> tuple[Tensor, ...]:
@@ -511,7 +511,7 @@ def test_measuring_does_not_enter_the_graph_of_the_gradient() -> None:
 
 
 def test_a_gradient_is_kept_as_grad_without_a_copy_as_before() -> None:
-    """torch keeps the tensor that arrives as ``.grad`` itself where nobody else holds it."""
+    """torch keeps the tensor that arrives as ``.grad`` itself if nothing else holds it."""
     addresses: list[list[int]] = []
 
     def run() -> None:
@@ -622,7 +622,7 @@ class Operations(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def test_a_deep_chain_with_gradients_is_freed_without_harm() -> None:
+def test_a_deep_chain_with_gradients_is_freed_without_a_crash() -> None:
     measured = child_result("""
         def program():
             x = torch.ones(1, requires_grad=True)

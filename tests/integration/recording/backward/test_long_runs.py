@@ -1,4 +1,4 @@
-"""A recording that waits for hours, or records every step and keeps one, holds no more memory than one of minutes."""
+"""A recording that waits for hours, or records every step and keeps one, needs no more memory than one of minutes."""
 
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
@@ -19,7 +19,7 @@ from gradviz.recording.calls.rows import Rows
 
 @pytest.fixture
 def soon_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three backward calls are long ago, and a log of 20 rows is long."""
+    """Rows older than three backward calls are forgotten, and a log of 20 rows is long."""
     monkeypatch.setattr("gradviz.recording.forward.forward_log.KEPT_CALLS", 3)
     monkeypatch.setattr("gradviz.recording.walk.capture_builder.KEPT_CALLS", 3)
     monkeypatch.setattr("gradviz.recording.forward.forward_log.MIN_ROWS", 20)
@@ -56,8 +56,8 @@ def test_memory_does_not_grow_with_the_steps(soon_forgotten: None, backward: int
             early, late = memory_after(2 * steps, model), memory_after(steps, model)
         finally:
             tracemalloc.stop()
-    # Tables breathe, by tens of kilobytes. What was kept of these steps for good would be three hundred, or a megabyte
-    # of graphs.
+    # The size of tables varies by tens of kilobytes. What is kept of these steps
+    # would be three hundred, or a megabyte of graphs.
     assert late - early < 100_000
 
 
@@ -69,7 +69,9 @@ def test_with_every_call_logged_it_does_not_grow_either(soon_forgotten: None, mo
     with gradviz.record(calls=True) as recording:
         tracemalloc.start()
         try:
-            early, late = memory_after(80, model), memory_after(160, model)
+            # Tables of tensors are swept now and then: what is kept between sweeps is the lowest of several readings.
+            memory_after(240, model)
+            early, late = (min(memory_after(40, model) for _ in range(6)) for _ in range(2))
         finally:
             tracemalloc.stop()
     assert late - early < 100_000
@@ -93,7 +95,7 @@ def described(graph: gradviz.Graph) -> list[Any]:
     ]
 
 
-def test_the_wanted_call_is_as_well_known_after_many_others_as_after_none(soon_forgotten: None) -> None:
+def test_the_wanted_call_is_recorded_as_completely_after_many_others_as_after_none(soon_forgotten: None) -> None:
     model = Net()
     with gradviz.record(backward=50) as late:
         for _ in range(50):
@@ -123,7 +125,7 @@ def test_a_module_that_runs_the_whole_loop_stays_the_caller(soon_forgotten: None
     assert {scope.path for scope in recording.graph.scopes} >= {"trainer", "trainer.net", "trainer.net.first"}
 
 
-def test_what_was_computed_long_ago_and_is_still_held_is_told_to_be_unknown(soon_forgotten: None) -> None:
+def test_what_was_computed_long_ago_and_is_still_held_is_disclosed_as_unknown(soon_forgotten: None) -> None:
     model, kept = Net(), torch.ones(3, requires_grad=True).exp()
     with gradviz.record(backward=51) as recording:
         old = kept.sin()
@@ -149,7 +151,7 @@ def test_the_last_call_takes_the_place_of_all_before_it() -> None:
     assert recording.graph.nodes[-1].run is not None
 
 
-def test_what_is_so_of_every_call_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_holds_for_every_call_is_disclosed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "gradviz.recording.backward.measured_calls.why_backward_cannot_be_measured", lambda: "compiled autograd runs it"
     )

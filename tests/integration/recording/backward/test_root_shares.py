@@ -1,4 +1,4 @@
-"""What each of several losses gives to every parameter is what a backward of that loss alone brings."""
+"""The share of each of several losses in the gradient of every parameter is that of a backward of that loss alone."""
 
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
@@ -27,7 +27,7 @@ def shares_in(recording: Recording) -> RootShares:
 
 
 def norms(recording: Recording, name: str) -> dict[str, float]:
-    """Of the gradient that each loss brings to the leaf with this name."""
+    """Norms of the gradient of the leaf with this name, by loss."""
     shares = shares_in(recording)
     products = shares.at([leaf_named(recording.graph, name).id])
     assert products is not None
@@ -57,7 +57,7 @@ def test_terms_of_a_sum_are_measured_one_by_one() -> None:
     assert products.cosine(0, 1) == pytest.approx(-float(x.sum() / (x.norm() * 3**0.5)), rel=1e-5)
 
 
-def test_several_roots_are_losses_of_their_own() -> None:
+def test_each_of_several_roots_is_a_loss() -> None:
     w = weight(2)
 
     def run() -> None:
@@ -83,7 +83,7 @@ def test_a_list_of_losses_is_opened(together: Callable[[Any], Tensor]) -> None:
     assert norms(record(run, PLAN), "w") == pytest.approx(expected)
 
 
-def test_many_losses_of_a_loop_are_told_as_one() -> None:
+def test_many_losses_of_a_loop_are_combined() -> None:
     w = weight(2)
 
     def run() -> None:
@@ -97,7 +97,7 @@ def test_many_losses_of_a_loop_are_told_as_one() -> None:
     assert norms(recording, "w") == pytest.approx({"other": float(torch.ones(2).exp().norm()), "sum": 60 * 2**0.5})
 
 
-def test_terms_of_the_same_operation_are_told_apart_by_what_they_are_computed_from() -> None:
+def test_terms_of_the_same_operation_are_named_by_what_they_are_computed_from() -> None:
     w = weight(2)
     recording = record(lambda: (w.sum() + w.pow(2).sum() + w.exp().sum()).backward(), PLAN)
     assert [loss.name for loss in shares_in(recording).losses] == ["sum of w", "sum of pow", "sum of exp"]
@@ -129,13 +129,13 @@ def test_measuring_leaves_the_gradients_of_the_program_as_they_are() -> None:
     assert random_state()
 
 
-def test_one_root_that_is_no_sum_is_told() -> None:
+def test_one_root_that_is_not_a_sum_is_disclosed() -> None:
     recording = record(lambda: weight(2).exp().sum().backward(), PLAN)
     assert recording.graph.root_shares is None
-    assert any("one root that is no sum" in sentence for sentence in recording.capture.disclosures)
+    assert any("one root that is not a sum" in sentence for sentence in recording.capture.disclosures)
 
 
-def test_a_hook_of_the_program_that_raises_costs_only_the_shares() -> None:
+def test_a_hook_of_the_program_that_raises_only_removes_the_shares() -> None:
     calls = []
 
     def raise_once(grad: Tensor) -> None:
@@ -155,7 +155,7 @@ def test_a_hook_of_the_program_that_raises_costs_only_the_shares() -> None:
     assert leaf_named(recording.graph, "w").arrived
 
 
-def test_a_loss_that_brings_nan_leaves_the_others_known() -> None:
+def test_a_loss_with_nan_leaves_the_shares_of_the_others_known() -> None:
     w, v = weight(2), weight(2)
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Every torch call is logged where that is asked for, with the tensors that it took and gave."""
+"""Every torch call is logged if that is asked for, with the tensors that it took and returned."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -21,7 +21,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.call_log import Call, CallLog, TensorUse, ValueFacts
 from gradviz.recording.calls.rows import Rows
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import EVERY_BACKWARD, record, recorded_script
 from tests.integration.recording.small_graphs import weight
 from tests.leftovers import random_state
@@ -59,7 +59,7 @@ def test_a_leaf_made_of_a_view_of_data_is_a_leaf() -> None:
     assert (flags(row), row.is_leaf) == ((1, True, False), True)
 
 
-def test_a_call_tells_what_it_took_and_what_it_gave() -> None:
+def test_a_logged_call_has_its_inputs_and_outputs() -> None:
     w, x = weight(2), torch.tensor([0.0, 3.0])
     log = log_of(lambda: (w * x).detach())
     product, detach = the_call(log, "mul"), the_call(log, "detach")
@@ -87,7 +87,7 @@ def test_what_is_changed_in_place_is_an_output_with_another_version() -> None:
     assert len({use.tensor for name in names for use in the_call(log, name).changed}) == 1
 
 
-def test_where_inf_came_first_is_told_by_values() -> None:
+def test_values_show_where_inf_came_first() -> None:
     x = torch.tensor([0.0, 1.0])
     log = log_of(lambda: torch.where(x > 0, torch.log(x), x) * 1.0)
     infinite = [call.function for call in log.calls if any(use.values and use.values.infs for use in call.outputs)]
@@ -102,7 +102,7 @@ def test_whole_numbers_and_truth_values_have_values() -> None:
     assert mask.values == ValueFacts(3, 0.0, 1.0, 2)
 
 
-def test_the_line_that_made_a_module_is_told_under_its_path(tmp_path: Path) -> None:
+def test_the_line_that_made_a_module_is_known_by_its_path(tmp_path: Path) -> None:
     source = """
 import torch
 net = torch.nn.Sequential(
@@ -179,14 +179,14 @@ class Same(torch.autograd.Function):
         return -grad
 
 
-def test_what_a_custom_function_gives_back_as_it_came_is_no_leaf_outside_of_it() -> None:
+def test_an_input_that_a_custom_function_returns_is_no_leaf_outside_of_it() -> None:
     log = log_of(lambda: Same.apply(weight()).sum().backward())
     (custom,) = (call for call in log.calls if call.kind == "custom")
     assert custom.outputs[0].has_grad_fn
     assert the_call(log, "sum").inputs[0].has_grad_fn
 
 
-def test_optimizers_tell_what_they_hold_and_when_they_stepped_and_cleared() -> None:
+def test_logged_optimizers_have_their_tensors_steps_and_clearings() -> None:
     def run() -> None:
         model = nn.Linear(2, 1)
         optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
@@ -246,7 +246,7 @@ def test_the_line_that_switched_gradients_off_is_known(tmp_path: Path) -> None:
     assert cuts == [("no_grad", 10), ("inference", 12), ("no_grad", 6), ("no_grad", 15)]
 
 
-def test_a_tensor_that_comes_back_from_numpy_is_known_again() -> None:
+def test_a_tensor_that_comes_back_from_numpy_is_recognized() -> None:
     def run() -> None:
         w = weight(3)
         array = (w * 2).detach().numpy()
@@ -260,7 +260,7 @@ def test_a_tensor_that_comes_back_from_numpy_is_known_again() -> None:
     assert [cut.kind for cut in flow.cuts_reaching(number, user)] == ["detach"]
 
 
-def test_leaves_tell_how_they_stood_at_the_end(tmp_path: Path) -> None:
+def test_leaves_have_their_state_at_the_end(tmp_path: Path) -> None:
     source = """
     import torch
     used, frozen, idle = (torch.nn.Parameter(torch.ones(4)) for _ in range(3))
@@ -278,7 +278,7 @@ def test_leaves_tell_how_they_stood_at_the_end(tmp_path: Path) -> None:
 
 
 def train(steps: int = 3) -> list[Any]:
-    """Everything that a training loop with dropout, in-place changes and clipping leaves behind."""
+    """The results of a training loop with dropout, in-place changes and clipping."""
     torch.manual_seed(3)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(), nn.Linear(8, 1))
     optimizer = torch.optim.AdamW(model.parameters())

@@ -1,4 +1,4 @@
-"""`torch.compile` does under recording what it does without: the same graphs, no breaks, no warnings."""
+"""`torch.compile` works under recording as without: the same graphs, no breaks, no warnings."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -229,7 +229,7 @@ def test_a_compiled_call_is_marked_as_such(compiled: tuple[str, Found]) -> None:
                 assert ("compiled", "torch.compile") in calls
 
 
-def test_what_surrounds_compiled_code_is_recorded_as_ever(compiled: tuple[str, Found]) -> None:
+def test_what_surrounds_compiled_code_is_recorded_as_usual(compiled: tuple[str, Found]) -> None:
     _, found = compiled
     for graph in found["compiled_part"]["graphs"]:
         assert graph[-2:] == [

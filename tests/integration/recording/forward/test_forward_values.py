@@ -1,4 +1,4 @@
-"""With ``--values`` the small values of the forward are there as they were when they were made."""
+"""With ``--values`` the small values of the forward are kept as they were when they were made."""
 
 # mypy: allow-untyped-calls, no-warn-return-any
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Doubled(torch.autograd.Function):
         return grad * 2
 
 
-def test_values_that_are_too_large_or_that_nobody_saw_are_disclosed() -> None:
+def test_values_that_are_too_large_or_were_not_seen_are_disclosed() -> None:
     def run() -> None:
         held = Doubled.apply(weight(2))
         (held.sum() + Doubled.apply(weight(2)).sum() + weight(3, 3).sum()).backward()

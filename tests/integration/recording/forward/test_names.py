@@ -1,4 +1,4 @@
-"""The reader's own names: variables, parameters, buffers, and what is frozen or tied."""
+"""Names that the user gave: variables, parameters, buffers, and what is frozen or tied."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -65,7 +65,7 @@ def test_parameters_have_their_dotted_names_and_tied_ones_all_of_them() -> None:
     }
 
 
-def test_inputs_that_need_no_gradient_are_told_apart() -> None:
+def test_inputs_that_need_no_gradient_have_kinds_and_names() -> None:
     graph = record(run_net).graph
     first = next(node for node in nodes_named(graph, "AddmmBackward0"))
     assert constants_of(graph, first) == [("data", ("x",))]
@@ -74,7 +74,7 @@ def test_inputs_that_need_no_gradient_are_told_apart() -> None:
     assert constants_of(graph, node_named(graph, "MseLossBackward0")) == [("data", ("y",))]
 
 
-def test_every_parameter_of_a_module_that_ran_is_listed_the_frozen_too() -> None:
+def test_every_parameter_of_a_module_that_ran_is_listed_also_if_frozen() -> None:
     parameters = record(run_net).capture.parameters
     assert {parameter.names: parameter.requires_grad for parameter in parameters} == {
         ("net.shift",): False,
@@ -185,7 +185,7 @@ def test_a_model_that_only_a_function_of_the_script_holds_is_named_after_its_var
     assert leaf_named(graph, "network.weight").kind == "parameter"
 
 
-def test_layers_of_a_list_keep_their_numbers_whatever_the_variable_of_the_loop(tmp_path: Path) -> None:
+def test_layers_of_a_list_are_named_by_index_not_by_the_variable_of_the_loop(tmp_path: Path) -> None:
     capture = recorded_script(
         tmp_path,
         """
@@ -202,7 +202,7 @@ def test_layers_of_a_list_keep_their_numbers_whatever_the_variable_of_the_loop(t
     assert [scope.path for scope in graph.scopes] == ["blocks.0", "blocks.1"]
 
 
-def test_a_variable_whose_view_went_stale_costs_no_graph() -> None:
+def test_a_variable_whose_view_is_stale_removes_no_graph() -> None:
     """torch refuses even to look at such a view, but only the view is broken."""
 
     def run() -> None:

@@ -1,4 +1,4 @@
-"""Which line made a node, which lines called that one, and in which module call it happened."""
+"""Which line made a node, which lines called that line, and in which module call this happened."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -76,14 +76,14 @@ def test_the_lines_above_lead_to_the_scripts_top(run: tuple[Capture, Graph]) -> 
     assert [site.function for site in stack] == ["activation", "Block.forward", "<module>"]
 
 
-def test_neither_torchs_lines_nor_ours_are_shown(run: tuple[Capture, Graph]) -> None:
+def test_neither_lines_of_torch_nor_of_gradviz_are_shown(run: tuple[Capture, Graph]) -> None:
     capture, graph = run
     assert {Path(site.file).name for site in graph.call_sites} == {"train.py"}
     assert not any(site.is_library for site in graph.call_sites)
     assert set(capture.sources) == {site.file for site in graph.call_sites}
 
 
-def test_lines_around_the_readers_own_are_kept_and_those_far_away_are_not(tmp_path: Path) -> None:
+def test_lines_around_the_users_own_are_kept_and_those_far_away_are_not(tmp_path: Path) -> None:
     before, after = [f"before = {number}" for number in range(30)], [f"after = {number}" for number in range(30)]
     used = ["import torch", "x = torch.ones(2, requires_grad=True)", "x.sum().backward()"]
     capture = recorded_script(tmp_path, "\n".join([*before, *used, *after]))
@@ -161,7 +161,7 @@ def test_lines_inside_a_module_differ_for_each_place_that_calls_it() -> None:
     assert lines == ["x = layer(weight(2))", "x = layer(x)"]
 
 
-def test_a_library_line_is_marked_and_the_readers_own_stands_above_it() -> None:
+def test_a_library_line_is_marked_and_the_users_own_is_its_caller() -> None:
     from transformers.activations import NewGELUActivation
 
     def run() -> None:
@@ -174,7 +174,7 @@ def test_a_library_line_is_marked_and_the_readers_own_stands_above_it() -> None:
     assert Path(above[0].file).name == Path(__file__).name
 
 
-def test_a_module_that_raised_does_not_swallow_what_comes_after_it() -> None:
+def test_later_nodes_are_not_assigned_to_a_module_that_raised() -> None:
     class Broken(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             raise ValueError
@@ -190,7 +190,7 @@ def test_a_module_that_raised_does_not_swallow_what_comes_after_it() -> None:
     assert scope_of(graph, node_named(graph, "SumBackward0")) is None
 
 
-def test_a_module_call_that_ctrl_c_broke_off_does_not_swallow_what_comes_after_it() -> None:
+def test_later_nodes_are_not_assigned_to_a_module_call_that_ctrl_c_ended() -> None:
     class Slow(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             raise KeyboardInterrupt
@@ -208,7 +208,7 @@ def test_a_module_call_that_ctrl_c_broke_off_does_not_swallow_what_comes_after_i
     assert line_of(recording.capture, graph, node_named(graph, "TanhBackward0")) == "layer(weight(2)).sum().backward()"
 
 
-def test_a_module_call_that_ctrl_c_broke_off_inside_another_ends_with_that_one() -> None:
+def test_a_module_call_that_ctrl_c_ended_inside_another_ends_with_that_one() -> None:
     class Slow(nn.Module):
         def forward(self, x: Tensor) -> Tensor:
             raise KeyboardInterrupt
@@ -279,7 +279,7 @@ def node_named_in(graph: Graph, path: str):  # type: ignore[no-untyped-def]
     return next(node for node in graph.nodes if scope_of(graph, node) == path)
 
 
-def test_code_that_a_library_wrote_to_a_file_of_its_own_is_not_the_readers(tmp_path: Path) -> None:
+def test_code_that_a_library_wrote_to_a_file_is_not_the_users(tmp_path: Path) -> None:
     file = tmp_path / "generated_7f3a.py"
     file.write_text("def double(x):\n    return x * 2\n")
     spec = spec_from_file_location("pytest.generated", file)  # torch_geometric names its modules so

@@ -1,4 +1,4 @@
-"""Programs that compute in several threads: nothing breaks, and what could not be seen is said."""
+"""Programs that compute in several threads: nothing breaks, and what could not be seen is disclosed."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import line_of, names_of_nodes, nodes_named, record, recorder, scope_of
 from tests.integration.recording.small_graphs import weight
 
@@ -42,7 +42,7 @@ def sine_step() -> None:
     loss.backward()
 
 
-def test_each_thread_that_calls_backward_gives_a_graph() -> None:
+def test_each_thread_that_calls_backward_has_a_graph() -> None:
     recording = record(lambda: in_threads(sine_step, sine_step))
     assert [names_of_nodes(graph)[1:] for graph in recording.capture.graphs] == [["SinBackward0", "SumBackward0"]] * 2
     assert [graph.roots[0].name for graph in recording.capture.graphs] == ["loss", "loss"]

@@ -1,4 +1,4 @@
-"""Gradients switched off, other precisions, function transforms and tracers work as ever while they are recorded."""
+"""Disabled gradients, other precisions, function transforms and tracers work under recording as without it."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -15,10 +15,10 @@ from tests.integration.recording.helpers import names_of_nodes, record
 from tests.integration.recording.small_graphs import weight
 
 SCRIPTED_BY_TORCH = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")
-"""What torch does itself when forward-mode differentiation is first used."""
+"""Warnings of torch itself when forward-mode differentiation is first used."""
 
 
-def test_inference_mode_and_no_grad_are_let_be() -> None:
+def test_inference_mode_and_no_grad_work_as_without_recording() -> None:
     def run() -> tuple[bool, bool]:
         layer = nn.Linear(2, 2)
         with torch.inference_mode():
@@ -112,7 +112,7 @@ def test_anomaly_mode_finds_what_it_would_find() -> None:
 
 
 @SCRIPTED_BY_TORCH
-def test_forward_mode_differentiation_is_let_be() -> None:
+def test_forward_mode_differentiation_works_as_without_recording() -> None:
     def run() -> Tensor:
         with torch.autograd.forward_ad.dual_level():
             dual = torch.autograd.forward_ad.make_dual(torch.ones(2), torch.full((2,), 3.0))

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import gradviz
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.walk.graph_walker import without_collector
 from tests.integration.recording.helpers import names_of_nodes, record
 from tests.integration.recording.small_graphs import PROGRAMS, Program, independent_walk, weight
@@ -183,14 +183,14 @@ def test_versions_and_gradients_are_not_touched() -> None:
     assert recording.value[1] is None
 
 
-def test_backward_gives_back_what_torch_gives_back() -> None:
+def test_backward_returns_what_torch_returns() -> None:
     w = weight(3)
     gradients = record(lambda: torch.autograd.grad((w * 2).sum(), [w, weight(2)], allow_unused=True)).value
     assert torch.equal(gradients[0], torch.full((3,), 2.0))
     assert gradients[1] is None
 
 
-def test_a_gradient_that_already_was_there_is_added_to_as_ever() -> None:
+def test_a_gradient_that_already_exists_is_added_to_as_without_recording() -> None:
     w = weight(3)
     w.grad = kept = torch.ones(3)
     record(lambda: (w * 2).sum().backward())
@@ -198,7 +198,7 @@ def test_a_gradient_that_already_was_there_is_added_to_as_ever() -> None:
     assert torch.equal(kept, torch.full((3,), 3.0))
 
 
-def test_optimisers_step_the_same() -> None:
+def test_optimizers_step_the_same() -> None:
     def train() -> list[Tensor]:
         torch.manual_seed(0)
         model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
@@ -215,7 +215,7 @@ def test_optimisers_step_the_same() -> None:
     assert len(recorded.capture.graphs) == 4
 
 
-def test_a_module_that_cannot_be_hashed_runs_as_ever() -> None:
+def test_a_module_that_cannot_be_hashed_runs_as_without_recording() -> None:
     class Comparable(nn.Module):
         __hash__ = None  # type: ignore[assignment]
 
@@ -233,7 +233,7 @@ def test_a_module_that_cannot_be_hashed_runs_as_ever() -> None:
 
 
 class Jealous(dict[str, Any]):
-    """A mapping that computes its values when they are asked for, and notes who asks."""
+    """A mapping that computes its values when they are read, and notes what was read."""
 
     asked: list[str] = []  # noqa: RUF012
 
@@ -247,7 +247,7 @@ class Jealous(dict[str, Any]):
     items = values
 
 
-def test_containers_of_the_program_that_answer_with_code_of_their_own_are_left_alone() -> None:
+def test_reading_containers_of_the_program_runs_none_of_their_code() -> None:
     class Odd:
         @property  # type: ignore[misc]
         def __class__(self) -> Any:
@@ -266,7 +266,7 @@ def test_containers_of_the_program_that_answer_with_code_of_their_own_are_left_a
     assert Jealous.asked == []
 
 
-def test_gradients_that_meet_are_added_in_place_as_ever() -> None:
+def test_gradients_of_several_branches_are_added_in_place_as_without_recording() -> None:
     def run() -> int:
         w = weight(3)
         (w[0] * w[1] * w[2]).backward()

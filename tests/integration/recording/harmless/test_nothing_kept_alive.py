@@ -1,4 +1,4 @@
-"""What the program lets go is freed at once, and recording changes nothing about that."""
+"""What the program drops is freed at once, also while it is recorded."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 import gradviz
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.allocators import bytes_from_malloc
 from tests.integration.recording.helpers import record, record_failing, recorder
 from tests.integration.recording.small_graphs import PROGRAMS, Program, weight
@@ -24,7 +24,7 @@ from tests.integration.recording.small_graphs import PROGRAMS, Program, weight
 
 @pytest.fixture(autouse=True)
 def without_garbage_collector() -> Iterator[None]:
-    """What dies here must die by itself: with the collector off, a cycle would show."""
+    """What is freed here must be freed without the garbage collector: with it off, a cycle would show."""
     gc.freeze()  # what was there before is neither collected nor counted, which would take seconds
     gc.disable()
     yield
@@ -45,7 +45,7 @@ def tensors_of_shape(shape: tuple[int, ...]) -> int:
 
 
 class Witness:
-    """Lies in the metadata of a node, and so dies with it."""
+    """An object in the metadata of a node, freed with the node."""
 
 
 def step(seen: list[Any]) -> None:
@@ -108,7 +108,7 @@ def test_no_tensor_is_left_over_by_a_recording() -> None:
     assert live_tensors() == before
 
 
-def test_copies_of_what_a_custom_function_took_go_with_the_block_whose_calls_were_logged() -> None:
+def test_copies_of_arguments_of_a_custom_function_are_freed_after_the_block_whose_calls_were_logged() -> None:
     class Twice(torch.autograd.Function):
         @staticmethod
         def forward(ctx: Any, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""However a program ends, torch is as it was: nothing is left on its stacks, in its tables or in its modules.
+"""However a program ends, torch is restored: nothing is left on its stacks, in its tables or in its modules.
 
 `conftest.py` compares everything after each test; the tests here give it occasions.
 """
@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.checkpoint import checkpoint
 
 from gradviz.recording.recorder import Recorder
-from gradviz.recording.run.plan import RecordingPlan, StopScript
+from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from tests.integration.recording.helpers import record, record_failing, recorded_script, recorder
 from tests.integration.recording.small_graphs import weight
 from tests.leftovers import changes, random_state, snapshot
@@ -30,7 +30,7 @@ ONE_AND_ON = RecordingPlan(backward=1, keep_going=True)
 
 
 class Give(BaseException):
-    """What even ``except Exception`` does not stop."""
+    """Not caught by ``except Exception``."""
 
 
 def raises(*_: Any) -> Any:
@@ -161,7 +161,7 @@ def test_torch_is_put_back_after_the_last_wanted_backward_of_a_script_that_goes_
         lambda loss: nn.Sequential().apply(lambda _: loss.backward()),
     ],
 )
-def test_torch_is_put_back_whichever_way_backward_was_called(backward: Callable[[Tensor], Any]) -> None:
+def test_torch_is_put_back_however_backward_was_called(backward: Callable[[Tensor], Any]) -> None:
     before = snapshot()
 
     def run() -> list[str]:
@@ -218,7 +218,7 @@ def test_one_recorder_after_another_finds_torch_untouched() -> None:
     assert [len(record(step).capture.graphs) for _ in range(3)] == [1, 1, 1]
 
 
-def test_a_mode_that_the_program_entered_and_never_left_stays_its_own() -> None:
+def test_a_mode_that_the_program_entered_and_never_left_stays_active() -> None:
     class Mode(TorchFunctionMode):
         pass
 
@@ -297,7 +297,7 @@ def test_random_generators_are_where_they_would_be() -> None:
     assert random_state() == native
 
 
-def test_a_polite_stop_is_not_taken_for_an_error_of_the_program(tmp_path: Path) -> None:
+def test_the_stop_after_the_wanted_backward_is_not_an_error_of_the_program(tmp_path: Path) -> None:
     capture = recorded_script(
         tmp_path,
         """

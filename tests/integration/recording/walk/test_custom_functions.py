@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradviz.analysis.flow.lost_gradients import LostGradients
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import (
     line_of,
     names_of_nodes,
@@ -264,7 +264,9 @@ class Reversible(torch.autograd.Function):
 
 
 @pytest.mark.parametrize("gradients", [True, False])
-def test_a_function_that_calls_backward_itself_is_told_of_as_its_layer_is_not_in_the_graph(gradients: bool) -> None:
+def test_a_function_that_calls_backward_itself_is_disclosed(
+    gradients: bool,
+) -> None:
     def run() -> None:
         layer = torch.nn.Linear(3, 3)
         Reversible.apply(weight(1, 3), layer).sum().backward()

@@ -1,4 +1,4 @@
-"""A deep graph that was recorded is freed without harm, whoever lets go of it, and when.
+"""A deep graph that was recorded is freed without a crash, whatever holds it last, and at any time.
 
 Each program runs in a process of its own: what these tests fear is the end of the process.
 """
@@ -242,10 +242,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("occasion", PROGRAMS)
-def test_a_deep_graph_is_freed_without_harm_when(occasion: str) -> None:
+def test_a_deep_graph_is_freed_without_a_crash_when(occasion: str) -> None:
     source = CHAIN
     for words, program in PROGRAMS[occasion].items():
         body = indent(dedent(program).strip("\n"), "    ")
-        # Its name is printed first: should the process die, it is the last thing heard of it.
+        # Its name is printed first: if the process crashes, this is its last output.
         source += f"\ndef scenario():\n{body}\n\nprint(json.dumps({words!r}), flush=True)\nscenario()\n"
     assert child_result(source + "print(json.dumps('the end'))\n") == "the end"

@@ -1,4 +1,4 @@
-"""What is said of a node: its kind, the call that made it, its arguments, shapes and hooks."""
+"""The facts about a node: its kind, the call that made it, its arguments, shapes and hooks."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -52,7 +52,7 @@ FORWARD_CALLS: dict[str, Callable[[Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("call", FORWARD_CALLS)
-def test_a_node_tells_the_torch_function_that_made_it(call: str) -> None:
+def test_a_node_names_the_torch_function_that_made_it(call: str) -> None:
     def run() -> None:
         result = FORWARD_CALLS[call](weight(2, 2))
         torch.autograd.backward(result, torch.ones_like(result))
@@ -152,7 +152,7 @@ def test_an_infinite_argument_is_kept_as_text() -> None:
     assert made_by(lambda x: F.hardtanh(x, -float("inf"), 1.0)).attributes == {"min_val": "-inf", "max_val": 1.0}
 
 
-def test_a_node_tells_shape_dtype_and_device_of_what_it_made() -> None:
+def test_a_node_has_shape_dtype_and_device_of_its_output() -> None:
     assert made_by(lambda x: x.sum(dim=0)).outputs == (TensorFacts((3,), "float32", "cpu"),)
     assert made_by(lambda x: x.double()).outputs == (TensorFacts((2, 3), "float64", "cpu"),)
     assert made_by(lambda x: x.chunk(2)[0]).outputs == (TensorFacts((1, 3), "float32"), TensorFacts((1, 3), "float32"))
@@ -263,7 +263,7 @@ def test_a_custom_operator_is_named_as_the_user_calls_it() -> None:
     assert node.call_site is not None
 
 
-def test_what_is_done_with_a_graph_of_gradients_is_said_too() -> None:
+def test_a_graph_of_gradients_has_its_calls_too() -> None:
     def run() -> None:
         x = weight(3)
         (gradient,) = torch.autograd.grad((x**3).sum(), x, create_graph=True)

@@ -1,4 +1,4 @@
-"""Where a walk starts: at every tensor that backward was called on, at what ``--root`` names, or at loose ends."""
+"""Where a walk starts: at each tensor that backward was called on, at the value of ``--root``, or at unused results."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradviz.errors import BadInput, NothingRecorded
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import names_of_nodes, record, recorded_script
 from tests.integration.recording.small_graphs import weight
 
@@ -47,7 +47,7 @@ def test_every_tensor_given_to_backward_is_a_root() -> None:
     ]
 
 
-def test_a_root_tells_the_shape_of_its_tensor_and_which_output_of_its_node_it_is() -> None:
+def test_a_root_has_the_shape_of_its_tensor_and_the_output_of_its_node() -> None:
     w = weight(3)
 
     def run() -> None:
@@ -93,7 +93,7 @@ def test_a_leaf_as_root_is_its_own_graph() -> None:
     assert graph.roots[0].node == 0
 
 
-def test_roots_tell_what_they_are() -> None:
+def test_roots_have_names_shapes_and_outputs() -> None:
     def run() -> None:
         low, high = (weight(2) * 1).unbind()
         torch.autograd.backward([high])
@@ -128,7 +128,7 @@ def test_a_named_root_may_be_any_structure_of_tensors(
     assert [name for name, _ in roots_of(tmp_path, expression, more)] == names
 
 
-def test_a_model_output_gives_each_of_its_tensors(tmp_path: Path) -> None:
+def test_every_tensor_of_a_model_output_is_a_root(tmp_path: Path) -> None:
     more = (
         "from transformers.modeling_outputs import SequenceClassifierOutput\n"
         "out = SequenceClassifierOutput(loss=loss, logits=other)\n"
@@ -170,13 +170,13 @@ def test_without_backward_the_tensors_that_nothing_was_computed_from_are_roots(t
     assert len(graph.nodes) == 5
 
 
-def test_loose_ends_that_share_a_node_are_one_root_for_each_output(tmp_path: Path) -> None:
+def test_unconsumed_results_that_share_a_node_are_one_root_for_each_output(tmp_path: Path) -> None:
     script = "import torch\nlow, high = (torch.ones(2, requires_grad=True) * 1).unbind()\nsame = high\n"
     (graph,) = recorded_script(tmp_path, script).graphs
     assert [(root.name, root.output_nr) for root in graph.roots] == [("low", 0), ("high", 1)]
 
 
-def test_a_stale_view_is_no_loose_end_and_costs_none(tmp_path: Path) -> None:
+def test_a_stale_view_is_no_root_and_removes_none(tmp_path: Path) -> None:
     script = """
     import torch
     base = torch.ones(2, 3, requires_grad=True) * 2

@@ -19,7 +19,7 @@ from gradviz.analysis.memory.allocator_balance import balances
 from gradviz.analysis.memory.kept_memory import GraphMemory, memory_of
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
-from gradviz.recording.run.plan import RecordingPlan
+from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import node_named, record
 
 FLOAT = 4
@@ -160,7 +160,7 @@ def test_hooks_of_the_user_are_not_called_and_what_they_made_is_sized() -> None:
     assert saved.packed_by.endswith("<locals>.unpack")
 
 
-def test_what_a_hook_puts_into_an_object_of_its_own_is_sized() -> None:
+def test_tensors_that_a_pack_hook_puts_into_an_object_are_sized() -> None:
     class Packed:
         def __init__(self, tensor: torch.Tensor) -> None:
             self.halves = [tensor.half()]
@@ -177,7 +177,7 @@ def test_what_a_hook_puts_into_an_object_of_its_own_is_sized() -> None:
     assert (saved.bytes, saved.state) == (200, "held")
 
 
-def test_what_a_hook_hides_is_disclosed_and_not_guessed() -> None:
+def test_memory_that_a_hook_hides_is_disclosed_and_not_guessed() -> None:
     stored: dict[int, torch.Tensor] = {}
     x = torch.randn(100, requires_grad=True)
 
@@ -278,7 +278,7 @@ def test_a_sparse_tensor_is_its_indices_and_values() -> None:
     assert {each.slot: each.bytes for each in saved} == {"mat1.indices": 2 * 3 * 8, "mat1.values": 3 * FLOAT}
 
 
-def test_what_an_inplace_write_into_a_part_saved_is_said_to_be_unknown() -> None:
+def test_the_saved_tensors_of_an_inplace_write_into_a_part_are_disclosed_as_unknown() -> None:
     x = torch.randn(4, requires_grad=True)
 
     def step() -> None:
@@ -309,7 +309,7 @@ def test_a_change_in_place_shows_in_the_versions() -> None:
     assert (saved.saved_version, saved.version) == (0, 1)
 
 
-def test_the_versions_of_views_of_plain_data_and_of_lists_are_told_too() -> None:
+def test_the_versions_of_views_of_plain_data_and_of_lists_are_known_too() -> None:
     x, rows, index = torch.ones(4, requires_grad=True), torch.ones(3, 4), torch.tensor([0, 2])
 
     def step() -> None:
@@ -328,7 +328,7 @@ def test_the_versions_of_views_of_plain_data_and_of_lists_are_told_too() -> None
     assert [(saved.saved_version, saved.version) for saved in changed] == [(0, 1), (0, 1)]
 
 
-def test_to_tell_the_version_of_a_view_makes_no_node_for_it() -> None:
+def test_reading_the_version_of_a_view_makes_no_node_for_it() -> None:
     x = torch.ones(4, requires_grad=True)
 
     def step() -> int:
@@ -411,7 +411,7 @@ def test_a_forward_after_the_first_is_compared_on_its_own() -> None:
     assert abs(balance.rest) < balance.retained / 100
 
 
-def test_variables_that_keep_the_graphs_of_earlier_steps_are_told() -> None:
+def test_variables_that_keep_the_graphs_of_earlier_steps_are_listed() -> None:
     model = nn.Linear(3, 1)
 
     def step() -> None:
@@ -426,7 +426,7 @@ def test_variables_that_keep_the_graphs_of_earlier_steps_are_told() -> None:
     assert graph.older_graphs == (OlderGraph("losses", 3),)
 
 
-def test_a_loop_that_keeps_no_earlier_graph_is_told_none() -> None:
+def test_a_loop_that_keeps_no_earlier_graph_lists_none() -> None:
     model = nn.Linear(3, 1)
 
     def step() -> None:

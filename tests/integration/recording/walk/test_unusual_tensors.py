@@ -1,4 +1,4 @@
-"""Tensors of every sort: each must be recorded, and none may notice."""
+"""Tensors of every kind are recorded, and none is changed."""
 
 # Much of torch has no types: backward, register_hook, Function.apply.
 # mypy: allow-untyped-calls, no-warn-return-any
@@ -23,7 +23,7 @@ def only_output(name: str, run: Any) -> TensorFacts:
     return facts
 
 
-def test_complex_tensors_tell_their_dtype() -> None:
+def test_complex_tensors_have_their_dtype() -> None:
     def run() -> None:
         z = weight(2, dtype=torch.complex64)
         z.exp().abs().sum().backward()
@@ -31,13 +31,13 @@ def test_complex_tensors_tell_their_dtype() -> None:
     assert only_output("ExpBackward0", run) == TensorFacts((2,), "complex64")
 
 
-def test_half_precision_tells_its_dtype() -> None:
+def test_half_precision_tensors_have_their_dtype() -> None:
     assert only_output("ExpBackward0", lambda: weight(2, dtype=torch.bfloat16).exp().sum().backward()) == TensorFacts(
         (2,), "bfloat16"
     )
 
 
-def test_meta_tensors_tell_their_device() -> None:
+def test_meta_tensors_have_their_device() -> None:
     def run() -> None:
         layer = nn.Linear(2, 3, device="meta")
         layer(torch.ones(1, 2, device="meta")).sum().backward()
@@ -45,13 +45,13 @@ def test_meta_tensors_tell_their_device() -> None:
     assert only_output("AddmmBackward0", run) == TensorFacts((1, 3), "float32", "meta")
 
 
-def test_scalars_and_empty_tensors_tell_their_shapes() -> None:
+def test_scalars_and_empty_tensors_have_their_shapes() -> None:
     graph = record(lambda: (weight().exp() + weight(0, 3).sin().sum()).backward()).graph
     assert node_named(graph, "ExpBackward0").outputs == (TensorFacts((), "float32"),)
     assert node_named(graph, "SinBackward0").outputs == (TensorFacts((0, 3), "float32"),)
 
 
-def test_a_sparse_leaf_tells_its_layout() -> None:
+def test_a_sparse_leaf_has_its_layout() -> None:
     def run() -> None:
         sparse = torch.eye(3).to_sparse().requires_grad_()
         torch.sparse.mm(sparse, torch.ones(3, 2)).sum().backward()
@@ -59,7 +59,7 @@ def test_a_sparse_leaf_tells_its_layout() -> None:
     assert leaf_named(record(run).graph, "sparse").outputs == (TensorFacts((3, 3), "float32", layout="sparse_coo"),)
 
 
-def test_a_compressed_sparse_constant_is_told() -> None:
+def test_a_compressed_sparse_constant_is_recorded() -> None:
     def run() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch calls the layout a beta
@@ -70,7 +70,7 @@ def test_a_compressed_sparse_constant_is_told() -> None:
     assert "sparse_csr" in [constant.tensor.layout for constant in graph.constants]
 
 
-def test_a_jagged_nested_tensor_tells_its_ragged_size_as_text() -> None:
+def test_a_jagged_nested_tensor_has_its_ragged_size_as_text() -> None:
     def run() -> None:
         nested = torch.nested.nested_tensor([[1.0, 2.0], [3.0]], layout=torch.jagged, requires_grad=True)
         nested.sin().values().sum().backward()
@@ -82,7 +82,7 @@ def test_a_jagged_nested_tensor_tells_its_ragged_size_as_text() -> None:
     assert facts.layout == "jagged"
 
 
-def test_a_strided_nested_tensor_tells_how_many_parts_it_has() -> None:
+def test_a_strided_nested_tensor_has_the_number_of_its_parts() -> None:
     def run() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # torch calls the layout a prototype
@@ -111,7 +111,7 @@ class Counting(torch.Tensor):
 
 
 class Private(torch.Tensor):
-    """Tells nobody anything that is not an operation."""
+    """A subclass that answers only operations."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

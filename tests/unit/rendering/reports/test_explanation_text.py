@@ -6,6 +6,7 @@ from gradviz.analysis.explain.custom_explanation import CustomExplanation
 from gradviz.analysis.explain.explanation import Explanation, explain
 from gradviz.analysis.numbers.node_inputs import NamedTensor
 from gradviz.analysis.numbers.node_numbers import NodeNumbers
+from gradviz.formulas.available_formulas import KnownFormulas
 from gradviz.formulas.derivative import (
     Derivative,
     FormulaTable,
@@ -14,8 +15,7 @@ from gradviz.formulas.derivative import (
     SavedValue,
     SecondDerivative,
 )
-from gradviz.formulas.known import KnownFormulas
-from gradviz.formulas.meanings import meaning_of
+from gradviz.formulas.word_lookup import meaning_of
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.rendering.reports.explanation_text import ExplanationText

@@ -1,7 +1,7 @@
 """Reads the derivatives of the installed torch, without importing torch.
 
 torch ships the file from which its backward functions are generated, and `torchgen`, which reads it. Reading takes a
-second or two: `gradviz.formulas.known` caches the result.
+second or two: `gradviz.formulas.available_formulas` caches the result.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from torchgen.api.autograd import DifferentiabilityInfo, SavedAttribute
     from torchgen.model import NativeFunction
 
-_READ_BY = ("derivative.py", "installed.py", "second_derivatives.py")
+_READ_BY = ("derivative.py", "torch_formulas.py", "second_derivatives.py")
 _FILES = ("autograd/derivatives.yaml", "ATen/native/native_functions.yaml", "ATen/native/tags.yaml")
 
 FINGERPRINT = 12

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from gradviz.errors import MissingDependency
-from gradviz.formulas import installed, known
-from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
-from gradviz.formulas.installed import FormulaFiles, find_formula_files
-from gradviz.formulas.known import (
+from gradviz.formulas import available_formulas, torch_formulas
+from gradviz.formulas.available_formulas import (
     MAX_CACHE_FILES,
     KnownFormulas,
     cache_file,
@@ -21,6 +19,8 @@ from gradviz.formulas.known import (
     of,
     write_cached,
 )
+from gradviz.formulas.derivative import Derivative, FormulaTable, ForwardFormula, InputFormula, SavedValue
+from gradviz.formulas.torch_formulas import FormulaFiles, find_formula_files
 
 KEPT = FormulaTable("of a test", (Derivative("ExpBackward0", "exp", "exp(Tensor self) -> Tensor"),))
 
@@ -30,7 +30,7 @@ def asked_anew(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A separate cache folder that does not exist yet, with nothing cached in memory."""
     folder = tmp_path / "cache"
     monkeypatch.setenv("GRADVIZ_CACHE_DIR", str(folder))
-    monkeypatch.setattr(known, "known_formulas", known_formulas.__wrapped__)
+    monkeypatch.setattr(available_formulas, "known_formulas", known_formulas.__wrapped__)
     return folder
 
 
@@ -83,21 +83,21 @@ def test_a_node_that_torch_does_not_generate_has_none() -> None:
 
 def test_a_file_in_the_cache_is_read_in_place_of_torchs_own(asked_anew: Path) -> None:
     write_cached(cache_file(find_formula_files()), KEPT)
-    assert known.known_formulas() == KnownFormulas(KEPT)
+    assert available_formulas.known_formulas() == KnownFormulas(KEPT)
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"torch_version": 3}', b'{"torch_version": ""}', b"\xff\xfe"])
 def test_a_damaged_cache_is_disclosed_and_written_anew(
     asked_anew: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known, "read_formulas", lambda files: KEPT)
+    monkeypatch.setattr(available_formulas, "read_formulas", lambda files: KEPT)
     path = cache_file(find_formula_files())
     asked_anew.mkdir()
     path.write_bytes(content)
-    found = known.known_formulas()
+    found = available_formulas.known_formulas()
     assert found.table == KEPT
     assert str(path) in found.disclosures[0]
-    assert known.known_formulas() == KnownFormulas(KEPT)
+    assert available_formulas.known_formulas() == KnownFormulas(KEPT)
 
 
 def test_of_many_releases_only_the_newest_few_are_kept_and_no_file_of_others_is_touched(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_of_many_releases_only_the_newest_few_are_kept_and_no_file_of_others_is_
 def test_a_cache_that_cannot_be_written_is_disclosed_and_the_formulas_are_there(
     asked_anew: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known, "read_formulas", lambda files: KEPT)
+    monkeypatch.setattr(available_formulas, "read_formulas", lambda files: KEPT)
     asked_anew.write_text("a file where the folder should be")
-    found = known.known_formulas()
+    found = available_formulas.known_formulas()
     assert found.table == KEPT
     assert "cannot be cached" in found.disclosures[0]
     assert len(found.disclosures) == 1
@@ -126,14 +126,14 @@ def test_files_that_cannot_be_read_are_disclosed(asked_anew: Path, tmp_path: Pat
     for path in paths:
         path.write_text("- of: another\n  shape: entirely\n")
     with pytest.raises(MissingDependency, match=r"formulas of torch 9\.9 could not be read: \w+"):
-        installed.read_formulas(FormulaFiles("9.9", paths))
+        torch_formulas.read_formulas(FormulaFiles("9.9", paths))
 
 
 def test_without_torch_there_are_no_formulas_and_a_disclosure_says_so(
     asked_anew: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(installed, "find_spec", lambda name: None)
-    found = known.known_formulas()
+    monkeypatch.setattr(torch_formulas, "find_spec", lambda name: None)
+    found = available_formulas.known_formulas()
     assert not found.by_node
     assert "torch is not installed" in found.disclosures[0]
 

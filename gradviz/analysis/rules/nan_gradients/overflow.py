@@ -38,7 +38,7 @@ class Overflow(BrokenGradientRule):
 
     def why(self, facts: BrokenGradientFacts) -> str:
         return (
-            "float32 ends at 3.4e38, which exp() exceeds at 88.7, and float16 at 65504; larger numbers are Inf, and "
+            "the limit of float32 is 3.4e38 (exp() exceeds it at 88.7), of float16 65504; larger numbers are Inf, and "
             "backward makes NaN of them (0 times Inf, Inf / Inf)"
         )
 

@@ -14,7 +14,7 @@ import msgspec
 
 from gradviz.errors import MissingDependency
 from gradviz.formulas.derivative import Derivative, FormulaTable
-from gradviz.formulas.installed import FINGERPRINT, FormulaFiles, find_formula_files, read_formulas
+from gradviz.formulas.torch_formulas import FINGERPRINT, FormulaFiles, find_formula_files, read_formulas
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def of(node_name: str) -> Derivative | None:
 
 @lru_cache(maxsize=1)
 def known_formulas() -> KnownFormulas:
-    """Never raises: what is missing is disclosed."""
+    """Read torch's formulas. Never raises: the result says what went wrong."""
     try:
         return _cached_or_read(find_formula_files())
     except MissingDependency as error:
@@ -129,7 +129,7 @@ def write_cached(path: Path, table: FormulaTable) -> None:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Every new torch and every new gradviz leaves an old file behind."""
+    """Remove the oldest files: every new torch and every new gradviz leaves one behind."""
     # Another process may be removing files at the same time, or the file may belong to somebody else: then it stays.
     with suppress(OSError):
         ours = [*folder.glob(f"formulas-*-{'?' * FINGERPRINT}.json"), *folder.glob("formulas-*.part")]

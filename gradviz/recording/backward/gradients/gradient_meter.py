@@ -1,14 +1,14 @@
-"""Takes gradients while backward runs, and gives their figures when it is over.
+"""Takes gradients while backward runs, and returns their figures when it has ended.
 
 Problems solved here:
 
 * Most gradients of most programs are small, and five kernels for each would cost more than the backward itself. Small
-  ones are copied, and measured by the dozen.
-* A gradient that somebody else holds is cloned by torch where it would have been kept, and added out of place where it
-  would have been added in place. So no gradient is held: it is copied or measured while its node hands it on.
-* Reading a figure of an accelerator's tensor makes the program wait. Figures stay there until all is over, and come to
-  memory in one copy for each device. Of sparse gradients torch itself waits, to count what they hold.
-* Several threads of the engine measure at the same time: each has its own rows to copy to, and so has each stream.
+  ones are copied, and measured in batches.
+* If a gradient is held, torch clones it where it would have kept it, and adds out of place where it would have added in
+  place. So no gradient is held: it is copied or measured while its node passes it on.
+* Reading a figure of an accelerator's tensor makes the program wait. Figures stay on the device until the end,
+  and come to memory in one copy for each device. For sparse gradients torch itself waits, to count their values.
+* Several threads of the engine measure at the same time: each thread, and each stream, has its own rows to copy to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gradviz.recording.torch_access.transfers import in_memory
 from gradviz.recording.walk.graph_walker import without_collector
 
 MAX_COPIED = 131_072
-"""Elements that are copied together; a gradient with more than a quarter of that is measured where it is."""
+"""Elements that are copied together; a gradient with more than a quarter of that is measured without a copy."""
 MAX_ROWS = 64
 
 _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
@@ -42,42 +42,42 @@ _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
 
 @dataclass
 class GradientMeter:
-    """Each gradient that is taken gets a number; `facts` gives the figures by number."""
+    """Each gradient that is taken gets a number; `facts` returns the figures by number."""
 
     facts_table: FactsTable
     values_up_to: int = 0
-    """Gradients with so many elements or fewer are kept whole."""
+    """Gradients with at most this many elements are kept whole."""
     unmeasured: Counter[str] = field(default_factory=Counter)
     """How many gradients could not be measured, by reason."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
-    _shelves: dict[Any, _Shelf] = field(default_factory=dict)
+    _batches: dict[Any, MeasurementBatch] = field(default_factory=dict)
     _streams: set[tuple[torch.device, Any]] = field(default_factory=set)
-    """On which something was measured, of accelerators."""
+    """The streams of accelerators on which something was measured."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     def take(self, gradient: torch.Tensor) -> int:
-        """Copy or measure the gradient; its number. Runs without grad mode and without modes of any kind."""
+        """Copy or measure the gradient; returns its number. Runs without grad mode and without modes of any kind."""
         number = next(self._numbers)
         if type(gradient) not in _MEASURED_CLASSES or gradient.is_nested:
             self._note_unmeasured(number, gradient)
             return number
         stream = None if gradient.is_cpu else current_stream(gradient.device)
         key = gradient.shape, gradient.dtype, gradient.device, gradient.layout, stream, get_ident()
-        shelf = self._shelves.get(key)
-        if shelf is None:
-            shelf = self._new_shelf(gradient, stream)
-            if shelf is None:
+        batch = self._batches.get(key)
+        if batch is None:
+            batch = self._new_batch(gradient, stream)
+            if batch is None:
                 self._note_unmeasured(number, gradient)
                 return number
-            self._shelves[key] = shelf
+            self._batches[key] = batch
             self._note_stream(gradient)
-        shelf.add(number, gradient)
+        batch.add(number, gradient)
         return number
 
     def take_norm(self, value: torch.Tensor) -> int | None:
-        """Measure only the norm of something that is no gradient; None where that cannot be."""
+        """Measure only the norm of a tensor that is not a gradient; None if that is impossible."""
         facts = _facts_without_figures(self.facts_table, value)
         if facts.unmeasured is not None or value.layout is not torch.strided:
             return None
@@ -91,7 +91,7 @@ class GradientMeter:
         return self.facts_and(())[0]
 
     def facts_and(self, others: Sequence[torch.Tensor]) -> tuple[dict[int, TensorFigures], list[torch.Tensor]]:
-        """The figures, and other tensors that are wanted in memory and come with them."""
+        """The figures, and other tensors that are wanted in memory and are copied with them."""
         with without_collector():
             self._finish_on_devices()
             norms = self._norms_by_device()
@@ -99,18 +99,18 @@ class GradientMeter:
                 list(others),
                 [stacked for _, stacked in norms],
                 *(sampler.codes() for sampler in self._samplers.values()),
-                *(shelf.results() for shelf in self._shelves.values()),
+                *(batch.results() for batch in self._batches.values()),
             ]
             there = iter(in_memory([tensor for tensors in asked for tensor in tensors]))
             found = [[next(there) for _ in tensors] for tensors in asked]
             self._read_norms([numbers for numbers, _ in norms], found[1])
             histograms: dict[int, Histogram] = {}
-            first_shelf = 2 + len(self._samplers)
-            for sampler, codes in zip(self._samplers.values(), found[2:first_shelf], strict=True):
+            first_batch = 2 + len(self._samplers)
+            for sampler, codes in zip(self._samplers.values(), found[2:first_batch], strict=True):
                 histograms.update(sampler.histograms(codes))
-            for shelf, results in zip(self._shelves.values(), found[first_shelf:], strict=True):
-                self._facts.update(shelf.facts(histograms, results))
-        self._shelves.clear()
+            for batch, results in zip(self._batches.values(), found[first_batch:], strict=True):
+                self._facts.update(batch.facts(histograms, results))
+        self._batches.clear()
         self._samplers.clear()
         return self._facts, found[0]
 
@@ -119,10 +119,10 @@ class GradientMeter:
             self._streams.add((measured.device, current_stream(measured.device)))
 
     def _finish_on_devices(self) -> None:
-        """Queue what is left to measure, each on the stream that holds it, and let this one come after them all."""
-        for shelf in self._shelves.values():
-            with queued_on(shelf.stream):
-                shelf.flush()
+        """Queue what is left to measure on the stream that holds it, and order the current stream after all of them."""
+        for batch in self._batches.values():
+            with queued_on(batch.stream):
+                batch.flush()
         for sampler in self._samplers.values():
             with queued_on(sampler.stream):
                 sampler.flush()
@@ -152,8 +152,8 @@ class GradientMeter:
             self.unmeasured[facts.unmeasured] += 1
         self._facts[number] = facts
 
-    def _new_shelf(self, gradient: torch.Tensor, stream: object) -> _Shelf | None:
-        """Where gradients like this one are measured; None for those of which nothing is to be measured."""
+    def _new_batch(self, gradient: torch.Tensor, stream: object) -> MeasurementBatch | None:
+        """The batch for gradients like this one; None if they cannot be measured."""
         facts = _facts_without_figures(self.facts_table, gradient)
         if facts.unmeasured is not None or not facts.count:
             return None
@@ -161,10 +161,10 @@ class GradientMeter:
         key = dtype, gradient.device, stream, get_ident()
         sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device, stream))
         if gradient.layout is not torch.strided:
-            return _Sparse(self, facts, sampler)
+            return _SparseBatch(self, facts, sampler)
         if facts.count > MAX_COPIED // 4:
-            return _MeasuredInPlace(self, facts, sampler)
-        return _Copies(self, facts, sampler)
+            return _LargeBatch(self, facts, sampler)
+        return _CopiedBatch(self, facts, sampler)
 
 
 def _facts_without_figures(table: FactsTable, gradient: torch.Tensor) -> TensorFigures:
@@ -190,7 +190,7 @@ def _why_not_measured(gradient: torch.Tensor) -> str | None:
     if not has_storage(gradient):
         return "vmap runs over it"
     if gradient.numel() and _has_no_memory(gradient):
-        # As sharded training does with parameters. To read it would end the process.
+        # Sharded training does so with parameters. Reading it would end the process.
         return "its memory has been given back"
     return None
 
@@ -199,26 +199,26 @@ _SPARSE_LAYOUTS = frozenset((torch.sparse_coo, torch.sparse_csr, torch.sparse_cs
 
 
 def _has_no_memory(tensor: torch.Tensor) -> bool:
-    """Asked without its storage: torch would keep the Python object of that, and add to this gradient out of place."""
+    """Does not read the storage: torch would keep that Python object, and add to this gradient out of place."""
     return tensor.data_ptr() == tensor.storage_offset() * tensor.element_size()
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """Figures as they were computed: on their device, until all is over.
+    """Computed figures, which stay on their device until the end.
 
-    Thousands of small Python objects, made while the program runs, would call the garbage collector again and again.
+    Thousands of small Python objects, made while the program runs, would trigger the garbage collector again and again.
     """
 
     numbers: list[int]
     figures: torch.Tensor
     times: int
-    """Each element that was measured stands for so many."""
+    """Each measured element stands for this many."""
     values: torch.Tensor | None
 
 
-class _Shelf:
-    """Where gradients go that have shape, dtype and device in common."""
+class MeasurementBatch:
+    """Collects gradients with the same shape, dtype and device."""
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         self._common = facts
@@ -235,7 +235,7 @@ class _Shelf:
         """Measure what was taken but not measured yet."""
 
     def measure(self, numbers: list[int], matrix: torch.Tensor, times: int = 1) -> None:
-        """Measure the rows, which belong to these numbers; their elements stand for `times` as many."""
+        """Measure the rows, which belong to these numbers; each element stands for `times` elements."""
         self._sampler.add(numbers, matrix)
         values = matrix.clone() if self._keeps_values else None
         self._measured.append(_Measured(numbers, figures_of(matrix), times, values))
@@ -284,15 +284,15 @@ class _Shelf:
         )
 
 
-class _Copies(_Shelf):
+class _CopiedBatch(MeasurementBatch):
     """Small gradients, copied to rows that are measured when all are in use.
 
-    The first few rows are few: most shapes of a program come only once or twice.
+    The first few rows are few, because most shapes of a program come only once or twice.
     """
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         super().__init__(meter, facts, sampler)
-        self._most = min(MAX_ROWS, MAX_COPIED // facts.count)
+        self._max_rows = min(MAX_ROWS, MAX_COPIED // facts.count)
         self._numbers: list[int] = []
         self._matrix: torch.Tensor | None = None
         self._rows: tuple[torch.Tensor, ...] = ()
@@ -311,14 +311,14 @@ class _Copies(_Shelf):
             self._numbers = []
 
     def _make_room(self, gradient: torch.Tensor) -> None:
-        wanted = min(self._most, 4 * len(self._rows) or 2)
+        wanted = min(self._max_rows, 4 * len(self._rows) or 2)
         if wanted > len(self._rows):
             self._matrix = torch.empty((wanted, gradient.numel()), dtype=self._sampler.dtype, device=gradient.device)
             self._rows = self._matrix.view(wanted, *gradient.shape).unbind(0)
 
 
-class _MeasuredInPlace(_Shelf):
-    """Large gradients: a copy of each would cost memory that the program may not have."""
+class _LargeBatch(MeasurementBatch):
+    """Large gradients: a copy of each would need memory that the program may not have."""
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
         once = _without_repetition(gradient)
@@ -326,9 +326,9 @@ class _MeasuredInPlace(_Shelf):
 
 
 def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
-    """The elements in memory, each once, in a row: what `sum` sends back is one number, shown in every place.
+    """The elements in memory, each once, as one row: what `sum` sends back is one number, repeated at every position.
 
-    Figures do not depend on the order of elements, so what is only transposed need not be copied.
+    Figures do not depend on the order of elements, so a tensor that is only transposed need not be copied.
     """
     dimensions = [
         (stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1 and stride
@@ -341,7 +341,7 @@ def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
     return gradient.as_strided((expected,), (1,))
 
 
-class _Sparse(_Shelf):
+class _SparseBatch(MeasurementBatch):
     """Gradients of embeddings and of sparse matrices: some values, all others are zero."""
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
@@ -351,7 +351,7 @@ class _Sparse(_Shelf):
         values = gradient.coalesce()._values() if gradient.is_sparse else gradient.values()
         given = _magnitudes(values).reshape(-1)
         if given.numel() < gradient.numel():
-            given = torch.cat((given, given.new_zeros(1)))  # for all that are not given
+            given = torch.cat((given, given.new_zeros(1)))  # for all elements that are not stored
         self.measure([number], given.unsqueeze(0))
 
 

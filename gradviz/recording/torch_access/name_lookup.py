@@ -1,7 +1,7 @@
-"""The doors through which names of the table in `capabilities` are looked up.
+"""Looks up the names of torch in the table in `capabilities`.
 
-A name begins with where it is: ``torch.`` and a module, or ``Tensor.``, ``Storage.``, ``Node.``, ``SavedTensor.``
-and the like for attributes that only an object tells.
+A name begins with its owner: ``torch.`` and a module, or ``Tensor.``, ``Storage.``, ``Node.``, ``SavedTensor.`` and
+similar for attributes of objects.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 
 
 def find(path: str) -> Any:
-    """What torch has under this name; None where it has nothing, or has not loaded the module.
+    """The object of torch with this name; None if there is none, or if its module is not loaded.
 
-    A module that is not loaded stays so: asking torch for one of its lazy modules would load it.
+    This loads no module: reading one of torch's lazy modules as an attribute would load it.
     """
     owner, name = owner_of(path)
     return None if owner is None else _member(owner, name)
 
 
 def owner_of(path: str) -> tuple[Any, str]:
-    """The module or object that has the last part of a name, and that part; None where there is no such owner."""
+    """The module or object that owns the last part of a name (None if there is none), and that part."""
     *parts, name = path.split(".")
     owner: Any = sys.modules.get(parts[0])
     for place, part in enumerate(parts[1:], start=2):
@@ -49,13 +49,13 @@ def method(path: str) -> Callable[[Any], Any]:
 
 
 def attributes_like(path: str, owner: Any) -> list[str]:
-    """Names of the attributes of an object that begin like the last part of `path`."""
+    """Names of the attributes of `owner` that begin with the last part of `path`."""
     beginning = path.rpartition(".")[2]
     return [name for name in dir(owner) if name.startswith(beginning)]
 
 
 def tensor_attribute(name: str) -> Callable[[Any], Any]:
-    """Reads an attribute of any tensor as torch has it, past properties that a subclass defines under its name."""
+    """Reads an attribute of any tensor as torch defines it, even if a subclass overrides it."""
     tensor = find("torch.Tensor")
     found = next((vars(kind)[name] for kind in tensor.__mro__ if name in vars(kind)), None)
     if found is None:

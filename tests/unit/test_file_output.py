@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from gradviz.errors import BadInput
-from gradviz.output import check_outputs, output_format, write_output
+from gradviz.file_output import check_outputs, output_format, write_output
 
 FULL_DEVICE = Path("/dev/full")
 
@@ -155,7 +155,7 @@ def in_a_shell(redirection: str) -> subprocess.CompletedProcess[str]:
     """Writes more than a pipe holds to standard output, which is redirected as given."""
     program = (
         "import sys\n"
-        "from gradviz.output import write_output\n"
+        "from gradviz.file_output import write_output\n"
         "from gradviz.errors import BadInput\n"
         "try:\n"
         "    write_output('-', 'x' * 1_000_000)\n"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Graph, Node
 from gradviz.recording.backward.backward_watch import BackwardRequest
+from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import (
     CHANGED_BY_HOOK,
     Slot,
@@ -20,7 +21,6 @@ from gradviz.recording.backward.gradients.gradient_sums import (
 )
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
-from gradviz.recording.backward.gradients.meter import GradientMeter
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.walk.graph_walker import Walk, without_collector
 from gradviz.recording.walk.leaves import leaf_variables
@@ -30,7 +30,7 @@ _UNDEFINED_FACTS = TensorFigures(is_undefined=True)
 
 
 class GradientRecorder:
-    """What is measured of one call: `start`, the call itself, `stop`, and then `added_to` its graph."""
+    """The measurements of one call: `start`, the call itself, `stop`, and then `added_to` its graph."""
 
     def __init__(self, walk: Walk, graph: Graph, request: BackwardRequest, meter: GradientMeter) -> None:
         self._meter = meter
@@ -51,21 +51,21 @@ class GradientRecorder:
 
     @property
     def unknown_shares(self) -> Counter[str]:
-        """How many sums of several gradients are told without shares, by reason."""
-        return self._watch.joins.unknown
+        """How many sums of several gradients have no shares, by reason."""
+        return self._watch.sums.unknown
 
     @property
     def defects(self) -> Defects:
-        """Failures of ours while the program ran."""
+        """Failures of gradviz while the program ran."""
         return self._watch.defects
 
     def start(self) -> None:
-        """Look at what is there before the call, and put hooks on all nodes."""
+        """Read what exists before the call, and put hooks on all nodes."""
         with measuring():
             self._leaf_values = {
-                place: self._meter.take_norm(variable)
-                for place, variable in leaf_variables(self._walk)
-                if not self._graph.nodes[place].values
+                index: self._meter.take_norm(variable)
+                for index, variable in leaf_variables(self._walk)
+                if not self._graph.nodes[index].values
             }
         if self._request.function == "backward":
             self._leaves = LeafGradients(self._walk, self._meter)
@@ -76,7 +76,7 @@ class GradientRecorder:
         self._watch.start(self._request.gradients)
 
     def stop(self, result: Any = None) -> None:
-        """Take the hooks off, and look at what the call left; `result` is what it returned, if it did."""
+        """Remove the hooks, and read what the call left; `result` is what it returned, if it did."""
         self._watch.stop()
         if self._leaves is not None:
             self._leaves.after(self._watch.flow)
@@ -84,7 +84,7 @@ class GradientRecorder:
             self._measure_result(result)
 
     def cancel(self) -> None:
-        """Take the hooks off, whatever state they are in."""
+        """Remove the hooks, in any state."""
         self._watch.stop()
 
     def _measure_result(self, result: Any) -> None:
@@ -96,8 +96,8 @@ class GradientRecorder:
     def added_to(self, graph: Graph) -> Graph:
         """The graph with all figures. Waits for accelerators."""
         with measuring():
-            facts, products = self._meter.facts_and(self._watch.joins.products())
-        self._watch.joins.in_memory(products)
+            facts, products = self._meter.facts_and(self._watch.sums.products())
+        self._watch.sums.in_memory(products)
         facts[UNDEFINED] = _UNDEFINED_FACTS
         return _Addition(self, graph, facts, self._seconds_on_gpu()).to(graph)
 
@@ -110,7 +110,7 @@ class GradientRecorder:
 
 
 class _Addition:
-    """Figures on their way into a graph."""
+    """Adds figures to a graph."""
 
     def __init__(
         self,
@@ -122,14 +122,14 @@ class _Addition:
         self._facts = facts
         self._seconds_on_gpu = seconds_on_gpu
         self._flow = recorder._watch.flow
-        self._order = {place: order for order, place in enumerate(self._flow.runs)}
+        self._order = {index: order for order, index in enumerate(self._flow.runs)}
         self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
         self._leaf_values = recorder._leaf_values
         self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
         self._shares = dict(self._all_shares(recorder))
 
     def to(self, graph: Graph) -> Graph:
-        """The graph with them."""
+        """The graph with the figures."""
         roots = [
             replace(root, gradient=self._known(self._started_from.get((root.node, root.output_nr))))
             for root in graph.roots
@@ -141,19 +141,19 @@ class _Addition:
         return None if number is None else self._facts.get(number)
 
     def _node(self, node: Node) -> Node:
-        place = node.id
-        arrived = [self._flow.arrived.get((place, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
-        run = self._run(place)
-        value = self._known(self._leaf_values.get(place))
+        index = node.id
+        arrived = [self._flow.arrived.get((index, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
+        run = self._run(index)
+        value = self._known(self._leaf_values.get(index))
         values = (value,) if value is not None else node.values
         if run is None and arrived.count(None) == len(arrived):
-            # Nothing came here; of a leaf that, too, is told.
-            leaf = self._leaves.get(place)
+            # Nothing arrived here; for a leaf that is noted, too.
+            leaf = self._leaves.get(index)
             return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
-        sent = self._flow.sent.get(place, ())
+        sent = self._flow.sent.get(index, ())
         edges = zip(node.edges, sent, strict=False)
-        shares = tuple([self._shares.get((place, edge_nr)) for edge_nr in range(len(sent))])
-        before_hooks = [self._flow.before_hooks.get((place, output_nr)) for output_nr in range(len(arrived))]
+        shares = tuple([self._shares.get((index, edge_nr)) for edge_nr in range(len(sent))])
+        before_hooks = [self._flow.before_hooks.get((index, output_nr)) for output_nr in range(len(arrived))]
         return replace(
             node,
             gradients=tuple([None if edge is None else self._known(number) for edge, number in edges]),
@@ -162,51 +162,51 @@ class _Addition:
             before_hooks=tuple(map(self._known, before_hooks)) if before_hooks.count(None) < len(arrived) else (),
             values=values,
             run=run,
-            leaf_gradient=self._leaves.get(place),
+            leaf_gradient=self._leaves.get(index),
         )
 
-    def _run(self, place: int) -> NodeRun | None:
-        order = self._order.get(place)
+    def _run(self, index: int) -> NodeRun | None:
+        order = self._order.get(index)
         if order is None:
             return None
-        thread, seconds = self._flow.runs[place]
-        times = 1 + self._flow.repeats[place]
-        on_gpu = self._seconds_on_gpu.get(place)
+        thread, seconds = self._flow.runs[index]
+        times = 1 + self._flow.repeats[index]
+        on_gpu = self._seconds_on_gpu.get(index)
         return NodeRun(order, seconds if on_gpu is None else on_gpu, thread, times, on_gpu is not None)
 
     def _all_shares(self, recorder: GradientRecorder) -> Iterator[tuple[Slot, BranchShare]]:
-        """Of every edge whose gradient was summed with others, where that is known."""
-        joins = recorder._watch.joins
-        for slot, branches in joins.branches.items():
-            # Where a backward inside this backward came again, not all of them went into what arrived.
+        """The share of every edge whose gradient was summed with others, if it is known."""
+        sums = recorder._watch.sums
+        for slot, branches in sums.branches.items():
+            # If a backward inside this backward ran the node again, not all branches went into what arrived.
             if slot in self._flow.arrived and slot[0] not in self._flow.repeats:
                 yield from shares_of(branches, self._norm_of_sent)
-        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in joins.counts}
+        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in sums.counts}
         for slot, pair in self._pairs_at(pairs, recorder._walk).items():
             whole = self._norm(self._flow.arrived.get(slot))
             norms = [norm for _, number in pair if (norm := self._norm(number)) is not None]
             if whole is None or not len(pair) == len(norms) == 2 or slot[0] in self._flow.repeats:
                 continue
             if not can_be_norm_of_sum(norms, whole):
-                joins.unknown[CHANGED_BY_HOOK] += 1
+                sums.unknown[CHANGED_BY_HOOK] += 1
             else:
                 shares = zip(pair, shares_of_two(norms, whole), strict=True)
                 yield from ((sender, share) for (sender, _), share in shares if sender is not None)
 
     def _pairs_at(self, slots: set[Slot], walk: Walk) -> dict[Slot, list[tuple[Slot | None, int | None]]]:
-        """Sender and number of what went into each of the sums."""
+        """Sender and number of the gradients that went into each of the sums."""
         pairs: dict[Slot, list[tuple[Slot | None, int | None]]] = {
             slot: [(None, number)] for slot, number in self._started_from.items() if slot in slots
         }
-        for place, sent in self._flow.sent.items():
-            for edge_nr, (edge, number) in enumerate(zip(walk.edges[place], sent, strict=False)):
+        for index, sent in self._flow.sent.items():
+            for edge_nr, (edge, number) in enumerate(zip(walk.edges[index], sent, strict=False)):
                 if edge is not None and (edge.target, edge.input_nr) in slots:
-                    pairs.setdefault((edge.target, edge.input_nr), []).append(((place, edge_nr), number))
+                    pairs.setdefault((edge.target, edge.input_nr), []).append(((index, edge_nr), number))
         return pairs
 
     def _norm_of_sent(self, sender: Slot) -> float | None:
-        place, edge_nr = sender
-        return self._norm(self._flow.sent[place][edge_nr])
+        index, edge_nr = sender
+        return self._norm(self._flow.sent[index][edge_nr])
 
     def _norm(self, number: int | None) -> float | None:
         """The norm of a gradient without NaN and Inf."""

@@ -1,4 +1,4 @@
-"""What is to be recorded of a run, decided before it starts. No torch here: the script imports it first."""
+"""What a run is to record, decided before it starts. Does not import torch: the script does so first."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gradviz.errors import BadInput
 
 MAX_KEPT_NODES = 1_000_000
 MAX_VALUES = 64
-"""Elements of a tensor that is kept whole when values are asked for."""
+"""Largest tensor that is kept whole when values are asked for, in elements."""
 
 
 @dataclass(frozen=True)
 class RunLimits:
-    """When a run has shown enough: see `run_limit`. Without any, it goes on to its end."""
+    """When a run is ended early: see `run_limit`. Without limits it runs to its end."""
 
     seconds: float | None = None
-    """From the first backward on."""
+    """Since the first backward."""
     steps: int | None = None
-    """Of an optimizer, or backward calls where there is none."""
+    """Steps of an optimizer, or backward calls if there is none."""
 
 
 NO_LIMITS = RunLimits()
@@ -33,27 +33,27 @@ class RecordingPlan:
     backward: int | None = 1
     """The call to record, counted from 1; None for all."""
     only_last: bool = False
-    """All calls are recorded, and each takes the place of the one before."""
+    """All calls are recorded, and each replaces the one before."""
     keep_going: bool = False
     limits: RunLimits = NO_LIMITS
     root: str | None = None
-    """An expression to record at the script's end instead of any backward."""
+    """An expression to record at the end of the script, instead of any backward."""
     gradients: bool = True
-    """Whether what flows along every edge is measured while backward runs."""
+    """Whether the gradients on all edges are measured while backward runs."""
     values_up_to: int = 0
-    """Gradients with so many elements or fewer are kept whole."""
+    """Gradients with at most this many elements are kept whole."""
     calls: bool = False
-    """Whether every torch call is logged, with the tensors that it took and gave: see `call_recorder`."""
+    """Whether every torch call is logged, with its tensors: see `call_recorder`."""
     root_shares: bool = False
-    """Whether each loss's share in every leaf's gradient is measured, by a backward for each."""
+    """Whether each loss's share in the gradient of every leaf is measured, with one backward per loss."""
     begins_midway: bool = False
-    """The program computed before the recording began, and may have freed what is recorded."""
+    """The program ran before the recording began, and may have freed parts of the recorded graphs."""
     max_kept_nodes: int = MAX_KEPT_NODES
-    """Recording all calls ends when so many nodes are kept."""
+    """Recording of all calls ends when this many nodes are kept."""
     remedy_when_full: str = "--backward N picks a single one, --backward last keeps the last"
-    """What to do then, in the words of whoever asked for the recording."""
+    """What the user can do then, in terms of the command or function that was used."""
     working: Callable[[str], AbstractContextManager[object]] = nullcontext
-    """Entered with a few words on what is done, around work of ours that may take long."""
+    """Entered with a short text around work of gradviz that may take long."""
 
     def __post_init__(self) -> None:
         if self.backward is not None and (type(self.backward) is not int or self.backward < 1):
@@ -72,13 +72,13 @@ class RecordingPlan:
 
     @property
     def keeps_one(self) -> bool:
-        """True where a single graph is wanted."""
+        """True if a single graph is wanted."""
         return self.backward is not None or self.only_last
 
     def is_last(self, number: int) -> bool:
-        """True when nothing is left to record after this call."""
+        """True if nothing is left to record after this call."""
         return self.backward is not None and number >= self.backward
 
 
 class StopScript(SystemExit):
-    """Ends the script politely: its ``finally`` blocks run, and ``except Exception`` does not hold it up."""
+    """Ends the script: its ``finally`` blocks run, and ``except Exception`` does not catch it."""

@@ -102,7 +102,7 @@ class StaleOptimizerParams(Rule):
             f"after the optimizer was made{at_line(optimizer_location)}, which still holds the old one",
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
-            why="an optimizer keeps the tensors that it was given: the old get no gradient, and the new never change",
+            why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
             fix="make the optimizer after the replacement, or give it the new parameters with add_param_group()",
             location=location,
             symptom_location=optimizer_location,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gradviz.formulas import known_formulas
+from gradviz.formulas.available_formulas import KnownFormulas
 from gradviz.formulas.derivative import FormulaTable
-from gradviz.formulas.known import KnownFormulas
-from gradviz.formulas.meanings import known_words, meaning_of
+from gradviz.formulas.word_lookup import known_words, meaning_of
 
 
 @pytest.mark.parametrize(

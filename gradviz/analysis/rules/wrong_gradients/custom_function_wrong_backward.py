@@ -117,7 +117,7 @@ class CustomFunctionWrongBackward(Rule):
 
 
 def _in_words(wrong: list[tuple[float, float]]) -> str:
-    """That all are wrong by the same factor, if so."""
+    """A phrase with the factor by which all gradients are wrong; empty if they differ."""
     factors = [given / measured for given, measured in wrong if measured]
     if len(factors) < 2 or max(factors) - min(factors) > 0.01 * abs(factors[0]) or not factors[0]:
         return ""

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal
 
+from gradviz.formulas.available_formulas import KnownFormulas
 from gradviz.formulas.compositions import Composition, compositions
 from gradviz.formulas.derivative import Derivative
-from gradviz.formulas.known import KnownFormulas
 from gradviz.formulas.plain import plain_formulas
 from gradviz.formulas.special_nodes import SPECIAL_NODES, special_node, special_node_called
 from gradviz.graph.query.operation_names import call_word, operation_word

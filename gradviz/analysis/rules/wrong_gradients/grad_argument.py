@@ -99,7 +99,7 @@ class GradArgument(Rule):
         shape = list(shape_of(flow, output.tensor))
         said = _Wrong(
             f"the gradient given to backward does not have the shape {shape} of {_name(flow, output.tensor)}",
-            "it says how much each element counts, so it must have as many elements",
+            "it has a weight for each element, so it must have as many elements",
             f"pass a tensor of shape {shape}, or reduce to one number first and pass none",
         )
         return self._raised(case, row, output, said)

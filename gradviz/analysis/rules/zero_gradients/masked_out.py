@@ -48,6 +48,6 @@ class MaskedOut(ZeroGradientRule):
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "value":
             return (
-                "look at the line that made the zeros: integer division, a condition that is never true, a start at 0"
+                "look at the line that made the zeros: integer division, a condition that is never true, an initial 0"
             )
         return "look at what makes the factor: an integer division, a schedule that has not started, an empty mask"

@@ -141,7 +141,7 @@ class HookAltersGrad(Rule):
         )
 
     def _piled_up(self, case: Case, hooks: Hooks) -> Iterator[Finding]:
-        """Leaves on which every step puts the same hook again, so that its effect repeats."""
+        """Leaves on which every step registers the same hook again, so that its effect accumulates."""
         first: dict[str, HookedGradient] = {}
         reported: set[str] = set()
         for number in case.measured_graphs:
@@ -194,7 +194,7 @@ def _is_in_place(node: Node, definition: Definition | None) -> bool:
 
 
 def _is_harmless(hooked: HookedGradient, definition: Definition | None) -> bool:
-    """Whether it only did what hooks are for."""
+    """Whether the hook only rescaled or otherwise changed the gradient, by returning a new one."""
     return hooked.alteration == "changed" and not _is_in_place(hooked.node, definition)
 
 

@@ -14,7 +14,7 @@ from gradviz.graph.call_log import TensorUse
 
 
 class BroadcastMismatch(Rule):
-    """Predictions of shape (N, 1) met targets of shape (N,), so each one was compared with all others.
+    """Predictions of shape (N, 1) and targets of shape (N,) were broadcast, so each was compared with all others.
 
     What it finds
     -------------
