@@ -90,11 +90,14 @@ class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     """Counted from 0 over all threads."""
     seconds: float = 0.0
     """From the end of the previous node on the same thread to its own end, without the time that gradviz needs to
-    measure. Work on an accelerator is only started in that time."""
+    measure. Work on an accelerator is only started in that time, unless `is_gpu_time` is true."""
     thread: int = 0
     """0 is the thread that called backward."""
     times: int = 1
     """More than once where a backward inside this backward reached the node again."""
+    is_gpu_time: bool = False
+    """True where `seconds` is the time of the work itself on a CUDA GPU: from the end of what was queued before on its
+    stream to its own end, in which the GPU may also wait for the processor or for another stream."""
 
 
 class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):

@@ -14,7 +14,7 @@ from gradviz.graph.model import Graph
 from gradviz.graph.number_words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
-from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder
+from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder, devices_of_started_work
 from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE, measured_root_shares
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
@@ -124,5 +124,9 @@ class MeasuredCalls:
             self.builder.disclose(
                 f"the shares of gradients in {counted(count, 'sum')} of several are not known: {reason}"
             )
+        for device in devices_of_started_work(graphs[index]):
+            self.builder.disclose(f"the time of some nodes on {device} is the processor's, to start their work")
+        for sentence in gradients.clock_defects.sentences("times on a GPU of {} backward could not be read"):
+            self.builder.disclose(sentence)
         for sentence in gradients.defects.sentences("gradients at {} nodes could not be measured"):
             self.builder.disclose(sentence)

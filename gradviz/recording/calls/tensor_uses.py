@@ -187,6 +187,8 @@ class ValueReader:
 
 def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+    if not plain.is_cpu and plain.is_floating_point():
+        return read_at_once(plain, count)
     zeros = plain.numel() - int(torch.count_nonzero(plain))
     low, high = (float(extreme) for extreme in torch.aminmax(plain))
     if isfinite(low) and isfinite(high):
@@ -197,3 +199,20 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
         return ValueFacts(count, None, None, zeros, nans, infs)
     low, high = (float(extreme) for extreme in torch.aminmax(finite))
     return ValueFacts(count, low, high, zeros, nans, infs)
+
+
+def read_at_once(plain: torch.Tensor, count: int) -> ValueFacts:
+    """The facts of real floating-point numbers, for which an accelerator is waited for once and not for each."""
+    is_finite = plain.isfinite()
+    figures = (
+        torch.count_nonzero(plain),
+        plain.isnan().sum(),
+        plain.isinf().sum(),
+        torch.where(is_finite, plain, torch.inf).amin(),
+        torch.where(is_finite, plain, -torch.inf).amax(),
+    )
+    nonzero, nans, infs, low, high = torch.stack([figure.double() for figure in figures]).tolist()
+    zeros = plain.numel() - int(nonzero)
+    if nans + infs == plain.numel():
+        return ValueFacts(count, None, None, zeros, int(nans), int(infs))
+    return ValueFacts(count, low, high, zeros, int(nans), int(infs))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -49,11 +50,20 @@ def current_stream(device: torch.device) -> Any:
     return current(device) if current is not None else None
 
 
-def wait_for(device: torch.device) -> None:
-    """Wait until everything that was queued for the device is done."""
-    synchronize = getattr(getattr(torch, device.type, None), "synchronize", None)
-    if synchronize is not None and device.type != "cpu":
-        synchronize()
+def queued_on(stream: Any) -> AbstractContextManager[object]:
+    """While entered, work for the stream's device is queued there; nothing where there is none."""
+    if stream is None:
+        return nullcontext()
+    enter: Callable[[Any], AbstractContextManager[object]] = getattr(torch, stream.device.type).stream
+    return enter(stream)
+
+
+def queue_after(streams: Iterable[tuple[torch.device, Any]]) -> None:
+    """Whatever is queued now for a device comes after what its streams have to do. The processor does not wait."""
+    for device, stream in streams:
+        current = current_stream(device) if stream is not None else None
+        if current is not None and current != stream:
+            current.wait_stream(stream)
 
 
 def is_one_of_several_processes() -> bool:

@@ -113,7 +113,7 @@ def finite_figures(figures: TensorFigures | None) -> TensorFigures | None:
 
 
 def _without_time(node: Node) -> Node:
-    return node if node.run is None else replace(node, run=replace(node.run, seconds=0.0))
+    return node if node.run is None else replace(node, run=replace(node.run, seconds=0.0, is_gpu_time=False))
 
 
 def _with_finite_attributes(node: Node) -> Node:

@@ -6,14 +6,15 @@ Problems solved here:
   ones are copied, and measured in batches.
 * If a gradient is held, torch clones it where it would have kept it, and adds out of place where it would have added in
   place. So no gradient is held: it is copied or measured while its node passes it on.
-* Reading a figure of an accelerator's tensor makes the program wait. Figures stay on the device until the end.
+* Reading a figure of an accelerator's tensor makes the program wait. Figures stay on the device until the end,
+  and come to memory in one copy for each device. For sparse gradients torch itself waits, to count their values.
 * Several threads of the engine measure at the same time: each thread, and each stream, has its own rows to copy to.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite, sqrt
@@ -26,9 +27,10 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import figures_of, norm_of
-from gradviz.recording.torch_access.engine import current_stream, wait_for
+from gradviz.recording.torch_access.engine import current_stream, queue_after, queued_on
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import has_storage
+from gradviz.recording.torch_access.transfers import in_memory
 from gradviz.recording.walk.graph_walker import without_collector
 
 MAX_COPIED = 131_072
@@ -51,6 +53,8 @@ class GradientMeter:
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
     _batches: dict[Any, MeasurementBatch] = field(default_factory=dict)
+    _streams: set[tuple[torch.device, Any]] = field(default_factory=set)
+    """The streams of accelerators on which something was measured."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     def take(self, gradient: torch.Tensor) -> int:
@@ -68,6 +72,7 @@ class GradientMeter:
                 self._note_unmeasured(number, gradient)
                 return number
             self._batches[key] = batch
+            self._note_stream(gradient)
         batch.add(number, gradient)
         return number
 
@@ -78,30 +83,65 @@ class GradientMeter:
             return None
         number = next(self._numbers)
         self._norms[number] = facts, norm_of(value)
+        self._note_stream(value)
         return number
 
     def facts(self) -> dict[int, TensorFigures]:
-        """The figures of everything that was taken, by number. Waits for accelerators."""
+        """The figures of everything that was taken, by number. Waits for each accelerator once."""
+        return self.facts_and(())[0]
+
+    def facts_and(self, others: Sequence[torch.Tensor]) -> tuple[dict[int, TensorFigures], list[torch.Tensor]]:
+        """The figures, and other tensors that are wanted in memory and are copied with them."""
         with without_collector():
-            for batch in self._batches.values():
-                batch.flush()
+            self._finish_on_devices()
+            norms = self._norms_by_device()
+            asked = [
+                list(others),
+                [stacked for _, stacked in norms],
+                *(sampler.codes() for sampler in self._samplers.values()),
+                *(batch.results() for batch in self._batches.values()),
+            ]
+            there = iter(in_memory([tensor for tensors in asked for tensor in tensors]))
+            found = [[next(there) for _ in tensors] for tensors in asked]
+            self._read_norms([numbers for numbers, _ in norms], found[1])
             histograms: dict[int, Histogram] = {}
-            for sampler in self._samplers.values():
-                histograms.update(sampler.histograms())
-            for batch in self._batches.values():
-                self._facts.update(batch.facts(histograms))
-            self._read_norms()
+            first_batch = 2 + len(self._samplers)
+            for sampler, codes in zip(self._samplers.values(), found[2:first_batch], strict=True):
+                histograms.update(sampler.histograms(codes))
+            for batch, results in zip(self._batches.values(), found[first_batch:], strict=True):
+                self._facts.update(batch.facts(histograms, results))
         self._batches.clear()
         self._samplers.clear()
-        return self._facts
+        return self._facts, found[0]
 
-    def _read_norms(self) -> None:
+    def _note_stream(self, measured: torch.Tensor) -> None:
+        if not measured.is_cpu:
+            self._streams.add((measured.device, current_stream(measured.device)))
+
+    def _finish_on_devices(self) -> None:
+        """Queue what is left to measure on the stream that holds it, and order the current stream after all of them."""
+        for batch in self._batches.values():
+            with queued_on(batch.stream):
+                batch.flush()
+        for sampler in self._samplers.values():
+            with queued_on(sampler.stream):
+                sampler.flush()
+        queue_after(self._streams)
+        self._streams.clear()
+
+    def _norms_by_device(self) -> list[tuple[list[int], torch.Tensor]]:
+        """Numbers, and their norms in the same order."""
         by_device: dict[torch.device, list[int]] = {}
         for number, (_, norm) in self._norms.items():
             by_device.setdefault(norm.device, []).append(number)
-        for numbers in by_device.values():
-            norms = torch.stack([self._norms[number][1].double() for number in numbers]).tolist()
-            for number, norm in zip(numbers, norms, strict=True):
+        return [
+            (numbers, torch.stack([self._norms[number][1].double() for number in numbers]))
+            for numbers in by_device.values()
+        ]
+
+    def _read_norms(self, numbers: Iterable[list[int]], norms: Iterable[torch.Tensor]) -> None:
+        for of_device, there in zip(numbers, norms, strict=True):
+            for number, norm in zip(of_device, there.tolist(), strict=True):
                 known = norm if isfinite(norm) else None
                 self._facts[number] = replace(self._norms[number][0], norm=known)
         self._norms.clear()
@@ -119,7 +159,7 @@ class GradientMeter:
             return None
         dtype = torch.float64 if gradient.dtype in (torch.float64, torch.complex128) else torch.float32
         key = dtype, gradient.device, stream, get_ident()
-        sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device))
+        sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device, stream))
         if gradient.layout is not torch.strided:
             return _SparseBatch(self, facts, sampler)
         if facts.count > MAX_COPIED // 4:
@@ -183,6 +223,7 @@ class MeasurementBatch:
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         self._common = facts
         self._sampler = sampler
+        self.stream = sampler.stream
         self._keeps_values = facts.count <= meter.values_up_to and not facts.dtype.startswith("complex")
         self._measured: list[_Measured] = []
 
@@ -199,14 +240,23 @@ class MeasurementBatch:
         values = matrix.clone() if self._keeps_values else None
         self._measured.append(_Measured(numbers, figures_of(matrix), times, values))
 
-    def facts(self, histograms: Mapping[int, Histogram]) -> Iterator[tuple[int, TensorFigures]]:
-        """The figures of everything that was measured, with its number."""
+    def results(self) -> list[torch.Tensor]:
+        """What was computed, on its device: `facts` takes it from memory. First all figures, then all values."""
         if not self._measured:
+            return []
+        figures = torch.cat([measured.figures for measured in self._measured])
+        return [figures, *(measured.values for measured in self._measured if measured.values is not None)]
+
+    def facts(
+        self, histograms: Mapping[int, Histogram], in_memory: Sequence[torch.Tensor]
+    ) -> Iterator[tuple[int, TensorFigures]]:
+        """The figures of everything that was measured, with its number."""
+        if not in_memory:
             return
-        wait_for(self._measured[0].figures.device)
-        rows = iter(torch.cat([measured.figures for measured in self._measured]).tolist())
+        rows, all_values = iter(in_memory[0].tolist()), iter(in_memory[1:])
         for measured in self._measured:
-            values = measured.values.tolist() if measured.values is not None else [None] * len(measured.numbers)
+            kept = None if measured.values is None else next(all_values)
+            values = kept.tolist() if kept is not None else [None] * len(measured.numbers)
             for number, own_values in zip(measured.numbers, values, strict=True):
                 figures = self._figures(next(rows), measured.times, histograms[number])
                 yield number, figures if own_values is None else replace(figures, values=tuple(own_values))

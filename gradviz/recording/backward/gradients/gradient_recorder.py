@@ -47,6 +47,7 @@ class GradientRecorder:
         self._leaves: LeafGradients | None = None
         self._started_from: list[int | None] = []
         self._leaf_values: dict[int, int | None] = {}
+        self.clock_defects = Defects()
 
     @property
     def unknown_shares(self) -> Counter[str]:
@@ -72,7 +73,7 @@ class GradientRecorder:
             None if slot is None or gradient is None else self._watch.expect(slot, gradient)
             for slot, gradient in zip(self._root_slots, self._request.gradients, strict=False)
         ]
-        self._watch.start()
+        self._watch.start(self._request.gradients)
 
     def stop(self, result: Any = None) -> None:
         """Remove the hooks, and read what the call left; `result` is what it returned, if it did."""
@@ -95,16 +96,31 @@ class GradientRecorder:
     def added_to(self, graph: Graph) -> Graph:
         """The graph with all figures. Waits for accelerators."""
         with measuring():
-            facts = self._meter.facts()
+            facts, products = self._meter.facts_and(self._watch.sums.products())
+        self._watch.sums.in_memory(products)
         facts[UNDEFINED] = _UNDEFINED_FACTS
-        return _Addition(self, graph, facts).to(graph)
+        return _Addition(self, graph, facts, self._seconds_on_gpu()).to(graph)
+
+    def _seconds_on_gpu(self) -> Mapping[int, float]:
+        try:
+            return self._watch.seconds_on_gpu()
+        except Exception as defect:  # the figures do not depend on it
+            self.clock_defects.note(defect)
+            return {}
 
 
 class _Addition:
     """Adds figures to a graph."""
 
-    def __init__(self, recorder: GradientRecorder, graph: Graph, facts: Mapping[int, TensorFigures]) -> None:
+    def __init__(
+        self,
+        recorder: GradientRecorder,
+        graph: Graph,
+        facts: Mapping[int, TensorFigures],
+        seconds_on_gpu: Mapping[int, float],
+    ) -> None:
         self._facts = facts
+        self._seconds_on_gpu = seconds_on_gpu
         self._flow = recorder._watch.flow
         self._order = {index: order for order, index in enumerate(self._flow.runs)}
         self._started_from = dict(zip(recorder._root_slots, recorder._started_from, strict=False))
@@ -154,7 +170,9 @@ class _Addition:
         if order is None:
             return None
         thread, seconds = self._flow.runs[index]
-        return NodeRun(order, seconds, thread, 1 + self._flow.repeats[index])
+        times = 1 + self._flow.repeats[index]
+        on_gpu = self._seconds_on_gpu.get(index)
+        return NodeRun(order, seconds if on_gpu is None else on_gpu, thread, times, on_gpu is not None)
 
     def _all_shares(self, recorder: GradientRecorder) -> Iterator[tuple[Slot, BranchShare]]:
         """The share of every edge whose gradient was summed with others, if it is known."""
@@ -196,3 +214,15 @@ class _Addition:
         if facts is None or facts.nans or facts.infs:
             return None
         return 0.0 if facts.is_undefined else facts.norm
+
+
+def devices_of_started_work(graph: Graph) -> list[str]:
+    """Accelerators with nodes of which only the time is known in which the processor started their work."""
+    found = {
+        figures.device
+        for node in graph.nodes
+        if node.run is not None and not node.run.is_gpu_time
+        for figures in (*node.arrived, *node.gradients)
+        if figures is not None and not figures.is_undefined
+    }
+    return sorted(found - {"cpu", "meta"})

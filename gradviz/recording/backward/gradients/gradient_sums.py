@@ -12,16 +12,16 @@ Problems solved here:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from math import isfinite, prod, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from gradviz.graph.gradients import BranchShare
-from gradviz.recording.torch_access.engine import current_stream
+from gradviz.recording.torch_access.engine import current_stream, queue_after
 
 Slot = tuple[int, int]
 """One output of a node: index of the node in the walk, and number of the output. For a sender: number of the edge."""
@@ -43,7 +43,7 @@ class Branches(NamedTuple):
     senders: list[Slot | None]
     """None stands for the gradient that backward starts from."""
     products: torch.Tensor
-    """Inner product of each with the sum, on their device."""
+    """Inner product of each with the sum, on their device until `GradientSums.in_memory` is told."""
 
 
 @dataclass
@@ -54,6 +54,18 @@ class _Held:
     rows: tuple[torch.Tensor, ...]
     senders: list[Slot | None]
     next_row: Iterator[int]
+    streams: list[Any]
+    """On which it was made, and from which branches were copied; empty on the processor."""
+
+    def use_on_current_stream(self) -> None:
+        """Order the current stream after the making of the copies, and their end after what it does with them."""
+        if self.matrix.is_cpu:
+            return
+        stream = current_stream(self.matrix.device)
+        if stream not in self.streams:
+            queue_after([(self.matrix.device, self.streams[0])])
+            self.matrix.record_stream(stream)
+            self.streams.append(stream)
 
 
 @dataclass
@@ -83,6 +95,7 @@ class GradientSums:
                 return
         row = next(held.next_row)
         if row < len(held.rows):  # false if a node runs more often than the graph shows
+            held.use_on_current_stream()
             held.rows[row].copy_(gradient)
             held.senders[row] = sender
 
@@ -92,9 +105,9 @@ class GradientSums:
         if held is None:
             return None
         self._held_bytes -= held.matrix.nbytes
-        if not held.matrix.is_cpu:
-            # It was made on the stream of a sender, and must not be reused before this stream has read it.
-            held.matrix.record_stream(current_stream(held.matrix.device))
+        # It was filled on the streams of senders, and must not be reused before this stream has read it.
+        queue_after((held.matrix.device, stream) for stream in held.streams)
+        held.use_on_current_stream()
         there = min(next(held.next_row), len(held.rows))
         rows = held.matrix[:there]
         whole = rows.sum(0)
@@ -107,6 +120,15 @@ class GradientSums:
         for slot in list(self._held):
             self.close(slot)
 
+    def products(self) -> list[torch.Tensor]:
+        """What was computed, on its device."""
+        return [branches.products for branches in self.branches.values()]
+
+    def in_memory(self, products: Iterable[torch.Tensor]) -> None:
+        """The same in memory, in the same order."""
+        for slot, there in zip(list(self.branches), products, strict=True):
+            self.branches[slot] = self.branches[slot]._replace(products=there)
+
     def _room_for(self, slot: Slot, gradient: torch.Tensor) -> _Held | None:
         dtype = gradient.dtype if gradient.dtype in _WIDE else torch.float32
         size = self.counts[slot] * prod(gradient.shape) * dtype.itemsize
@@ -115,8 +137,9 @@ class GradientSums:
             return None
         # Zeros: a branch may be undefined, and then fills no row.
         matrix = torch.zeros((self.counts[slot], *gradient.shape), dtype=dtype, device=gradient.device)
+        streams = [] if matrix.is_cpu else [current_stream(matrix.device)]
         self._held_bytes += size
-        held = self._held[slot] = _Held(matrix, matrix.unbind(0), [None] * len(matrix), count())
+        held = self._held[slot] = _Held(matrix, matrix.unbind(0), [None] * len(matrix), count(), streams)
         return held
 
     def _give_up(self, slot: Slot, reason: str) -> None:
@@ -131,7 +154,7 @@ _WIDE = (torch.float32, torch.float64, torch.complex64, torch.complex128)
 
 
 def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> Iterator[tuple[Slot, BranchShare]]:
-    """The share of each branch that a node sent; `norm_of` returns the norm of what it sent. Waits for accelerators."""
+    """The share of each branch that a node sent; `norm_of` returns the norm of what it sent."""
     products = branches.products.double().tolist()
     whole = sum(products)
     for sender, product in zip(branches.senders, products, strict=True):

@@ -25,6 +25,7 @@ import torch
 
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
+from gradviz.recording.backward.gradients.node_clock import clock_if_needed
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.modes import (
     DISABLE_DISPATCH_MODES,
@@ -75,6 +76,7 @@ class GradientWatch:
         self._threads: dict[int, int] = {}
         self._last_end: dict[int, float] = {}
         self._start_time = 0.0
+        self._clock = clock_if_needed()
 
     def expect(self, slot: Slot, gradient: torch.Tensor) -> int:
         """The call starts with this gradient at this slot; returns its number."""
@@ -85,8 +87,10 @@ class GradientWatch:
         self._expected[slot] = id(gradient), number
         return number
 
-    def start(self) -> None:
-        """Put a hook on every node."""
+    def start(self, starts: Sequence[Any] = ()) -> None:
+        """Put a hook on every node; `starts` are the gradients that the call starts from."""
+        if self._clock is not None:
+            self._clock.begin(starts)
         with without_collector():
             for index, wrapper in enumerate(self._walk.wrappers):
                 try:
@@ -112,7 +116,10 @@ class GradientWatch:
     def _on_run(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         end = perf_counter()
         ident = get_ident()
+        stream = None
         try:
+            if self._clock is not None:
+                stream = self._clock.end(index, (*sent, *received))
             thread = self._threads.setdefault(ident, len(self._threads))
             seconds = end - self._last_end.get(ident, self._start_time)
             if index in self.flow.runs:
@@ -122,7 +129,14 @@ class GradientWatch:
                 self._measure(index, sent, received)
         except Exception as defect:  # must not reach the program
             self.defects.note(defect)
+        if self._clock is not None:
+            with self.defects.caught():
+                self._clock.resume(stream)
         self._last_end[ident] = perf_counter()
+
+    def seconds_on_gpu(self) -> dict[int, float]:
+        """By index of the node, for those whose work a GPU did. Ask when all figures have been read."""
+        return {} if self._clock is None else self._clock.seconds()
 
     def _measure(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
         if torch.is_grad_enabled() or has_dispatch_modes() or computes_forward_gradients():

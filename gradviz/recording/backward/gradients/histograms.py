@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
 
 from gradviz.graph.gradients import FIRST_DECADE
 from gradviz.recording.backward.gradients.statistics import decades, histograms
-from gradviz.recording.torch_access.engine import wait_for
 
 SAMPLE = 128
 """This many elements, evenly spaced, represent a tensor."""
@@ -26,10 +25,11 @@ class Histogram(NamedTuple):
 
 
 class Sampler:
-    """Takes samples of matrices whose rows are gradients, on one device."""
+    """Takes samples of matrices whose rows are gradients, on one stream of one device."""
 
-    def __init__(self, dtype: torch.dtype, device: torch.device) -> None:
+    def __init__(self, dtype: torch.dtype, device: torch.device, stream: object = None) -> None:
         self.dtype = dtype
+        self.stream = stream
         self._device = device
         self._rows: torch.Tensor | None = None
         self._numbers: list[int] = []
@@ -38,7 +38,7 @@ class Sampler:
     def add(self, numbers: list[int], matrix: torch.Tensor) -> None:
         """Sample each row; the rows belong to these numbers."""
         if self._rows is None or len(self._numbers) + len(numbers) > _ROWS:
-            self._flush()
+            self.flush()
             # Unused elements of a row are zero, which no histogram counts.
             self._rows = torch.zeros((_ROWS, SAMPLE), dtype=self.dtype, device=self._device)
         sample = matrix[:, :: -(-matrix.shape[1] // SAMPLE)]
@@ -46,17 +46,20 @@ class Sampler:
         self._rows[start : start + len(numbers), : sample.shape[1]] = sample
         self._numbers.extend(numbers)
 
-    def histograms(self) -> Iterator[tuple[int, Histogram]]:
-        """The histogram of each number. Waits for the device."""
-        self._flush()
-        wait_for(self._device)
-        for numbers, codes in self._sampled:
-            for number, counts in zip(numbers, histograms(codes.cpu()), strict=True):
+    def codes(self) -> list[torch.Tensor]:
+        """The decades of everything that was sampled, on the device; `histograms` takes them from memory."""
+        return [codes for _, codes in self._sampled]
+
+    def histograms(self, in_memory: Iterable[torch.Tensor]) -> Iterator[tuple[int, Histogram]]:
+        """The histogram of each number."""
+        for (numbers, _), codes in zip(self._sampled, in_memory, strict=True):
+            for number, counts in zip(numbers, histograms(codes), strict=True):
                 filled = [index for index, count in enumerate(counts) if count]
                 span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
                 yield number, Histogram(FIRST_DECADE + filled[0] if filled else 0, tuple(counts[span]))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Find the decades of what was sampled. Call it on the stream on which it was."""
         if self._numbers and self._rows is not None:
             self._sampled.append((self._numbers, decades(self._rows[: len(self._numbers)])))
             self._numbers = []
