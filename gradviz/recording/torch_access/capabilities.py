@@ -232,7 +232,7 @@ CAPABILITIES = (
         lost="the inputs that checkpoints keep",
         unseen="records of checkpoints are not seen",
         seen="2.6 to 2.15",
-        waits_for="torch.utils.checkpoint",
+        waits_for="torch._dynamo",  # the first call of a checkpoint loads it, which takes a second
     ),
     Capability(
         "failed nodes",

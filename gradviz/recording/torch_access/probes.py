@@ -232,7 +232,7 @@ def saved_tensor_hooks() -> bool:
 
 def checkpoint_records() -> bool:
     """A non-reentrant checkpoint keeps its record where the unpack hook can reach it, with its inputs and holders."""
-    import torch.utils.checkpoint  # which the program's own checkpoints need as well
+    import torch.utils.checkpoint
 
     value = _leaf()
     given = torch.utils.checkpoint.checkpoint(torch.sin, value, use_reentrant=False, preserve_rng_state=False)
