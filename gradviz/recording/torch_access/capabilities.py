@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from gradviz.errors import MissingDependency
-from gradviz.recording.torch_access import custom_functions, probes
+from gradviz.recording.torch_access import checkpointing, custom_functions, probes
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 OLDEST = (2, 6)
@@ -209,14 +209,15 @@ CAPABILITIES = (
         seen="2.6 to 2.15",
     ),
     Capability(
-        "hooks on saved tensors",
+        "checkpointing",
         "to know when non-reentrant checkpointing packs saved tensors",
         ("torch._C._autograd._top_saved_tensors_default_hooks",),
-        probes.saved_tensor_hooks,
-        instead="",
+        probes.checkpoint_calls,
+        instead="its frame is looked for on the stack",
         lost="which operations checkpointing recomputes",
         unseen="checkpointing is not seen",
-        seen="2.7 to 2.15",
+        seen="2.7 to 2.15, 2.6 by its frame",
+        waits_for=checkpointing.NEEDED_MODULE,
     ),
     Capability(
         "records of checkpoints",
@@ -232,7 +233,7 @@ CAPABILITIES = (
         lost="the inputs that checkpoints keep",
         unseen="records of checkpoints are not seen",
         seen="2.6 to 2.15",
-        waits_for="torch._dynamo",  # the first call of a checkpoint loads it, which takes a second
+        waits_for=checkpointing.NEEDED_MODULE,
     ),
     Capability(
         "failed nodes",

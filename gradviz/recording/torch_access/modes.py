@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import torch
 
+from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
@@ -113,13 +115,13 @@ DISABLE_DISPATCH_MODES: Callable[[], Any] = (
 )
 """While entered, no dispatch mode of the program sees an operation."""
 
-_top_hooks = find("torch._C._autograd._top_saved_tensors_default_hooks") if works("hooks on saved tensors") else None
-
 
 def is_checkpointing() -> bool:
     """True while non-reentrant checkpointing packs what nodes save."""
-    hooks = _top_hooks(False) if _top_hooks is not None else None
-    return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+    if checkpointing.NEEDED_MODULE not in sys.modules or not works("checkpointing"):
+        return False
+    way = checkpointing.working_way()
+    return way is not None and way()
 
 
 keeps_node_metadata: Callable[[], bool] = find("torch.fx.traceback.has_preserved_node_meta") or (lambda: False)

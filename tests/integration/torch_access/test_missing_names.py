@@ -23,14 +23,19 @@ ALSO_LOST: dict[str, set[str]] = {
     "custom functions": {"call_site", "forward_call", "module", "constants", "findings"},
     "slots of nodes": {"attributes", "saved", "storages", "allocators", "kind", "knows_saved_tensors"},
     "saved tensors": {"saved", "storages", "allocators", "kind", "knows_saved_tensors"},
-    "hooks on saved tensors": {"kind"},
     "records of checkpoints": {"saved", "storages"},
     "hooks of leaves": {"hooks", "before_hooks"},
     "identity of tensors": {"findings"},
 }
 """What the loss of a capability may change in the graph or in the findings besides what is disclosed."""
 
-OTHER_WAYS = {"Node._raw_saved_", "Node._saved_", "_CheckpointFrame.saved_args", "_CheckpointFrame.input_saver"}
+OTHER_WAYS = {
+    "Node._raw_saved_",
+    "Node._saved_",
+    "_CheckpointFrame.saved_args",
+    "_CheckpointFrame.input_saver",
+    "torch._C._autograd._top_saved_tensors_default_hooks",
+}
 """Each of them is one of two ways to the same: other releases of torch have the other one. Without one of them the
 capability may remain; then nothing at all may be lost."""
 
