@@ -7,7 +7,6 @@ the program may never load, and names that need the engine, are tested when they
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ import torch
 
 from gradviz.errors import MissingDependency
 from gradviz.recording.torch_access import checkpointing, custom_functions, probes
+from gradviz.recording.torch_access.name_lookup import is_loaded
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 OLDEST = (2, 6)
@@ -456,7 +456,7 @@ def try_all() -> dict[str, bool]:
 def missing() -> dict[str, str]:
     """What is lost, by name, for each capability tested so far that this torch lacks."""
     for capability in CAPABILITIES:
-        if not capability.waits_for or capability.waits_for in sys.modules:
+        if not capability.waits_for or is_loaded(capability.waits_for):
             works(capability.name)
     return {each.name: each.lost for each in CAPABILITIES if each.lost and not _tried.get(each.name, True)}
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.torch_access.name_lookup import find
 
 NEEDED_MODULE = "torch._dynamo"
@@ -34,7 +35,7 @@ def stack_tells() -> bool:
     while frame is not None and frame.f_code is not code:
         frame = frame.f_back  # type: ignore[assignment]
     # 'gen' is the generator that packs; a reentrant checkpoint has none.
-    return frame is not None and "gen" in frame.f_locals
+    return frame is not None and "gen" in local_variables(frame)
 
 
 def call_checkpoint(function: Callable[..., Any], *args: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -11,7 +10,7 @@ import torch
 
 from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.name_lookup import find
+from gradviz.recording.torch_access.name_lookup import find, is_loaded
 from gradviz.recording.torch_access.patches import Replacement
 
 push_function_mode: Callable[[Any], None] = find("torch._C._push_on_torch_function_stack")
@@ -118,10 +117,15 @@ DISABLE_DISPATCH_MODES: Callable[[], Any] = (
 
 def is_checkpointing() -> bool:
     """True while non-reentrant checkpointing packs what nodes save."""
-    if checkpointing.NEEDED_MODULE not in sys.modules or not works("checkpointing"):
-        return False
-    way = checkpointing.working_way()
-    return way is not None and way()
+    if not _ways:
+        if not is_loaded(checkpointing.NEEDED_MODULE):
+            return False
+        _ways.append((works("checkpointing") and checkpointing.working_way()) or (lambda: False))
+    return _ways[0]()
+
+
+_ways: list[Callable[[], bool]] = []
+"""How it is seen, once it was looked for."""
 
 
 keeps_node_metadata: Callable[[], bool] = find("torch.fx.traceback.has_preserved_node_meta") or (lambda: False)
