@@ -7,7 +7,7 @@ the program may never load, and names that need the engine, are tested when they
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +45,8 @@ class Capability:
     waits_for: str = ""
     """The module of torch that the program must have loaded, or what must have happened, before it is tested."""
 
+
+FAILED_BACKWARD = "a backward that raises"
 
 CAPABILITIES = (
     Capability(
@@ -244,7 +246,7 @@ CAPABILITIES = (
         lost="which node failed in backward",
         unseen="failing nodes are not known",
         seen="2.13 to 2.15",
-        waits_for="a backward that raises",
+        waits_for=FAILED_BACKWARD,
     ),
     Capability(
         "switches of gradients",
@@ -453,22 +455,25 @@ def try_all() -> dict[str, bool]:
     return {capability.name: works(capability.name) for capability in CAPABILITIES}
 
 
-def missing() -> dict[str, str]:
-    """What is lost, by name, for each capability tested so far that this torch lacks."""
-    for capability in CAPABILITIES:
-        if not capability.waits_for or is_loaded(capability.waits_for):
-            works(capability.name)
-    return {each.name: each.lost for each in CAPABILITIES if each.lost and not _tried.get(each.name, True)}
+def missing(happened: Collection[str] = ()) -> dict[str, str]:
+    """What is lost, by name, for each capability that this torch lacks and that a program needs in which this happened.
+
+    Whoever loaded a module needs what waits for it.
+    """
+    needed = (
+        each for each in CAPABILITIES if not each.waits_for or each.waits_for in happened or is_loaded(each.waits_for)
+    )
+    return {each.name: each.lost for each in needed if not works(each.name) and each.lost}
 
 
-def unseen() -> dict[str, str]:
+def unseen(happened: Collection[str] = ()) -> dict[str, str]:
     """The same in a few words, for rules that cannot run."""
-    return {name: _BY_NAME[name].unseen for name in missing()}
+    return {name: _BY_NAME[name].unseen for name in missing(happened)}
 
 
-def disclosures() -> list[str]:
-    """A sentence for each missing capability, and one if this release of torch was never tested."""
-    told = [f"torch {torch.__version__} does not report {lost}" for lost in missing().values()]
+def disclosures(happened: Collection[str] = ()) -> list[str]:
+    """A sentence for each of them, and one if this release of torch was never tested."""
+    told = [f"torch {torch.__version__} does not report {lost}" for lost in missing(happened).values()]
     if is_newer_than_tried():
         told.append(
             f"what torch {torch.__version__} does in a new way: it is newer than any that gradviz was tried with "
