@@ -6,11 +6,13 @@ from math import prod
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Size
+
 
 class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """Shape, dtype and device of a tensor, as far as autograd knows them without reading its values."""
 
-    shape: tuple[int | str, ...]
+    shape: tuple[Size, ...]
     """Sizes; a symbolic or ragged one is text (``"j1"``)."""
     dtype: str
     """torch's name without the prefix: ``float32``."""
