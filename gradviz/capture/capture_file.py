@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,11 @@ from gradviz.capture.capture import Capture
 from gradviz.capture.encoding import encoded
 from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.capture.run_log_file import is_run_log
+from gradviz.capture.wrong_value import with_value
 from gradviz.errors import BadCapture
 from gradviz.graph.invariants import InvalidGraph, check_call_log, check_graph
+from gradviz.graph.tensor_invariants import check_facts
+from gradviz.safe_text import one_line
 
 FORMAT_VERSION = 1
 """Increased when an older gradviz would misread a new file. A new field with a default does not increase it: older
@@ -44,8 +49,8 @@ _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL = 1
 # A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold; the densest possible
-# one, with every value kept and all of them zero, two hundredfold.
-_ALWAYS_ALLOWED, _MAX_GROWTH = 64 << 20, 250
+# one, with every value kept and all of them zero, two hundredfold, but such a recording is small.
+_ALWAYS_ALLOWED, _MAX_GROWTH, _MAX_DENSE, _USUAL_GROWTH = 64 << 20, 250, 256 << 20, 25
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 
@@ -57,19 +62,30 @@ def write_capture(capture: Capture) -> bytes:
 
 
 def read_capture(data: bytes, name: str) -> Capture:
-    """The capture in `data`; `BadCapture` says in one line what is wrong with the file called `name`."""
-    capture = _decode(_unpack(data, name), name)
-    for index, graph in enumerate(capture.graphs):
-        try:
-            check_graph(graph)
-        except InvalidGraph as error:
-            raise _damaged(name, f"{error} at $.graphs[{index}]") from error
-    if capture.calls is not None:
-        try:
-            check_call_log(capture.calls)
-        except InvalidGraph as error:
-            raise _damaged(name, f"{error} at $.calls") from error
+    """The capture in `data`; `BadCapture` says in one line what is wrong with the file called `name`.
+
+    This is the only door for captures: every value is within the bounds of its field, every index is in its table, and
+    nothing contradicts itself. What works on captures relies on that.
+    """
+    try:
+        capture = _decode(_unpack(data, name), name)
+        for place, check in _checks(capture):
+            try:
+                check()
+            except InvalidGraph as error:
+                raise _damaged(name, f"{one_line(str(error))} at {place}") from error
+    except MemoryError as error:
+        raise BadCapture(f"{name!r} needs more memory than there is", hint="look at it on a larger machine") from error
     return capture
+
+
+def _checks(capture: Capture) -> Iterator[tuple[str, Callable[[], None]]]:
+    for index, graph in enumerate(capture.graphs):
+        yield f"$.graphs[{index}]", partial(check_graph, graph)
+    for index, parameter in enumerate(capture.parameters):
+        yield f"$.parameters[{index}]", partial(check_facts, "the parameter", (parameter.tensor,))
+    if capture.calls is not None:
+        yield "$.calls", partial(check_call_log, capture.calls)
 
 
 def load_capture(path: Path) -> Capture:
@@ -104,7 +120,7 @@ def _unpack(data: bytes, name: str) -> bytes:
 
 
 def _decompressed(payload: memoryview, name: str) -> bytes:
-    max_size = _ALWAYS_ALLOWED + _MAX_GROWTH * len(payload)
+    max_size = max(_ALWAYS_ALLOWED, min(_MAX_GROWTH * len(payload), _MAX_DENSE), _USUAL_GROWTH * len(payload))
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(payload, max_size)
@@ -134,7 +150,7 @@ def _decode(packed: bytes, name: str) -> Capture:
         return msgspec.msgpack.decode(packed, type=Capture)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # msgspec's message ends in the path: "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`".
-        raise _damaged(name, str(error)) from error
+        raise _damaged(name, with_value(str(error), packed)) from error
 
 
 def _damaged(name: str, what: str) -> BadCapture:

@@ -19,8 +19,10 @@ Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 PositiveCount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Index = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
 """Whether the table has such an entry is checked by `gradviz.graph.invariants`."""
-LineNumber = Annotated[int, Meta(ge=0, le=2**31)]
-"""0 where a line is unknown."""
+LineNumber = Annotated[int, Meta(ge=0, le=10_000_000)]
+"""0 where a line is unknown. The lines of a function are looked at one by one."""
+NodeCount = Annotated[int, Meta(ge=0, le=10_000_000)]
+"""Nodes that one call made. Their sequence numbers are looked at one by one."""
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Magnitude = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 """A norm, or a time."""

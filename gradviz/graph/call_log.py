@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude
+from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude, NodeCount
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
 
@@ -110,7 +110,7 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The first numbers of a list that it returned: for ``tolist()``."""
     sequence_nr: Count | None = None
     """Of the first autograd node that it made; None where it made none."""
-    node_count: Count = 0
+    node_count: NodeCount = 0
     """Its nodes have the sequence numbers from `sequence_nr` on."""
     inside: Index | None = None
     """The call inside which it ran: a custom function, a backward or an optimizer step."""

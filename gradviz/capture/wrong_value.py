@@ -1,0 +1,32 @@
+"""Adds to a message of msgspec the value that it refused."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from gradviz.safe_text import one_line
+
+_PATH = re.compile(r" - at `\$(.*)`$")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_MAX_LENGTH = 60
+
+
+def with_value(message: str, packed: bytes | memoryview) -> str:
+    """``Expected `int` >= 0, got -1 - at `$.graphs[0].nodes[3].id```: the message, with the value in the file `packed`.
+
+    The message as it is where it names no value: the inner path of a mapping has no keys, and broken MessagePack no
+    values.
+    """
+    found = _PATH.search(message)
+    if found is None or ", got" in message or _STEP.sub("", found[1]):
+        return message
+    value: Any = msgspec.msgpack.decode(packed, strict=False)
+    for name, index in _STEP.findall(found[1]):
+        value = value[name] if name else value[int(index)]
+    shown = one_line(repr(value))
+    if len(shown) > _MAX_LENGTH:
+        shown = f"{shown[:_MAX_LENGTH]}…"
+    return f"{message[: found.start()]}, got {shown}{found[0]}"
