@@ -51,6 +51,8 @@ _COMPRESSION_LEVEL = 1
 # A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold; the densest possible
 # one, with every value kept and all of them zero, two hundredfold, but such a recording is small.
 _ALWAYS_ALLOWED, _MAX_GROWTH, _MAX_DENSE, _USUAL_GROWTH = 64 << 20, 250, 256 << 20, 25
+_MAX_TOLD = 240
+"""Characters of what is wrong: names and values in a file may be of any length."""
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 
@@ -73,7 +75,7 @@ def read_capture(data: bytes, name: str) -> Capture:
             try:
                 check()
             except InvalidGraph as error:
-                raise _damaged(name, f"{one_line(str(error))} at {place}") from error
+                raise _damaged(name, f"{error} at {place}") from error
     except MemoryError as error:
         raise BadCapture(f"{name!r} needs more memory than there is", hint="look at it on a larger machine") from error
     return capture
@@ -154,4 +156,7 @@ def _decode(packed: bytes, name: str) -> Capture:
 
 
 def _damaged(name: str, what: str) -> BadCapture:
-    return BadCapture(f"{name!r} is damaged: {what}", hint=_RECORD_AGAIN)
+    told = one_line(what)
+    if len(told) > _MAX_TOLD:
+        told = f"{told[: _MAX_TOLD // 2]}…{told[-_MAX_TOLD // 2 :]}"
+    return BadCapture(f"{name!r} is damaged: {told}", hint=_RECORD_AGAIN)

@@ -80,7 +80,7 @@ class CallLogNames:
                 table = self._recorder.writer.uses.tensors
                 known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
                 if known is not None:
-                    known.names.update(dict.fromkeys(names.variables_of(tensor)))
+                    known.names.update(dict.fromkeys(modules.names_of(tensor)))
             self._note_what_other_threads_use()
 
     def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
