@@ -31,7 +31,7 @@ _ACTING_CHARACTER = re.compile(f"[{_ACTING}]")
 # What gradviz itself writes to a terminal: colours, and links of source lines.
 _STYLING_OR_ACTING = re.compile(f"(\x1b\\[[0-9;]*m|\x1b\\]8;;[^{_ACTING}\n]*\x1b\\\\)|[{_ACTING}]")
 # GitHub Actions and Azure Pipelines read commands from what a build prints.
-_BUILD_COMMAND = re.compile(r"^(\s*:)(?=:)|(#)(?=#(?:vso)?\[)", re.MULTILINE)
+_BUILD_COMMAND = re.compile(r"^((?:\s|\x1b\[[0-9;]*m)*:)(?=:)|(#)(?=#(?:vso)?\[)", re.MULTILINE)
 _JSON_ESCAPED_CONTROL = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:u00[01][0-9a-f]|u007f|[bfr])")
 
 
@@ -61,8 +61,8 @@ def terminal_text(text: str) -> str:
 
 
 def json_escaped(document: str) -> str:
-    """A JSON document with every such character as an escape: as data it is the same, as text it is safe."""
-    return _ACTING_CHARACTER.sub(_as_json_escape, document)
+    """A JSON document with every such character as an escape, and no command to a build: as data it is the same."""
+    return _ACTING_CHARACTER.sub(_as_json_escape, document).replace("##", "#\\u0023")
 
 
 def json_printable(document: str) -> str:

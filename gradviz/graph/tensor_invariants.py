@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import sqrt
 
 from gradviz.errors import GradvizError
 from gradviz.graph.bounded_types import MAX_COUNT
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts, elements_in
+
+
+_ROUNDING = 1.05
+"""Figures of gradients in bfloat16 differ from the exact ones by less than this factor."""
 
 
 class InvalidGraph(GradvizError):
@@ -34,9 +39,22 @@ def _check_figures(where: str, figures: TensorFigures) -> None:
     if special > figures.count:
         raise InvalidGraph(f"{where} has a tensor of {figures.count} elements, {special} of them zero, NaN or Inf")
     check_range(where, figures.minimum, figures.maximum)
+    _check_averages(where, figures)
     elements = elements_in(figures.shape)
     if figures.values is not None and elements not in (None, len(figures.values)):
         raise InvalidGraph(f"{where} has a tensor of {elements} elements with {len(figures.values)} values")
+
+
+def _check_averages(where: str, figures: TensorFigures) -> None:
+    """The mean lies between the extremes, and the norm fits the largest element, as far as they were not rounded."""
+    largest, mean, norm = figures.largest, figures.mean, figures.norm
+    if mean is not None and (largest is None or abs(mean) > _ROUNDING * largest):
+        raise InvalidGraph(f"{where} has values from {figures.minimum} to {figures.maximum} with the mean {mean}")
+    # Squares of smaller numbers are zero in float64, and those of larger ones infinite.
+    if norm is not None and largest is not None and 1e-150 < largest < 1e150:
+        most = largest * sqrt(figures.count)
+        if not largest / _ROUNDING <= norm <= _ROUNDING * most:
+            raise InvalidGraph(f"{where} has {figures.count} values of up to {largest} with the norm {norm}")
 
 
 def check_range(where: str, minimum: float | None, maximum: float | None) -> None:
