@@ -10,7 +10,6 @@ from gradviz.graph.bounded_types import MAX_COUNT
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts, elements_in
 
-
 _ROUNDING = 1.05
 """Figures of gradients in bfloat16 differ from the exact ones by less than this factor."""
 

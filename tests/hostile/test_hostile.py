@@ -94,7 +94,7 @@ def test_no_name_in_a_capture_acts_on_a_terminal_a_build_or_a_file(
             assert findings == done.stdout.splitlines()
         else:
             assert re.search(r"^\s*::|##\[", text, re.MULTILINE) is None, done.command
-            if "json" in done.command or "--json" in done.command:
+            if done.stdout and ("json" in done.command or "--json" in done.command):
                 json.loads(done.stdout)
         if "junit" in done.command:
             ElementTree.fromstring(done.stdout)
