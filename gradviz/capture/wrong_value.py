@@ -17,8 +17,8 @@ _MAX_LENGTH = 60
 def with_value(message: str, packed: bytes | memoryview) -> str:
     """``Expected `int` >= 0, got -1 - at `$.graphs[0].nodes[3].id```: the message, with the value in the file `packed`.
 
-    The message as it is where it names no value: the inner path of a mapping has no keys, and broken MessagePack no
-    values.
+    The message as it is where it is about no single value: the inner path of a mapping has no keys, and broken
+    MessagePack no values.
     """
     found = _PATH.search(message)
     if found is None or ", got" in message or _STEP.sub("", found[1]):
@@ -26,6 +26,8 @@ def with_value(message: str, packed: bytes | memoryview) -> str:
     value: Any = msgspec.msgpack.decode(packed, strict=False)
     for name, index in _STEP.findall(found[1]):
         value = value[name] if name else value[int(index)]
+    if isinstance(value, dict | list):
+        return message
     shown = one_line(repr(value))
     if len(shown) > _MAX_LENGTH:
         shown = f"{shown[:_MAX_LENGTH]}…"

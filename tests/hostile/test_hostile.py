@@ -105,7 +105,9 @@ def test_no_name_in_a_capture_acts_on_a_terminal_a_build_or_a_file(
 def _check_file(path: Path, capture: Capture) -> None:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".html":
-        for packed in re.findall(r'type="application/octet-stream">([^<]*)<', text):
+        packs = re.findall(r'type="application/octet-stream">([^<]*)<', text)
+        assert packs
+        for packed in packs:
             data = zlib.decompress(b64decode(packed), -15).decode()
             assert [each for each in _texts(json.loads(data)) if printable(each) != each] == []
     if path.suffix in (".svg", ".graphml"):
