@@ -40,8 +40,8 @@ def _check_figures(where: str, figures: TensorFigures) -> None:
     check_range(where, figures.minimum, figures.maximum)
     _check_averages(where, figures)
     elements = elements_in(figures.shape)
-    if figures.values is not None and elements not in (None, len(figures.values)):
-        raise InvalidGraph(f"{where} has a tensor of {elements} elements with {len(figures.values)} values")
+    if figures.values is not None and elements != len(figures.values):
+        raise InvalidGraph(f"{where} has {len(figures.values)} values of a tensor of shape {list(figures.shape)}")
 
 
 def _check_averages(where: str, figures: TensorFigures) -> None:

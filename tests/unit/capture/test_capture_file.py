@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,33 @@ def test_a_wrong_value_is_refused_with_its_path() -> None:
     assert "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`" in refusal(
         file_with(msgspec.msgpack.encode(wrong))
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("sequence_nr", -3, "Expected `int` >= 0, got -3 - at `$.graphs[0].nodes[1].sequence_nr`"),
+        ("sequence_nr", 2**64 - 1, f"Expected `int` <= {2**62}, got {2**64 - 1} - at `$.graphs[0].nodes[1].seq"),
+        ("run", {"order": 0, "seconds": nan}, "got nan - at `$.graphs[0].nodes[1].run.seconds`"),
+        ("kind", "wiew", "Invalid enum value 'wiew' - at `$.graphs[0].nodes[1].kind`"),
+        ("outputs", [{"shape": [2**40, 2**40, 1], "dtype": "?"}], "which is larger than any memory at $.graphs[0]"),
+        ("arrived", [{"count": 2, "zeros": 3}], "node 1 has a tensor of 2 elements, 3 of them zero, NaN or Inf at $.g"),
+        ("arrived", [{"count": 2, "minimum": 3.0, "maximum": 1.0}], "node 1 has values from 3.0 to 1.0 at $.graphs"),
+        ("arrived", [{"count": 1, "mean": 9.0, "minimum": 1.0, "maximum": 1.0}], "from 1.0 to 1.0 with the mean 9.0"),
+        ("arrived", [{"count": 1, "norm": 0.0, "minimum": 1.0, "maximum": 1.0}], "up to 1.0 with the norm 0.0"),
+        (
+            "values",
+            [{"shape": [2], "count": 2, "values": [1.0]}],
+            "node 1 has 1 values of a tensor of shape [2] at $.graphs[0]",
+        ),
+    ],
+)
+def test_a_value_that_no_recording_has_is_refused_with_its_place_and_itself(field: str, value: Any, told: str) -> None:
+    wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
+    wrong["graphs"][0]["nodes"][1][field] = value
+    line = refusal(file_with(msgspec.msgpack.encode(wrong)))
+    assert told in line
+    assert len(line) < 500
 
 
 def test_a_missing_field_is_refused_with_its_path() -> None:
