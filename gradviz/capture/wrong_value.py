@@ -21,11 +21,14 @@ def with_value(message: str, packed: bytes | memoryview) -> str:
     MessagePack no values.
     """
     found = _PATH.search(message)
-    if found is None or ", got" in message or _STEP.sub("", found[1]):
+    if found is None or ", got" in message or message.startswith("Invalid enum") or _STEP.sub("", found[1]):
         return message
-    value: Any = msgspec.msgpack.decode(packed, strict=False)
-    for name, index in _STEP.findall(found[1]):
-        value = value[name] if name else value[int(index)]
+    try:
+        value: Any = msgspec.msgpack.decode(packed, strict=False)
+        for name, index in _STEP.findall(found[1]):
+            value = value[name] if name else value[int(index)]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        return message  # something else is wrong behind that value, or a key is there twice
     if isinstance(value, dict | list):
         return message
     shown = one_line(repr(value))

@@ -131,7 +131,7 @@ def test_a_length_that_was_made_huge_reads_no_further_than_the_file() -> None:
         ({"unmeasured": {"why": (2,)}}, "step 10 refers to parameter 2 of 2"),
         ({"norms": packed_floats([0.5, -1.0])}, "step 10 has -1.0 among its norms, at fc.bias"),
         ({"weight_norms": packed_floats([inf, 1.0])}, "step 10 has inf among its weight_norms, at fc.weight"),
-        ({"nans": packed_integers([10**6, 0])}, "step 10 has 0 zeros, 1000000 NaN and 0 Inf in the"),
+        ({"nans": packed_integers([10**6, 0])}, "step 10 has 10 zeros, 1000000 NaN and 0 Inf in the"),
     ],
 )
 def test_a_step_that_says_something_impossible_ends_the_log_and_is_named(changes: dict[str, Any], told: str) -> None:
