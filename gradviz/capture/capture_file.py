@@ -47,10 +47,12 @@ CAPTURE_SUFFIX = ".gradviz"
 
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
-_COMPRESSION_LEVEL = 1
-# A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold; the densest possible
-# one, with every value kept and all of them zero, two hundredfold, but such a recording is small.
-_ALWAYS_ALLOWED, _MAX_GROWTH, _MAX_DENSE, _USUAL_GROWTH = 64 << 20, 250, 256 << 20, 25
+_COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
+# A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
+_ALWAYS_ALLOWED, _MAX_GROWTH = 64 << 20, 40
+# And it grows again when it is decoded: a structure without any field is one byte in a file, and more than a hundred in
+# memory. In recordings such a byte is rare, whatever it stands for.
+_EMPTY_MAP, _ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS = 0x80, 4_000_000, 1 / 64
 _MAX_TOLD = 240
 """Characters of what is wrong: names and values in a file may be of any length."""
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
@@ -59,7 +61,10 @@ _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 
 def write_capture(capture: Capture) -> bytes:
     """The content of a capture file."""
-    payload = zlib.compress(encoded(capture, msgspec.msgpack.encode), _COMPRESSION_LEVEL)
+    packed = encoded(capture, msgspec.msgpack.encode)
+    payload = zlib.compress(packed, _COMPRESSION_LEVEL)
+    if len(packed) > _max_size(payload):  # millions of zeros: as dense as a file made to exhaust memory
+        payload = zlib.compress(packed, _NO_COMPRESSION)
     return b"".join((_FIRST_LINE.write(), _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
 
 
@@ -121,8 +126,13 @@ def _unpack(data: bytes, name: str) -> bytes:
     return _decompressed(payload, name)
 
 
+def _max_size(payload: bytes | memoryview) -> int:
+    """How large a payload may become when it is decompressed."""
+    return max(_ALWAYS_ALLOWED, _MAX_GROWTH * len(payload))
+
+
 def _decompressed(payload: memoryview, name: str) -> bytes:
-    max_size = max(_ALWAYS_ALLOWED, min(_MAX_GROWTH * len(payload), _MAX_DENSE), _USUAL_GROWTH * len(payload))
+    max_size = _max_size(payload)
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(payload, max_size)
@@ -132,6 +142,8 @@ def _decompressed(payload: memoryview, name: str) -> bytes:
         raise _damaged(name, f"its payload grows to more than {max_size:,} bytes, which no recording does")
     if not stream.eof or stream.unused_data:
         raise _damaged(name, "its payload cannot be decompressed")
+    if data.count(_EMPTY_MAP) > max(_ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS * len(data)):
+        raise _damaged(name, f"its {len(data):,} bytes are full of empty structures, which no recording is")
     return data
 
 

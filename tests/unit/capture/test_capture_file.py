@@ -24,6 +24,7 @@ from gradviz.capture.capture_file import (
     write_capture,
 )
 from gradviz.errors import BadCapture, BadInput
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import Edge, Graph, HeldTensor, ModuleScope, Node, Root
 from tests.captures import small_capture
@@ -262,19 +263,29 @@ def test_a_payload_with_any_fault_and_a_right_checksum_is_refused_or_is_a_whole_
             check_graph(graph)
 
 
+def test_a_recording_that_would_grow_like_a_bomb_is_written_so_that_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 16)
+    zeros = TensorFigures((100_000,), "float32", count=100_000, values=(0.0,) * 100_000)
+    capture = Capture(Program("train.py"), (Graph((Node(0, "A", values=(zeros,)),)),))
+    assert read_capture(write_capture(capture), "run.gradviz") == capture
+
+
 def test_a_payload_that_grows_beyond_every_recording_is_refused_before_it_fills_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 20)
-    bomb = file_with(bytes(80 << 20))
-    tracemalloc.start()
-    try:
-        line = refusal(bomb)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert "grows to more than" in line
-    assert peak < 60 << 20
+    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED_MAPS", 1 << 10)
+    node = {"id": 0, "name": "A", "edges": [None] * 400_000, "gradients": [{}] * 400_000}
+    empty_structures = file_with(msgspec.msgpack.encode({"program": {"name": "a"}, "graphs": [{"nodes": [node]}]}))
+    for bomb, told in ((file_with(bytes(80 << 20)), "grows to more than"), (empty_structures, "empty structures")):
+        tracemalloc.start()
+        try:
+            line = refusal(bomb)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert told in line
+        assert peak < 60 << 20
 
 
 def test_a_variable_of_which_a_file_tells_nothing_but_the_name_is_an_ordinary_result() -> None:
