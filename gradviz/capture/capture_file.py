@@ -49,7 +49,7 @@ _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
 # A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
-_ALWAYS_ALLOWED, _MAX_GROWTH = 64 << 20, 40
+_ALWAYS_ALLOWED, _MAX_GROWTH = 32 << 20, 40
 # And it grows again when it is decoded: a structure without any field is one byte in a file, and more than a hundred in
 # memory. In recordings such a byte is rare, whatever it stands for.
 _EMPTY_MAP, _ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS = 0x80, 4_000_000, 1 / 64
