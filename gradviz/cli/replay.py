@@ -163,7 +163,7 @@ def _print(steps: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None
         show("".join(steps), terminal, use_pager=use_pager)
         return
     for step in steps:
-        if not print_text(step):
+        if not print_text(step, is_styled=True):
             return
 
 

@@ -30,7 +30,7 @@ def show(text: str, terminal: Terminal, *, use_pager: bool = True) -> None:
     text = terminal_text(text)
     # One line is for the prompt.
     if not (use_pager and terminal.is_interactive and text.count("\n") >= terminal.height and _page(text)):
-        print_text(text)
+        print_text(text, is_styled=True)
 
 
 def pager_command(environment: Mapping[str, str]) -> str | None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import click
 
 from gradviz.file_output import write_output
-from gradviz.safe_text import one_line, terminal_text
+from gradviz.safe_text import one_line, printable, terminal_text
 
 
-def print_text(text: str) -> bool:
-    """Print text on standard output; False if its reader closed it."""
-    return write_output("-", terminal_text(text))
+def print_text(text: str, *, is_styled: bool = False) -> bool:
+    """Print text on standard output; False if its reader closed it. `is_styled`: gradviz put colours or links into it."""
+    return write_output("-", terminal_text(text if is_styled else printable(text)))
 
 
 def print_document(document: str) -> bool:

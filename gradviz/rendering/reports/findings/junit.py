@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding
-from gradviz.safe_text import terminal_text
+from gradviz.safe_text import printable, terminal_text
 
 
 def findings_junit(report: Report) -> str:
@@ -33,8 +33,8 @@ def findings_junit(report: Report) -> str:
     if not report.findings and not blind:
         ElementTree.SubElement(suite, "testcase", classname=report.program, name="nothing found")
     for element in suites.iter():  # as text for the log of a build, where the report may be printed
-        element.attrib = {name: terminal_text(value) for name, value in element.attrib.items()}
-        element.text = terminal_text(element.text or "")
+        element.attrib = {name: terminal_text(printable(value)) for name, value in element.attrib.items()}
+        element.text = terminal_text(printable(element.text or ""))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
