@@ -13,7 +13,7 @@ from gradviz.safe_text import one_line, printable, terminal_text
 
 
 def print_text(text: str, *, is_styled: bool = False) -> bool:
-    """Print text on standard output; False if its reader closed it. `is_styled`: gradviz put colours or links into it."""
+    """Print text on standard output, `is_styled` with colours or links of gradviz; False if its reader closed it."""
     return write_output("-", terminal_text(text if is_styled else printable(text)))
 
 
