@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from functools import cache
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 import torch
@@ -31,9 +31,10 @@ def hooks_tell() -> bool:
 
 def stack_tells() -> bool:
     """Whether a call of a non-reentrant checkpoint is on the stack."""
-    frame, code = sys._getframe(1), _code_of_checkpoint()
+    frame: FrameType | None = sys._getframe(1)
+    code = _code_of_checkpoint()
     while frame is not None and frame.f_code is not code:
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     # 'gen' is the generator that packs; a reentrant checkpoint has none.
     return frame is not None and "gen" in local_variables(frame)
 
