@@ -14,7 +14,12 @@ from typing import Any
 import torch
 
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside, outermost
-from gradviz.recording.forward.tensors_in_containers import HOLDS_NOTHING, MAX_ELEMENTS, named_tensors, stored_attributes
+from gradviz.recording.forward.tensors_in_containers import (
+    HOLDS_NOTHING,
+    MAX_ELEMENTS,
+    named_tensors,
+    stored_attributes,
+)
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY

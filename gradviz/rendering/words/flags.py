@@ -82,6 +82,13 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     """The flag for the gradient of a closed item; None if the gradient is fine or unknown."""
     if item.is_open:
         return None
+    # It is asked for in the picture, in the tooltip and in the words for screen readers.
+    if item.id not in facts.gradient_flags:
+        facts.gradient_flags[item.id] = _gradient_flag(facts, item)
+    return facts.gradient_flags[item.id]
+
+
+def _gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     by_node = facts.gradient_origins.by_node
     origins = [by_node[node] for node in item.nodes if node in by_node]
     loud = [origin for origin in origins if not origin.is_aside]
