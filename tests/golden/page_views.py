@@ -100,9 +100,8 @@ def take_all(browser: Browser, pages: dict[str, str], folder: Path) -> None:
     VIEWS_FOLDER.mkdir(exist_ok=True)
     for view in VIEWS:
         with Image.open(take(browser, view, pages[view.sample], folder)) as picture:
-            picture.convert("RGB").quantize(128, _KEEPS_RARE_COLOURS, dither=Image.Dither.NONE).save(
-                view.file, optimize=True
-            )
+            small = picture.convert("RGB").quantize(128, _KEEPS_RARE_COLOURS, dither=Image.Dither.NONE)
+            small.save(view.file, optimize=True)
 
 
 def difference(one: Path, other: Path) -> float:

@@ -5,6 +5,7 @@ Not run on an accelerator yet: the packing is tested in the processor's memory.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from ctypes import string_at
 
@@ -50,7 +51,7 @@ def _order(tensors: Sequence[torch.Tensor]) -> list[int]:
     return sorted(range(len(tensors)), key=lambda place: -tensors[place].element_size())
 
 
-# -- Without NumPy, `tolist` is the only other way to many numbers, and takes 100 ns for each ----------------------------
+# -- Without NumPy, `tolist` is the only other way to many numbers, and takes 100 ns for each --------------------------
 
 
 def bytes_of(tensor: torch.Tensor) -> bytes:
@@ -61,4 +62,6 @@ def bytes_of(tensor: torch.Tensor) -> bytes:
 
 def numbers_in(tensor: torch.Tensor) -> list[float]:
     """The elements of a float64 tensor in the processor's memory, row by row."""
-    return memoryview(bytes_of(tensor)).cast("d").tolist()
+    numbers = array("d")
+    numbers.frombytes(bytes_of(tensor))
+    return numbers.tolist()

@@ -83,9 +83,10 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     if item.is_open:
         return None
     # It is asked for in the picture, in the tooltip and in the words for screen readers.
-    if item.id not in facts.gradient_flags:
-        facts.gradient_flags[item.id] = _gradient_flag(facts, item)
-    return facts.gradient_flags[item.id]
+    known: dict[int, Flag | None] = facts.gradient_flags
+    if item.id not in known:
+        known[item.id] = _gradient_flag(facts, item)
+    return known[item.id]
 
 
 def _gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:

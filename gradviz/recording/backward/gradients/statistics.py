@@ -26,8 +26,8 @@ _BLOCK = 65_536
 """A float32 norm over more elements than this loses digits; the norm of the norms of rows does not."""
 _ROW = 16_384
 _ROWS_AT_ONCE = 1
-"""Rows of a large tensor that are measured together: they stay in the CPU's cache from kernel to kernel, and are too few
-to wake other threads for."""
+"""Rows of a large tensor that are measured together: they stay in the CPU's cache from kernel to kernel, and are too
+few to wake other threads for."""
 _SAFE = (1e-15, 1e15)
 """Between these, squares and sums in float32 neither underflow nor overflow."""
 
@@ -163,7 +163,7 @@ def _decades_by_exponent(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor
 
 
 def _first_of_decades(dtype: torch.dtype) -> torch.Tensor:
-    """The smallest number of each decade but the first, as the logarithm is rounded: it may be below the power of 10."""
+    """The smallest number of each decade but the first, as the logarithm is rounded: some are below the power of 10."""
     exponents = torch.arange(FIRST_DECADE + 1, LAST_DECADE + 1)
     bounds = torch.tensor([10.0**exponent for exponent in exponents.tolist()], dtype=dtype)
     while True:
