@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -36,6 +39,42 @@ def medians_in_turns(
             if turn > 0:
                 times[name].append(seconds)
     return {name: median(values) for name, values in times.items()}
+
+
+class Cost(NamedTuple):
+    """What a process took."""
+
+    seconds: float
+    """Of the processor: other programs disturb it less than the clock."""
+    peak: int
+    """Bytes of memory, at most."""
+
+
+def cost_of_python(arguments: Sequence[str | Path]) -> Cost:
+    """Runs a Python of its own in the repository root, as `python` does."""
+    command = [sys.executable, *map(str, arguments)]
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=output)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != 0:
+            output.seek(0)
+            raise RuntimeError(f"{' '.join(command)} failed:\n{output.read().decode()}")
+    return Cost(used.ru_utime + used.ru_stime, used.ru_maxrss * 1024)
+
+
+def costs_in_turns(rivals: Mapping[str, Callable[[], Cost]], *, turns: int = 5) -> dict[str, Cost]:
+    """Medians of each rival. The first turn warms caches up and does not count."""
+    found: dict[str, list[Cost]] = {name: [] for name in rivals}
+    for turn in range(turns + 1):
+        for name, rival in rivals.items():
+            cost = rival()
+            if turn > 0:
+                found[name].append(cost)
+    return {
+        name: Cost(median(each.seconds for each in costs), int(median(each.peak for each in costs)))
+        for name, costs in found.items()
+    }
 
 
 def python(arguments: Sequence[str | Path]) -> None:

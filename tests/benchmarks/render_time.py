@@ -1,4 +1,4 @@
-"""What ``gradviz render`` adds to a script's own time, up to the picture on the disk."""
+"""What ``gradviz render`` adds to a script's own processor time and peak memory, up to the picture on the disk."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from tests.benchmarks.measuring import REPOSITORY, Row, medians_in_turns, python
+from tests.benchmarks.measuring import REPOSITORY, Row, cost_of_python, costs_in_turns
 
 PROGRAMS: dict[str, list[str | Path]] = {
     "mlp": [REPOSITORY / "samples/mlp.py"],
@@ -25,7 +25,15 @@ def measure() -> Iterator[Row]:
         for name, words in PROGRAMS.items():
             script, *arguments = words
             render: list[str | Path] = ["-m", "gradviz", "render", script, "-o", Path(folder) / "graph.svg", "--"]
-            rivals = {"python": partial(python, words), "render": partial(python, [*render, *arguments])}
-            found = medians_in_turns(rivals, turns=3)
-            added = found["render"] - found["python"]
-            yield Row(name, found["render"], f"{found['python']:.2f} s under python: {added:.2f} s added")
+            found = costs_in_turns(
+                {"python": partial(cost_of_python, words), "render": partial(cost_of_python, [*render, *arguments])},
+                turns=3,
+            )
+            plain, drawn = found["python"], found["render"]
+            yield Row(
+                name,
+                drawn.seconds,
+                f"{plain.seconds:.2f} s under python: {drawn.seconds - plain.seconds:.2f} s added, "
+                f"{drawn.seconds / plain.seconds:.2f} x; peak of {drawn.peak / 2**20:.0f} MiB, "
+                f"{(drawn.peak - plain.peak) / 2**20:.0f} MiB more, {drawn.peak / plain.peak:.2f} x",
+            )

@@ -71,6 +71,13 @@ def demo_page() -> str:
     return page_of(capture.graphs[0], capture)
 
 
+_KEEPS_RARE_COLOURS = Image.Quantize.FASTOCTREE
+"""Pillow's usual way gives thin wires the colour of the words: those that are lit would look as if they were not."""
+
+_IS_AT_REST = """() => document.fonts.status === "loaded" && !document.querySelector("#status[data-shown], .cell:hover")
+  && document.getAnimations().every(({ playState }) => playState === "finished")"""
+
+
 def take(browser: Browser, view: PageView, page: str, folder: Path) -> Path:
     """A picture of the view in `folder`."""
     width, height = view.size
@@ -79,7 +86,9 @@ def take(browser: Browser, view: PageView, page: str, folder: Path) -> Path:
     )
     screen = Screen(context.new_page(), [], folder / f"{view.name}.html").reopen(page)
     view.act(screen)
-    screen.settled().page.evaluate("document.fonts.ready.then(() => true)")
+    # What is under the pointer looks different, from some later frame on.
+    screen.settled().page.mouse.move(0, 0)
+    screen.page.wait_for_function(_IS_AT_REST)
     picture = folder / f"{view.name}.png"
     screen.page.screenshot(path=picture, animations="disabled", caret="hide")
     context.close()
@@ -91,7 +100,8 @@ def take_all(browser: Browser, pages: dict[str, str], folder: Path) -> None:
     VIEWS_FOLDER.mkdir(exist_ok=True)
     for view in VIEWS:
         with Image.open(take(browser, view, pages[view.sample], folder)) as picture:
-            picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(view.file, optimize=True)
+            small = picture.convert("RGB").quantize(128, _KEEPS_RARE_COLOURS, dither=Image.Dither.NONE)
+            small.save(view.file, optimize=True)
 
 
 def difference(one: Path, other: Path) -> float:

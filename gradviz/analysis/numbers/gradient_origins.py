@@ -46,16 +46,33 @@ class GradientOrigins:
 
 def state_of(gradients: Iterable[TensorFigures | None]) -> GradientState | None:
     """The state of several gradients together; None if unknown."""
-    known = [each for each in gradients if each is not None]
-    if any(each.nans for each in known):
+    # In one pass: a page asks this of every gradient.
+    found: GradientState | Literal["unmeasured"] | None = None
+    for each in gradients:
+        if each is None:
+            continue
+        own = _state(each)
+        if own == "nan":
+            return "nan"
+        if found is None or _RANKS[own] > _RANKS[found]:
+            found = own
+    return None if found == "unmeasured" else found
+
+
+def _state(gradient: TensorFigures) -> GradientState | Literal["unmeasured"]:
+    if gradient.nans:
         return "nan"
-    if any(each.infs for each in known):
+    if gradient.infs:
         return "inf"
-    if not known or any(each.unmeasured is not None for each in known):
-        return None
-    if all(each.is_undefined for each in known):
+    if gradient.unmeasured is not None:
+        return "unmeasured"
+    if gradient.is_undefined:
         return "none"
-    return "zero" if all(each.is_zero or each.is_undefined for each in known) else "fine"
+    return "zero" if gradient.zeros == gradient.count > 0 else "fine"
+
+
+_RANKS = {"none": 0, "zero": 1, "fine": 2, "unmeasured": 3, "inf": 4, "nan": 5}
+"""Of several gradients together, the state with the highest rank is that of all."""
 
 
 def find_gradient_origins(graph: Graph) -> GradientOrigins:

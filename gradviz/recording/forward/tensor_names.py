@@ -15,7 +15,12 @@ from typing import Any
 import torch
 
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside, outermost
-from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, named_tensors, stored_attributes
+from gradviz.recording.forward.tensors_in_containers import (
+    HOLDS_NOTHING,
+    MAX_ELEMENTS,
+    named_tensors,
+    stored_attributes,
+)
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
@@ -48,6 +53,8 @@ class NameTable:
                 if issubclass(type(value), torch.Tensor) and id(value) not in self.tensors
             }
         for name, value in list(namespace.items()):
+            if type(value) in HOLDS_NOTHING:
+                continue
             # Names that are not identifiers were made by Python or by a tool such as pytest.
             if name == "_" or name.startswith("__") or not name.isidentifier():
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from types import MemberDescriptorType
+from types import BuiltinFunctionType, FunctionType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -15,6 +15,11 @@ MAX_ELEMENTS = 1_000
 MAX_DEPTH = 4
 MAX_LOOKS = 10_000
 """The most values that are read in all, however they are nested."""
+
+HOLDS_NOTHING = frozenset(
+    {int, float, bool, str, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType, MethodType}
+)
+"""The classes of most variables. No tensor is searched for in them."""
 
 
 def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[tuple[str, torch.Tensor]]:
@@ -27,7 +32,7 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
         path, current, level = waiting.pop()
         if issubclass(type(current), torch.Tensor):
             yield path, current
-        elif level < depth and id(current) not in seen:
+        elif type(current) not in HOLDS_NOTHING and level < depth and id(current) not in seen:
             parts = list(_parts(path, current))
             if parts:
                 seen.add(id(current))

@@ -42,6 +42,7 @@ class StackTable:
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive whose ids are keys."""
         self._verdicts: dict[int, int] = {}
+        self._lines: dict[int, dict[int, int]] = {}
         self.module_call_code = module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
@@ -124,6 +125,15 @@ class StackTable:
                 yield self._codes[key[index]], key[index + 1]
             stack = key[-1]
 
+    def line_of(self, code: CodeType, offset: int) -> int:
+        """The line of an instruction of one of these frames."""
+        lines = self._lines.get(id(code))
+        if lines is None:
+            lines = self._lines[id(code)] = {
+                start: line for begin, end, line in code.co_lines() if line for start in range(begin, end, 2)
+            }
+        return lines.get(offset, code.co_firstlineno)
+
 
 class CallSiteTable:
     """The call sites of one graph or call log, made from stacks when they are needed."""
@@ -133,7 +143,6 @@ class CallSiteTable:
         self._sites: list[CallSite] = []
         self._ids: dict[tuple[int, int, int | None], int] = {}
         self._by_stack: dict[int, int | None] = {NO_STACK: None}
-        self._lines: dict[int, dict[int, int]] = {}
 
     def site_of(self, stack: int) -> int | None:
         """Index of the innermost call site of a stack."""
@@ -149,13 +158,8 @@ class CallSiteTable:
         return self._by_stack[stack]
 
     def _make(self, code: CodeType, offset: int, caller: int | None) -> CallSite:
-        if id(code) not in self._lines:
-            self._lines[id(code)] = {
-                start: line for begin, end, line in code.co_lines() if line for start in range(begin, end, 2)
-            }
-        line = self._lines[id(code)].get(offset, code.co_firstlineno)
         file = code.co_filename
-        return CallSite(file, line, function_name(code), caller, is_library_file(file))
+        return CallSite(file, self._stacks.line_of(code, offset), function_name(code), caller, is_library_file(file))
 
     @property
     def sites(self) -> tuple[CallSite, ...]:

@@ -10,7 +10,7 @@ import torch
 
 from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.name_lookup import find, is_loaded
+from gradviz.recording.torch_access.name_lookup import find, is_loaded, owner_of
 from gradviz.recording.torch_access.patches import Replacement
 
 push_function_mode: Callable[[Any], None] = find("torch._C._push_on_torch_function_stack")
@@ -89,11 +89,12 @@ def is_transforming() -> bool:
 
 
 _tells_forward_gradients = works("forward gradients")
+_forward_ad, _level = owner_of("torch.autograd.forward_ad._current_level")
 
 
 def computes_forward_gradients() -> bool:
     """True while the program computes with dual numbers."""
-    return _tells_forward_gradients and bool(find("torch.autograd.forward_ad._current_level") >= 0)
+    return _tells_forward_gradients and bool(getattr(_forward_ad, _level) >= 0)
 
 
 def without_forward_gradients() -> Any:

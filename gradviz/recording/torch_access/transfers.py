@@ -5,7 +5,9 @@ Not run on an accelerator yet: the packing is tested in the processor's memory.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from ctypes import string_at
 
 import torch
 
@@ -47,3 +49,19 @@ def unpacked(row: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.T
 
 def _order(tensors: Sequence[torch.Tensor]) -> list[int]:
     return sorted(range(len(tensors)), key=lambda place: -tensors[place].element_size())
+
+
+# -- Without NumPy, `tolist` is the only other way to many numbers, and takes 100 ns for each --------------------------
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """The elements of a tensor in the processor's memory, as they are stored."""
+    tensor = tensor.contiguous()
+    return string_at(tensor.data_ptr(), tensor.nbytes)
+
+
+def numbers_in(tensor: torch.Tensor) -> list[float]:
+    """The elements of a float64 tensor in the processor's memory, row by row."""
+    numbers = array("d")
+    numbers.frombytes(bytes_of(tensor))
+    return numbers.tolist()

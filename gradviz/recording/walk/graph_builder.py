@@ -201,11 +201,14 @@ class _OneGraph:
                 kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
             # A composite call makes several nodes; its inputs are shown at the last one, which made the result.
             if number == row.last_sequence_nr:
-                constants = self.constants.indices_of(log.row_constants.get(row.number, ()))
+                seen = log.row_constants.get(row.number)
+                if seen:
+                    constants = self.constants.indices_of(seen)
                 if row.number in log.inplace_rows:
                     kind = "inplace"
         elif kind != "custom" or works("custom functions"):  # else the reason is another, and told
             self.builder.unseen_calls += 1
+        hooks = log.tensor_hooks.get(number)
         return Node(
             node.id,
             node.name,
@@ -217,9 +220,9 @@ class _OneGraph:
             call_site,
             self.scopes.index_of(log.scope_of(number)),
             node.attributes,
-            hooks_still_on(log.tensor_hooks.get(number, ())),
+            hooks_still_on(hooks) if hooks else (),
             constants=constants,
-            saved=(*node.saved, *self._saved.of_hooks(hooks_behind(log.tensor_hooks.get(number, ())))),
+            saved=(*node.saved, *self._saved.of_hooks(hooks_behind(hooks))) if hooks else node.saved,
         )
 
     def storages(self) -> tuple[Storage, ...]:

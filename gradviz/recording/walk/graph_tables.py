@@ -32,6 +32,9 @@ class ScopeTable:
         """Index of a logged module call; it and its callers are added when first needed."""
         if logged == NO_SCOPE:
             return None
+        known = self._indices.get(logged)
+        if known is not None:
+            return known
         missing = []
         while logged != NO_SCOPE and logged not in self._indices:
             missing.append(logged)
@@ -39,7 +42,7 @@ class ScopeTable:
         for scope in reversed(missing):
             self._indices[scope] = len(self._scopes)
             self._scopes.append(self._module_scope(scope))
-        return self._indices[missing[0] if missing else logged]
+        return self._indices[missing[0]]
 
     def _module_scope(self, logged: int) -> ModuleScope:
         entry = self._log.scopes[logged]

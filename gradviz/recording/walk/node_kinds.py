@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from gradviz.graph.model import NodeKind
@@ -70,6 +71,7 @@ def kind_of_call(kind: NodeKind, forward_call: str, *, is_checkpointed: bool) ->
     return "inplace" if _changes_its_input(forward_call) else kind
 
 
+@lru_cache(maxsize=1024)
 def _changes_its_input(forward_call: str) -> bool:
     method = forward_call.rpartition(".")[2]
     if method.startswith("__i") and method not in {"__invert__", "__index__", "__int__"}:

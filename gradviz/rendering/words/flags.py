@@ -82,6 +82,14 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     """The flag for the gradient of a closed item; None if the gradient is fine or unknown."""
     if item.is_open:
         return None
+    # It is asked for in the picture, in the tooltip and in the words for screen readers.
+    known: dict[int, Flag | None] = facts.gradient_flags
+    if item.id not in known:
+        known[item.id] = _gradient_flag(facts, item)
+    return known[item.id]
+
+
+def _gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     by_node = facts.gradient_origins.by_node
     origins = [by_node[node] for node in item.nodes if node in by_node]
     loud = [origin for origin in origins if not origin.is_aside]

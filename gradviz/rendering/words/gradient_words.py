@@ -132,13 +132,15 @@ def gradient_words(facts: SubjectFacts, item: Item) -> str:
     nothing is known.
     """
     repetitions = arrived_by_repetition(facts, item)
-    words = [figures_words(gradients) for gradients in repetitions]
-    if len(words) > 1:
-        first, last = words[0], words[-1]
+    if not repetitions:
+        return ""
+    first = figures_words(repetitions[0])
+    if len(repetitions) > 1:
+        last = figures_words(repetitions[-1])
         return first if first == last else f"{first or '?'} … {last or '?'}"
-    if item.node is not None and words and not words[0]:
+    if item.node is not None and not first:
         return _nothing_arrived(facts.graph.nodes[item.node])
-    return words[0] if words else ""
+    return first
 
 
 def _nothing_arrived(node: Node) -> str:

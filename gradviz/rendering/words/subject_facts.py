@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from functools import cached_property
+from typing import Any
 
 from gradviz.analysis.finding import location_of_line, text_at
 from gradviz.analysis.numbers.gradient_origins import GradientOrigins, find_gradient_origins
@@ -87,6 +88,11 @@ class SubjectFacts:
     def gradient_origins(self) -> GradientOrigins:
         """Where gradients become zero, NaN or Inf."""
         return find_gradient_origins(self.graph)
+
+    @cached_property
+    def gradient_flags(self) -> dict[int, Any]:
+        """What `flags.gradient_flag` has found out, by item."""
+        return {}
 
     @cached_property
     def run_count(self) -> int:

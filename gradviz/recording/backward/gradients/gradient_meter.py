@@ -26,15 +26,18 @@ from msgspec.structs import replace
 
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
-from gradviz.recording.backward.gradients.statistics import figures_of, norm_of
+from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
 from gradviz.recording.torch_access.engine import current_stream, queue_after, queued_on
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import has_storage
-from gradviz.recording.torch_access.transfers import in_memory
+from gradviz.recording.torch_access.transfers import in_memory, numbers_in
 from gradviz.recording.walk.graph_walker import without_collector
 
-MAX_COPIED = 131_072
-"""Elements that are copied together; a gradient with more than a quarter of that is measured without a copy."""
+MAX_COPIED = 32_768
+"""A gradient with more elements is measured without a copy."""
+MAX_TOGETHER = 32_767
+"""Elements of several gradients that are measured together: for more, torch wakes its other threads at every kernel,
+which costs more than the kernel."""
 MAX_ROWS = 64
 
 _MEASURED_CLASSES = (torch.Tensor, torch.nn.Parameter)
@@ -161,7 +164,7 @@ class GradientMeter:
         sampler = self._samplers.setdefault(key, Sampler(dtype, gradient.device, stream))
         if gradient.layout is not torch.strided:
             return _SparseBatch(self, facts, sampler)
-        if facts.count > MAX_COPIED // 4:
+        if facts.count > MAX_COPIED:
             return _LargeBatch(self, facts, sampler)
         return _CopiedBatch(self, facts, sampler)
 
@@ -252,7 +255,8 @@ class MeasurementBatch:
         """The figures of everything that was measured, with its number."""
         if not in_memory:
             return
-        rows, all_values = iter(in_memory[0].tolist()), iter(in_memory[1:])
+        numbers = iter(numbers_in(in_memory[0]))
+        rows, all_values = zip(*[numbers] * FIGURES, strict=True), iter(in_memory[1:])
         for measured in self._measured:
             kept = None if measured.values is None else next(all_values)
             values = kept.tolist() if kept is not None else [None] * len(measured.numbers)
@@ -260,7 +264,7 @@ class MeasurementBatch:
                 figures = self._figures(next(rows), measured.times, histograms[number])
                 yield number, figures if own_values is None else replace(figures, values=tuple(own_values))
 
-    def _figures(self, row: list[float], times: int, histogram: Histogram) -> TensorFigures:
+    def _figures(self, row: Sequence[float], times: int, histogram: Histogram) -> TensorFigures:
         norm, total, minimum, maximum, nonzero, nans, infs = row
         common = self._common
         finite = common.count - times * int(nans + infs)
@@ -296,7 +300,7 @@ class _CopiedBatch(MeasurementBatch):
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         super().__init__(meter, facts, sampler)
-        self._max_rows = min(MAX_ROWS, MAX_COPIED // facts.count)
+        self._max_rows = max(1, min(MAX_ROWS, MAX_TOGETHER // facts.count))
         self._numbers: list[int] = []
         self._matrix: torch.Tensor | None = None
         self._rows: tuple[torch.Tensor, ...] = ()

@@ -127,6 +127,8 @@ class _Addition:
         self._leaf_values = recorder._leaf_values
         self._leaves = recorder._leaves.results(facts) if recorder._leaves is not None else {}
         self._shares = dict(self._all_shares(recorder))
+        self._nodes_with_shares = {index for index, _ in self._shares}
+        self._nodes_with_hooks = {index for index, _ in self._flow.before_hooks}
 
     def to(self, graph: Graph) -> Graph:
         """The graph with the figures."""
@@ -141,8 +143,9 @@ class _Addition:
         return None if number is None else self._facts.get(number)
 
     def _node(self, node: Node) -> Node:
-        index = node.id
-        arrived = [self._flow.arrived.get((index, output_nr)) for output_nr in range(max(1, len(node.outputs)))]
+        index, flow, figures = node.id, self._flow, self._facts.get
+        outputs = range(len(node.outputs) or 1)
+        arrived = [flow.arrived.get((index, output_nr)) for output_nr in outputs]
         run = self._run(index)
         value = self._known(self._leaf_values.get(index))
         values = (value,) if value is not None else node.values
@@ -150,16 +153,21 @@ class _Addition:
             # Nothing arrived here; for a leaf that is noted, too.
             leaf = self._leaves.get(index)
             return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
-        sent = self._flow.sent.get(index, ())
+        sent = flow.sent.get(index, ())
         edges = zip(node.edges, sent, strict=False)
-        shares = tuple([self._shares.get((index, edge_nr)) for edge_nr in range(len(sent))])
-        before_hooks = [self._flow.before_hooks.get((index, output_nr)) for output_nr in range(len(arrived))]
+        shares: tuple[BranchShare | None, ...] = ()
+        if index in self._nodes_with_shares:
+            shares = tuple([self._shares.get((index, edge_nr)) for edge_nr in range(len(sent))])
+        before_hooks: tuple[TensorFigures | None, ...] = ()
+        if index in self._nodes_with_hooks:
+            before_hooks = tuple([self._known(flow.before_hooks.get((index, output_nr))) for output_nr in outputs])
         return replace(
             node,
-            gradients=tuple([None if edge is None else self._known(number) for edge, number in edges]),
-            shares=shares if any(shares) else (),
-            arrived=tuple([self._known(number) for number in arrived]),
-            before_hooks=tuple(map(self._known, before_hooks)) if before_hooks.count(None) < len(arrived) else (),
+            gradients=tuple([None if edge is None else figures(number) for edge, number in edges]),
+            shares=shares,
+            # Numbers are never None, which stands for what did not arrive.
+            arrived=tuple([figures(number) for number in arrived]),  # type: ignore[arg-type]
+            before_hooks=before_hooks,
             values=values,
             run=run,
             leaf_gradient=self._leaves.get(index),

@@ -120,7 +120,9 @@ class GradientWatch:
         try:
             if self._clock is not None:
                 stream = self._clock.end(index, (*sent, *received))
-            thread = self._threads.setdefault(ident, len(self._threads))
+            thread = self._threads.get(ident)
+            if thread is None:
+                thread = self._threads.setdefault(ident, len(self._threads))
             seconds = end - self._last_end.get(ident, self._start_time)
             if index in self.flow.runs:
                 self.flow.repeats[index] += 1

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import torch
 
-from gradviz.graph.gradients import FIRST_DECADE
 from gradviz.recording.backward.gradients.statistics import decades, histograms
 
 SAMPLE = 128
 """This many elements, evenly spaced, represent a tensor."""
-_ROWS = 256
+_ROWS = 128
+"""As many as torch handles on one thread: it wakes others from 32,768 elements on."""
 
 
 class Histogram(NamedTuple):
@@ -53,10 +53,8 @@ class Sampler:
     def histograms(self, in_memory: Iterable[torch.Tensor]) -> Iterator[tuple[int, Histogram]]:
         """The histogram of each number."""
         for (numbers, _), codes in zip(self._sampled, in_memory, strict=True):
-            for number, counts in zip(numbers, histograms(codes), strict=True):
-                filled = [index for index, count in enumerate(counts) if count]
-                span = slice(filled[0], filled[-1] + 1) if filled else slice(0)
-                yield number, Histogram(FIRST_DECADE + filled[0] if filled else 0, tuple(counts[span]))
+            for number, (first, counts) in zip(numbers, histograms(codes), strict=True):
+                yield number, Histogram(first, counts)
 
     def flush(self) -> None:
         """Find the decades of what was sampled. Call it on the stream on which it was."""

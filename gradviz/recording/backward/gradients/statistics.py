@@ -7,19 +7,27 @@ on other devices, the careful method is used: there, reading a result to decide 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import NamedTuple
 
 import torch
 
 from gradviz.graph.gradients import FIRST_DECADE, LAST_DECADE
+from gradviz.recording.torch_access.transfers import bytes_of, numbers_in
 
 DECADES = LAST_DECADE - FIRST_DECADE + 1
+
+FIGURES = 7
+"""Columns of the result."""
 
 _BLOCK = 65_536
 """A float32 norm over more elements than this loses digits; the norm of the norms of rows does not."""
 _ROW = 16_384
-_ROWS_AT_ONCE = 8
-"""Rows of a large tensor that are measured together: they stay in the CPU's cache from kernel to kernel."""
+_ROWS_AT_ONCE = 1
+"""Rows of a large tensor that are measured together: they stay in the CPU's cache from kernel to kernel, and are too
+few to wake other threads for."""
 _SAFE = (1e-15, 1e15)
 """Between these, squares and sums in float32 neither underflow nor overflow."""
 
@@ -34,7 +42,8 @@ def figures_of(matrix: torch.Tensor) -> torch.Tensor:
     if matrix.dtype in (torch.float16, torch.bfloat16):
         matrix = matrix.float()  # results have the dtype of their input
     figures = _quick_figures(matrix)
-    for _, _, minimum, maximum, *_ in figures.tolist():
+    numbers = numbers_in(figures)
+    for minimum, maximum in zip(numbers[2::FIGURES], numbers[3::FIGURES], strict=True):
         largest = max(maximum, -minimum)
         # False for NaN, too.
         if not (_SAFE[0] < largest < _SAFE[1] or largest == 0):
@@ -106,14 +115,76 @@ def norm_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def decades(matrix: torch.Tensor) -> torch.Tensor:
-    """The decade of each value, counted from 0; `DECADES` for zero, NaN and Inf."""
+    """The decade of each value, counted from 1; 0 for zero, NaN and Inf.
+
+    On the CPU it is read from the bits of the numbers, to the same result: all numbers with one exponent lie in one
+    decade, or in two with a bound between them. A logarithm takes longer than all other figures together, and wakes
+    other threads for a few thousand numbers.
+    """
+    if matrix.is_cpu:
+        layout = _LAYOUTS[matrix.dtype]
+        bits = matrix.view(layout.integers) & layout.all_but_sign
+        row = bits.view(-1)
+        exponents = row >> layout.exponent_at
+        first, last = _decades_by_exponent(matrix.dtype)
+        return first.index_select(0, exponents).add_(row > last.index_select(0, exponents)).view(matrix.shape)
     exponents = matrix.abs().log10().floor()
     within = (exponents - FIRST_DECADE).clamp(0, DECADES - 1)
-    return torch.where(exponents.isfinite(), within, DECADES).to(torch.uint8)
+    return torch.where(exponents.isfinite(), within + 1, 0).to(torch.uint8)
 
 
-def histograms(codes: torch.Tensor) -> list[list[int]]:
-    """How many values of each row are in each decade; `codes` is the result of `decades`, on the CPU."""
-    first_bins = torch.arange(len(codes)).unsqueeze(1) * (DECADES + 1)
+class _Layout(NamedTuple):
+    """How numbers of a dtype are stored."""
+
+    integers: torch.dtype
+    exponent_at: int
+    exponents: int
+
+    @property
+    def all_but_sign(self) -> int:
+        return (self.exponents << self.exponent_at) - 1
+
+
+_LAYOUTS = {torch.float32: _Layout(torch.int32, 23, 256), torch.float64: _Layout(torch.int64, 52, 2048)}
+
+
+@cache
+def _decades_by_exponent(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """For each exponent: the decade of the smallest number that has it, and the bits of the last number in there."""
+    layout = _LAYOUTS[dtype]
+    bounds = _first_of_decades(dtype).view(layout.integers).tolist()
+    end = layout.all_but_sign
+    first, last = [0], [0]
+    for exponent in range(1, layout.exponents - 1):
+        decade = bisect_right(bounds, exponent << layout.exponent_at)
+        first.append(decade + 1)
+        last.append(bounds[decade] - 1 if decade < len(bounds) else end)
+    return torch.tensor([*first, 0], dtype=torch.uint8), torch.tensor([*last, end], dtype=layout.integers)
+
+
+def _first_of_decades(dtype: torch.dtype) -> torch.Tensor:
+    """The smallest number of each decade but the first, as the logarithm is rounded: some are below the power of 10."""
+    exponents = torch.arange(FIRST_DECADE + 1, LAST_DECADE + 1)
+    bounds = torch.tensor([10.0**exponent for exponent in exponents.tolist()], dtype=dtype)
+    while True:
+        lower = bounds.nextafter(torch.zeros_like(bounds))
+        belongs = lower.log10() >= exponents
+        if not belongs.any():
+            return bounds
+        bounds = torch.where(belongs, lower, bounds)
+
+
+def histograms(codes: torch.Tensor) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """For each row: its first decade, and how many values are in it and in each decade up to the last that has some.
+
+    `codes` is the result of `decades`, on the CPU.
+    """
+    first_bins = torch.arange(len(codes), device="cpu").unsqueeze(1) * (DECADES + 1)
     counts = torch.bincount((codes + first_bins).flatten(), minlength=len(codes) * (DECADES + 1))
-    return counts.view(-1, DECADES + 1)[:, :DECADES].tolist()
+    # At most as many as are sampled, which a byte holds.
+    rows = bytes_of(counts.to(torch.uint8))
+    for start in range(1, len(rows), DECADES + 1):
+        row = rows[start : start + DECADES]
+        filled = row.lstrip(b"\0")
+        first = FIRST_DECADE + DECADES - len(filled) if filled else 0
+        yield first, tuple(filled.rstrip(b"\0"))

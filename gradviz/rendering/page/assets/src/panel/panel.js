@@ -197,7 +197,9 @@ export class Panel {
 
   /** @param {number} number */
   async #fetch(number) {
+    byId("panel").setAttribute("aria-busy", "true");
     await this.details.load(number);
+    byId("panel").removeAttribute("aria-busy");
     if (this.#number !== null && this.model.shownAs(number) === this.#number && this.tab === "about") this.#draw();
   }
 
