@@ -14,12 +14,14 @@ import gc
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import graphlay
 
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
+from gradviz.rendering.layout.shape import PageShape, Shape
 from gradviz.rendering.layout.sibling_order import in_creation_order
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
 from gradviz.rendering.look.geometry import Direction, Layout, Point, transposed
@@ -39,10 +41,12 @@ _OPTIONS = {
 }
 
 
-def lay_out(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB") -> Layout:
+def lay_out(
+    view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB", shape: Shape = "tall"
+) -> Layout:
     """Position every item of `view`, each as large as its label, and route every link."""
     with collector_paused():
-        return _lay_out(NestedView(view, node_labels, direction), direction)
+        return _lay_out(NestedView(view, node_labels, direction), direction, shape)
 
 
 @contextmanager
@@ -57,10 +61,12 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lay_out(nested: NestedView, direction: Direction) -> Layout:
+def _lay_out(nested: NestedView, direction: Direction, shape: Shape) -> Layout:
     engine = LayoutEngine()
     for box in nested.boxes_innermost_first():
         engine.lay_out(nested, box)
+    if shape != "tall":
+        PageShape(nested, partial(engine.lay_out, nested), shape).fold()
     layout = nested.layout()
     return transposed(layout) if direction == "LR" else layout
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, enclosed
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
+from gradviz.rendering.layout.columns import ColumnFolding
 from gradviz.rendering.layout.leaf_layout import Cluster, alone, attached_leaves_of, cluster_of
 from gradviz.rendering.layout.wires import Wiring
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route, tidy
@@ -26,9 +27,9 @@ class NestedView:
     def __init__(self, view: View, node_labels: Sequence[NodeLabel], direction: Direction) -> None:
         self._view = view
         self._node_labels = node_labels
-        self._sideways = direction == "LR"
+        self.is_sideways = direction == "LR"
         self._sizes = [
-            (node_label.height, node_label.width) if self._sideways else (node_label.width, node_label.height)
+            (node_label.height, node_label.width) if self.is_sideways else (node_label.width, node_label.height)
             for node_label in node_labels
         ]
         self._attached_leaves = attached_leaves_of(view, node_labels)
@@ -39,6 +40,9 @@ class NestedView:
         self.wiring = Wiring(view, skipped=self._beside)
         self._contents: dict[int | None, BoxContents] = {}
         self._inside: dict[int | None, Inside] = {}
+        self._foldings: dict[int | None, ColumnFolding] = {}
+        self.columns: dict[int | None, int] = {}
+        """How many columns a box is folded into; 1 where nothing is set."""
         self._notes: list[str] = []
 
     def boxes_innermost_first(self) -> Iterator[int | None]:
@@ -66,19 +70,43 @@ class NestedView:
         return alone(item, self._sizes[item], inside.crossings if inside else ())
 
     def accept(self, box: int | None, solution: BoxSolution) -> None:
-        """Store the positions inside `box`, and size it to hold them."""
-        margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
-        inside = enclosed(self._contents[box], solution, margins)
+        """Store the positions inside `box`, folded into its columns, and size it to hold them."""
+        self._foldings[box] = ColumnFolding(self._contents[box].problem, solution)
+        inside = self._in_columns(box, self.columns.get(box, 1)) or self._enclosed(box, solution)
         self._inside[box] = inside
         if box is not None:
             self._sizes[box] = (inside.width, inside.height)
+
+    def _in_columns(self, box: int | None, count: int) -> Inside | None:
+        folded = self._foldings[box].folded(count)
+        return None if folded is None else self._enclosed(box, folded)
+
+    def _enclosed(self, box: int | None, solution: BoxSolution) -> Inside:
+        margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
+        return enclosed(self._contents[box], solution, margins)
+
+    def size_in_columns(self, box: int | None, count: int) -> Inside | None:
+        """The layout inside `box` if it were folded into `count` columns; None if it cannot be."""
+        return self._in_columns(box, count)
+
+    def open_boxes(self) -> Iterator[int | None]:
+        """The outermost level and all open boxes, each before everything inside it."""
+        yield None
+        yield from (item.id for item in self._view.items if item.is_open)
+
+    def with_boxes_around(self, box: int | None) -> Iterator[int | None]:
+        """A box and all boxes around it, the innermost first; the outermost level is last."""
+        while box is not None:
+            yield box
+            box = self._view.items[box].parent
+        yield None
 
     def _margins(self, box: int) -> Margins:
         """The space around the contents of an open box, and what its header needs."""
         node_label = self._node_labels[box]
         sheets = SHEETS_DEPTH if node_label.sheets else 0.0
         header = HEADER_HEIGHT + 8
-        if self._sideways:
+        if self.is_sideways:
             return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=node_label.width)
         return Margins(
             PADDING, header, PADDING, PADDING + sheets, min_width=node_label.width, title_width=node_label.width

@@ -12,6 +12,7 @@ from gradviz.rendering.formats import Subject
 from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
+from gradviz.rendering.layout.shape import SHAPES, Shape
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.color_by import Colouring, drawn_colouring
 from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
@@ -57,6 +58,8 @@ class SvgRenderer:
     embed_font: bool = True
     color_by: ColorBy = "role"
     """The meaning of the colours of items."""
+    shape: Shape = "auto"
+    """What the picture is folded for: see `gradviz.rendering.layout.shape`."""
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
@@ -64,6 +67,7 @@ class SvgRenderer:
         check_choice("engine", self.engine, ("graphlay", "dot"))
         check_choice("arrows", self.arrows, ("data", "gradient"))
         check_choice("color_by", self.color_by, COLOR_BY)
+        check_choice("shape", self.shape, SHAPES)
         if self.engine == "dot":
             check_that_dot_is_there()
         self._link_template()
@@ -85,8 +89,10 @@ class SvgRenderer:
         texts = item_words.item_texts(facts)
         colouring, node_labels = drawn_colouring(subject, self.color_by, texts)
         words_of_links = link_texts(facts, gradients, texts)
-        engine = lay_out_with_dot if self.engine == "dot" else lay_out
-        layout = engine(view, node_labels, self.direction)
+        if self.engine == "dot":
+            layout = lay_out_with_dot(view, node_labels, self.direction)
+        else:
+            layout = lay_out(view, node_labels, self.direction, self.shape)
         looks = link_looks(view, gradients, colouring)
         scene = _Scene(
             view, texts, words_of_links, node_labels, layout, failed_item(view, subject.graph), self.arrows,
