@@ -139,7 +139,14 @@ def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> 
         for center, cluster in zip(solution.centers, contents.clusters, strict=False)
     )
     routes = tuple(
-        _to_both_ends(contents, wire, [Point(point.x - left, point.y - top) for point in route], corners, bottom - top)
+        _to_both_ends(
+            contents,
+            wire,
+            [Point(point.x - left, point.y - top) for point in route],
+            corners,
+            bottom - top,
+            solution.upward,
+        )
         for wire, route in zip(contents.problem.wires, solution.routes, strict=True)
     )
     entries = {port: x - left for port, x in zip(contents.entries, entry_xs, strict=True)}
@@ -148,7 +155,12 @@ def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> 
 
 
 def _to_both_ends(
-    contents: BoxContents, wire: Wire, points: list[Point], corners: Sequence[Point], height: float
+    contents: BoxContents,
+    wire: Wire,
+    points: list[Point],
+    corners: Sequence[Point],
+    height: float,
+    upward: frozenset[int],
 ) -> Route:
     """Lengthen a wire to the item within its cluster, and from a port's block to the box's border.
 
@@ -158,11 +170,13 @@ def _to_both_ends(
     if wire.source >= len(clusters):
         points[0] = Point(points[0].x, 0.0)
     elif clusters[wire.source].routes:
-        points[0] = Point(points[0].x, corners[wire.source].y + clusters[wire.source].user.bottom)
+        user = clusters[wire.source].user
+        points[0] = Point(points[0].x, corners[wire.source].y + (user.y if wire.source in upward else user.bottom))
     if wire.target >= len(clusters):
         points[-1] = Point(points[-1].x, height)
     elif clusters[wire.target].routes:
-        points[-1] = Point(points[-1].x, corners[wire.target].y + clusters[wire.target].user.y)
+        user = clusters[wire.target].user
+        points[-1] = Point(points[-1].x, corners[wire.target].y + (user.bottom if wire.target in upward else user.y))
     return tuple(points)
 
 

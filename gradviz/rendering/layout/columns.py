@@ -29,6 +29,19 @@ WIRE_COST = 45.0
 """A column may be this much taller if one wire fewer is cut."""
 
 
+MIN_PAIRS = 2
+"""Skips that make a U."""
+
+
+class Fold(NamedTuple):
+    """How a box is folded."""
+
+    count: int = 1
+    """Columns, all of which are read downwards."""
+    is_u: bool = False
+    """Two columns, the second of which is read upwards, so that skips run straight across."""
+
+
 class Row(NamedTuple):
     """Blocks side by side."""
 
@@ -145,10 +158,32 @@ class ColumnFolding:
         cuts = [self.cuts[start - 1] for start in chosen[-1]]
         return [cut for cut in cuts if cut is not None] if len(cuts) == count - 1 else None
 
-    def folded(self, count: int) -> BoxSolution | None:
-        """The solution in `count` columns; None if it cannot be cut so often."""
-        cuts = self.best_cuts(count)
+    def folded(self, fold: Fold) -> BoxSolution | None:
+        """The solution in columns; None if it cannot be folded in this way."""
+        if fold.is_u:
+            cut = self._bottom_of_u()
+            return None if cut is None else _Columns(self.problem, self.solution, self.rows, [cut], is_u=True).solution()
+        cuts = self.best_cuts(fold.count)
         return None if cuts is None else _Columns(self.problem, self.solution, self.rows, cuts).solution()
+
+    def _bottom_of_u(self) -> Cut | None:
+        """Where most pairs of skips are open, the cut that divides the height best; None where skips do not pair up."""
+        if len(self.rows) > MAX_ROWS:
+            return None
+        cuts = [cut for cut in self.cuts if cut is not None and self._pairs_at(cut) >= MIN_PAIRS]
+        middle = (self.rows[0].top + self.rows[-1].bottom) / 2
+        return max(cuts, key=lambda cut: (self._pairs_at(cut), -abs(cut.y - middle)), default=None)
+
+    def _pairs_at(self, cut: Cut) -> int:
+        """How many skips enclose each other at a cut; 0 where some do not: what was left last must arrive first."""
+        centers, wires = self.solution.centers, self.problem.wires
+        ends: dict[int, float] = {}
+        for wire in cut.wires:
+            source, target = wires[wire].source, centers[wires[wire].target].y
+            ends[source] = max(target, ends.get(source, target))
+        targets = [ends[source] for source in sorted(ends, key=lambda source: -centers[source].y)]
+        is_nested = all(above < below for above, below in pairwise(targets))
+        return len(targets) - 1 if is_nested else 0
 
 
 @dataclass
@@ -169,32 +204,64 @@ class _Lane:
     """Its rank among those that leave below the column, the topmost first."""
     above: int = 0
     """Its rank among those that arrive above the next column, the lowest first."""
+    passes: bool = False
+    """True if it only passes the next column, above it."""
+    passed: bool = False
+    """True if it has passed the column before."""
 
 
 class _Columns:
-    def __init__(self, problem: BoxProblem, solution: BoxSolution, rows: Sequence[Row], cuts: Sequence[Cut]) -> None:
+    def __init__(
+        self,
+        problem: BoxProblem,
+        solution: BoxSolution,
+        rows: Sequence[Row],
+        cuts: Sequence[Cut],
+        *,
+        is_u: bool = False,
+    ) -> None:
         self._problem, self._solution, self._cuts = problem, solution, cuts
-        self._rows = rows
+        self._rows, self._is_u = rows, is_u
         self._row_tops = [row.top for row in rows]
         self._cut_ys = [cut.y for cut in cuts]
         self._count = len(cuts) + 1
         self._pieces = [self._divided(wire) for wire in range(len(problem.wires))]
         self._levels = self._level_stretches()
-        self._lanes = [self._lanes_of(number) for number in range(len(cuts))]
+        self._lanes: list[list[_Lane]] = []
+        for number in range(len(cuts)):
+            self._lanes.append(self._lanes_of(number))
 
     def solution(self) -> BoxSolution:
         """Blocks and routes at their new positions."""
         self._shift_x, self._gutters = self._horizontal_shifts()
         self._shift_y = self._vertical_shifts()
-        centers = tuple(
-            self._moved(center, self._column_of(center.y)) for center in self._solution.centers
-        )
-        return BoxSolution(centers, tuple(self._route(wire) for wire in range(len(self._problem.wires))))
+        centers = [self._moved(center, self._column_of(center.y)) for center in self._solution.centers]
+        routes = [self._route(wire) for wire in range(len(self._problem.wires))]
+        if not self._is_u:
+            return BoxSolution(tuple(centers), tuple(routes))
+        upward = {block for block, center in enumerate(self._solution.centers) if self._column_of(center.y)}
+        self._lead_exits_down(centers, routes)
+        return BoxSolution(tuple(centers), tuple(routes), frozenset(upward))
+
+    def _lead_exits_down(self, centers: list[Point], routes: list[tuple[Point, ...]]) -> None:
+        """In a U, wires leave the box at the right: the second column ends at the upper border."""
+        exits = [block for block, each in enumerate(self._problem.blocks) if each.border == "exit"]
+        right = self._extent(1)[1] + self._shift_x[1] + GUTTER_SIDE
+        bottom = max(center.y for center in centers) + TURN
+        for rank, block in enumerate(sorted(exits, key=lambda block: -centers[block].x)):
+            top, x = centers[block].y - LANE * rank, right + LANE * rank
+            centers[block] = Point(x, bottom)
+            for wire, ends in enumerate(self._problem.wires):
+                if ends.target == block:
+                    last = routes[wire][-1]
+                    routes[wire] = (*routes[wire][:-1], Point(last.x, top), Point(x, top), Point(x, bottom))
 
     def _column_of(self, y: float) -> int:
         return bisect_left(self._cut_ys, y)
 
     def _moved(self, point: Point, column: int) -> Point:
+        if self._is_u and column:
+            return Point(point.x + self._shift_x[column], self._shift_y[column] - point.y)
         return Point(point.x + self._shift_x[column], point.y + self._shift_y[column])
 
     # -- what is where before folding --
@@ -247,6 +314,8 @@ class _Columns:
         for number, lanes in enumerate(self._lanes):
             for lane in lanes:
                 for wire in lane.wires:
+                    if lane.passes:
+                        drawn[wire][number + 1] = []
                     if lane.leave is not None:
                         drawn[wire][number] = _up_to_last_turn(drawn[wire].get(number, []), lane.leave)
                     if wire in lane.arrive:
@@ -264,9 +333,10 @@ class _Columns:
         lanes = list(by_source.values())
         for lane in lanes:
             self._find_short_ways(lane, number)
-        below = sorted((lane for lane in lanes if lane.leave is None), key=lambda lane: -lane.x)
+        passed = [lane for lane in lanes if lane.passed]
+        below = sorted((lane for lane in lanes if lane.leave is None and not lane.passed), key=lambda lane: -lane.x)
         sideways = sorted((lane for lane in lanes if lane.leave is not None), key=lambda lane: lane.leave or 0.0)
-        for position, lane in enumerate([*sideways, *below]):
+        for position, lane in enumerate([*passed, *sideways, *below]):
             lane.position = position
         for rank, lane in enumerate(below):
             lane.below = rank
@@ -277,10 +347,16 @@ class _Columns:
 
     def _find_short_ways(self, lane: _Lane, number: int) -> None:
         """Let a lane leave its column where it turns for the last time, and its wires arrive where they turn first."""
+        lane.passes = number + 1 < len(self._cuts) and all(
+            len(self._pieces[wire].get(number + 1, ())) == 2 and number + 2 in self._pieces[wire] for wire in lane.wires
+        )
+        if number and (before := [each for each in self._lanes[-1] if lane.wires[0] in each.wires]):
+            lane.passed = before[0].passes and set(lane.wires) <= set(before[0].wires)
+            before[0].passes = lane.passed
         turns = {self._last_turn(self._pieces[wire][number]) for wire in lane.wires}
         turn = turns.pop() if len(turns) == 1 else None
         last_top = self._last_row_before(number).top
-        if turn is not None and turn.y < last_top and self._is_free(turn.y, turn.x, float("inf"), lane.source):
+        if turn is not None and not lane.passed and turn.y < last_top and self._is_free(turn.y, turn.x, float("inf"), lane.source):
             lane.leave, lane.leave_x = turn.y, turn.x
         first_bottom = self._first_row_after(number).bottom
         for wire in lane.wires:
@@ -315,12 +391,13 @@ class _Columns:
     def _vertical_shifts(self) -> list[float]:
         """How far each column moves up: their first rows of blocks begin at about one height."""
         top = next((row.top for row in self._rows if not row.is_border), self._rows[0].top)
+        if self._is_u:
+            return [0.0, self._last_row_before(0).bottom + self._first_row_after(0).top]
         shifts = [0.0]
         for number, lanes in enumerate(self._lanes):
             above = sum(len(lane.arrive) < len(lane.wires) for lane in lanes)
             first = self._first_row_after(number)
-            highest = min((y for y, *_ in self._levels if self._cut_ys[number] < y < first.top), default=first.top)
-            start = min(first.top - TURN, highest - TURN / 2)
+            start = self._start_of(number)
             needed = LANE * max(0, above - 1)
             # Content begins at `start`; the lanes above it may use the space of the ports of the first column.
             room = top - self._rows[0].top if self._rows[0].is_border else 0.0
@@ -341,7 +418,15 @@ class _Columns:
         """Lead a wire from its column through the gutter to the next column."""
         lane = next(lane for lane in self._lanes[number] if wire in lane.wires)
         x = self._gutters[number] + LANE * lane.position
-        if lane.leave is None:
+        if self._is_u and lane.leave is None and wire not in lane.arrive:
+            level = self._below_u(lane)
+            points[-1] = Point(points[-1].x, level)
+            points.append(Point(lane.x + self._shift_x[1], level))
+            return
+        if lane.passed:
+            before = next(each for each in self._lanes[number - 1] if wire in each.wires)
+            level = self._top_of(number - 1) - LANE * before.above
+        elif lane.leave is None:
             level = self._last_row_before(number).bottom + TURN + LANE * lane.below + self._shift_y[number]
             level = max(level, self._lowest_turn(number) + self._shift_y[number] + TURN / 2 + LANE * lane.below)
             points[-1] = Point(points[-1].x, level)
@@ -350,10 +435,30 @@ class _Columns:
         points.append(Point(x, level))
         following = self._drawn_pieces[wire][number + 1]
         if wire in lane.arrive:
-            points.append(Point(x, following[0].y + self._shift_y[number + 1]))
+            points.append(Point(x, self._moved(following[0], number + 1).y))
+            return
+        if lane.passes:
+            points.append(Point(x, self._top_of(number) - LANE * lane.above))
+            return
+        if self._is_u:
+            level = self._below_u(lane)
+            points += [Point(x, level), Point(lane.x + self._shift_x[1], level)]
             return
         top = self._top_of(number) - LANE * lane.above
         points += [Point(x, top), Point(lane.x + self._shift_x[number + 1], top)]
+
+    def _below_u(self, lane: _Lane) -> float:
+        """The y at which a lane runs below both columns of a U."""
+        lowest = max(
+            self._lowest_turn(0), self._shift_y[1] - min(self._first_row_after(0).top, self._highest_turn_after(0))
+        )
+        rank = sorted(self._lanes[0], key=lambda each: -each.x).index(lane)
+        return lowest + TURN + LANE * rank
+
+    def _highest_turn_after(self, number: int) -> float:
+        """The highest horizontal stretch between a cut and the first row after it."""
+        first = self._first_row_after(number)
+        return min((y for y, *_ in self._levels if self._cut_ys[number] < y < first.top), default=first.top)
 
     def _lowest_turn(self, number: int) -> float:
         """The lowest horizontal stretch between the last row of a column and the cut."""
@@ -362,9 +467,11 @@ class _Columns:
 
     def _top_of(self, number: int) -> float:
         """The y of the lowest wire above a column."""
-        first = self._first_row_after(number)
-        highest = min((y for y, *_ in self._levels if self._cut_ys[number] < y < first.top), default=first.top)
-        return min(first.top - TURN, highest - TURN / 2) + self._shift_y[number + 1]
+        return self._start_of(number) + self._shift_y[number + 1]
+
+    def _start_of(self, number: int) -> float:
+        """The same before folding."""
+        return min(self._first_row_after(number).top - TURN, self._highest_turn_after(number) - TURN / 2)
 
 
 def _up_to_last_turn(piece: Sequence[Point], y: float) -> list[Point]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, enclosed
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
-from gradviz.rendering.layout.columns import ColumnFolding
+from gradviz.rendering.layout.columns import ColumnFolding, Fold
 from gradviz.rendering.layout.leaf_layout import Cluster, alone, attached_leaves_of, cluster_of
 from gradviz.rendering.layout.wires import Wiring
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route, tidy
@@ -41,8 +41,8 @@ class NestedView:
         self._contents: dict[int | None, BoxContents] = {}
         self._inside: dict[int | None, Inside] = {}
         self._foldings: dict[int | None, ColumnFolding] = {}
-        self.columns: dict[int | None, int] = {}
-        """How many columns a box is folded into; 1 where nothing is set."""
+        self.folds: dict[int | None, Fold] = {}
+        """How a box is folded; straight where nothing is set."""
         self._notes: list[str] = []
 
     def boxes_innermost_first(self) -> Iterator[int | None]:
@@ -72,22 +72,29 @@ class NestedView:
     def accept(self, box: int | None, solution: BoxSolution) -> None:
         """Store the positions inside `box`, folded into its columns, and size it to hold them."""
         self._foldings[box] = ColumnFolding(self._contents[box].problem, solution)
-        inside = self._in_columns(box, self.columns.get(box, 1)) or self._enclosed(box, solution)
+        inside = self.folded(box, self.folds.get(box, Fold())) or self._enclosed(box, solution)
         self._inside[box] = inside
         if box is not None:
             self._sizes[box] = (inside.width, inside.height)
 
-    def _in_columns(self, box: int | None, count: int) -> Inside | None:
-        folded = self._foldings[box].folded(count)
-        return None if folded is None else self._enclosed(box, folded)
+    def folded(self, box: int | None, fold: Fold) -> Inside | None:
+        """The layout inside `box` if it were folded in this way; None if it cannot be."""
+        solution = self._foldings[box].folded(fold)
+        if solution is None or any(self._has_a_top(box, block) for block in solution.upward):
+            return None
+        return self._enclosed(box, solution)
+
+    def _has_a_top(self, box: int | None, block: int) -> bool:
+        """Whether wires must enter a block from above: an open box, or an item with leaves above it."""
+        clusters = self._contents[box].clusters
+        if block >= len(clusters):
+            return False
+        (item, user), *leaves = clusters[block].rects
+        return self._view.items[item].is_open or any(rect.bottom <= user.y for _, rect in leaves)
 
     def _enclosed(self, box: int | None, solution: BoxSolution) -> Inside:
         margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
         return enclosed(self._contents[box], solution, margins)
-
-    def size_in_columns(self, box: int | None, count: int) -> Inside | None:
-        """The layout inside `box` if it were folded into `count` columns; None if it cannot be."""
-        return self._in_columns(box, count)
 
     def open_boxes(self) -> Iterator[int | None]:
         """The outermost level and all open boxes, each before everything inside it."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import log
 from typing import Literal, NamedTuple
 
+from gradviz.rendering.layout.columns import Fold
 from gradviz.rendering.layout.nested_layout import NestedView
 
 Shape = Literal["auto", "tall", "wide", "page"]
@@ -22,8 +23,15 @@ MAX_ROUNDS = 6
 MAX_COLUMNS = 10
 MIN_SHARE = 0.2
 """A box that has less of the height than this is not folded."""
-FOLD_COST = 0.04
+MIN_WIDTH = 250.0
+FOLD_COST = 0.03
 """A cut is worth this much of the logarithm of the ratio of sides."""
+U_COST = -0.3
+"""Below zero: where skips pair up, a U is what people know."""
+AREA_COST = 0.35
+"""The same for the logarithm of the growth of the area: what is added is blank."""
+MAX_TRIES = 4
+"""How many folds are laid out in each round, those with the best estimates."""
 
 
 class Target(NamedTuple):
@@ -33,7 +41,7 @@ class Target(NamedTuple):
     highest: float
 
 
-TARGETS: dict[Shape, Target] = {"auto": Target(0.6, 1.75), "wide": Target(0.45, 0.7), "page": Target(1.2, 1.55)}
+TARGETS: dict[Shape, Target] = {"auto": Target(0.55, 1.9), "wide": Target(0.45, 0.7), "page": Target(1.2, 1.55)}
 
 
 @dataclass(frozen=True)
@@ -43,19 +51,11 @@ class Size:
     width: float
     height: float
 
-    def distance(self, target: Target, *, sideways: bool) -> float:
-        """How far the picture is from the target; 0 within it."""
-        width, height = (self.height, self.width) if sideways else (self.width, self.height)
-        ratio = (height + FRAME_HEIGHT) / max(width, 1.0)
-        if ratio > target.highest:
-            return log(ratio / target.highest)
-        return log(target.lowest / ratio) if ratio < target.lowest else 0.0
-
 
 @dataclass(frozen=True)
 class _Fold:
     box: int | None
-    count: int
+    fold: Fold
     score: float
 
 
@@ -66,55 +66,73 @@ class PageShape:
         """`lay_out` lays out one box again, with the columns that are set for it."""
         self._nested, self._lay_out = nested, lay_out
         self._target = TARGETS[shape]
-        self._refused: set[tuple[int | None, int]] = set()
+        self._straight = self._size()
 
     def fold(self) -> None:
         """Fold boxes as long as the picture comes nearer to the target."""
+        if not self._is_too_tall():
+            return
+        score = self._score(self._size())
         for _ in range(MAX_ROUNDS):
-            size = self._size()
-            distance = size.distance(self._target, sideways=self._nested.is_sideways)
-            if distance == 0 or not self._is_too_tall(size):
+            tried = [(self._tried(fold), fold) for fold in sorted(self._folds(), key=lambda fold: fold.score)[:MAX_TRIES]]
+            best_score, best = min(tried, key=lambda pair: pair[0], default=(score, None))
+            if best is None or best_score >= score:
                 return
-            best = min(self._folds(size), key=lambda fold: fold.score, default=None)
-            if best is None or best.score >= distance:
+            self._apply(best.box, best.fold)
+            score = best_score
+            if self._distance(self._size()) == 0:
                 return
-            before = self._nested.columns.get(best.box, 1)
-            self._apply(best.box, best.count)
-            if self._distance() >= distance:
-                self._refused.add((best.box, best.count))
-                self._apply(best.box, before)
 
-    def _is_too_tall(self, size: Size) -> bool:
-        width, height = (size.height, size.width) if self._nested.is_sideways else (size.width, size.height)
-        ratio = (height + FRAME_HEIGHT) / max(width, 1.0)
-        return ratio < self._target.lowest if self._nested.is_sideways else ratio > self._target.highest
+    def _is_too_tall(self) -> bool:
+        return self._ratio(self._size()) > self._target.highest
 
     def _size(self) -> Size:
         inside = self._nested.inside(None)
         return Size(inside.width, inside.height)
 
-    def _distance(self) -> float:
-        return self._size().distance(self._target, sideways=self._nested.is_sideways)
+    def _ratio(self, size: Size) -> float:
+        """Length along the data over breadth, with the frame."""
+        if self._nested.is_sideways:
+            return size.height / (size.width + FRAME_HEIGHT)
+        return (size.height + FRAME_HEIGHT) / max(size.width, MIN_WIDTH)
 
-    def _apply(self, box: int | None, count: int) -> None:
-        self._nested.columns[box] = count
+    def _distance(self, size: Size) -> float:
+        """How far the picture is from the target; 0 within it."""
+        ratio, target = self._ratio(size), self._target
+        return max(0.0, log(ratio / target.highest), log(target.lowest / ratio))
+
+    def _score(self, size: Size) -> float:
+        """What is to be small: the distance, the blank space that folding adds, and the number of cuts."""
+        growth = log(size.width * size.height / (self._straight.width * self._straight.height))
+        return self._distance(size) + AREA_COST * max(0.0, growth) + sum(map(_cost, self._nested.folds.values()))
+
+    def _tried(self, fold: _Fold) -> float:
+        """The score of the picture with that fold, which is then undone."""
+        before = self._nested.folds.get(fold.box, Fold())
+        self._apply(fold.box, fold.fold)
+        score = self._score(self._size())
+        self._apply(fold.box, before)
+        return score
+
+    def _apply(self, box: int | None, fold: Fold) -> None:
+        self._nested.folds[box] = fold
         for each in self._nested.with_boxes_around(box):
             self._lay_out(each)
 
-    def _folds(self, size: Size) -> Iterator[_Fold]:
+    def _folds(self) -> Iterator[_Fold]:
+        """Folds of the boxes that make the picture tall, with a score estimated from their sizes alone."""
+        size = self._size()
         for box in self._nested.open_boxes():
             inside = self._nested.inside(box)
             if inside.height < MIN_SHARE * size.height:
                 continue
-            now = self._nested.columns.get(box, 1)
-            for count in range(2, MAX_COLUMNS + 1):
-                if count == now or (box, count) in self._refused:
-                    continue
-                folded = self._nested.size_in_columns(box, count)
-                if folded is None:
-                    break
-                lower = size.height - (inside.height - folded.height)
-                wider = max(size.width, size.width + folded.width - inside.width)
-                estimated = Size(wider, lower)
-                score = estimated.distance(self._target, sideways=self._nested.is_sideways) + FOLD_COST * (count - 1)
-                yield _Fold(box, count, score)
+            for fold in (Fold(2, is_u=True), *(Fold(count) for count in range(2, MAX_COLUMNS + 1))):
+                folded = None if fold == self._nested.folds.get(box) else self._nested.folded(box, fold)
+                if folded is not None:
+                    width = max(size.width, size.width + folded.width - inside.width)
+                    score = self._score(Size(width, size.height - (inside.height - folded.height)))
+                    yield _Fold(box, fold, score + _cost(fold))
+
+
+def _cost(fold: Fold) -> float:
+    return U_COST if fold.is_u else FOLD_COST * (fold.count - 1)
