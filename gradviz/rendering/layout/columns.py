@@ -358,10 +358,9 @@ class _Columns:
         last_top = self._last_row_before(number).top
         if turn is not None and not lane.passed and turn.y < last_top and self._is_free(turn.y, turn.x, float("inf"), lane.source):
             lane.leave, lane.leave_x = turn.y, turn.x
-        first_bottom = self._first_row_after(number).bottom
         for wire in lane.wires:
             piece = self._pieces[wire][number + 1]
-            if len(piece) > 2 and piece[1].y > first_bottom and piece[1].y == piece[2].y:
+            if len(piece) > 2 and piece[1].y == piece[2].y:
                 left, right = float("-inf"), max(piece[1].x, piece[2].x)
                 if self._is_free(piece[1].y, left, right, lane.source):
                     lane.arrive[wire] = piece[1].y

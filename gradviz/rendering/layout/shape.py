@@ -28,6 +28,8 @@ FOLD_COST = 0.03
 """A cut is worth this much of the logarithm of the ratio of sides."""
 U_COST = -0.3
 """Below zero: where skips pair up, a U is what people know."""
+U_SLACK = 1.3
+"""A picture with a U may be taller by this factor: to fold more of it would hide the U."""
 AREA_COST = 0.35
 """The same for the logarithm of the growth of the area: what is added is blank."""
 MAX_TRIES = 4
@@ -99,7 +101,8 @@ class PageShape:
     def _distance(self, size: Size) -> float:
         """How far the picture is from the target; 0 within it."""
         ratio, target = self._ratio(size), self._target
-        return max(0.0, log(ratio / target.highest), log(target.lowest / ratio))
+        highest = target.highest * (U_SLACK if any(fold.is_u for fold in self._nested.folds.values()) else 1.0)
+        return max(0.0, log(ratio / highest), log(target.lowest / ratio))
 
     def _score(self, size: Size) -> float:
         """What is to be small: the distance, the blank space that folding adds, and the number of cuts."""
