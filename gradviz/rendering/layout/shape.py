@@ -24,7 +24,7 @@ MAX_COLUMNS = 10
 MIN_SHARE = 0.2
 """A box that has less of the height than this is not folded."""
 MIN_WIDTH = 250.0
-FOLD_COST = 0.03
+FOLD_COST = 0.07
 """A cut is worth this much of the logarithm of the ratio of sides."""
 U_COST = -0.3
 """Below zero: where skips pair up, a U is what people know."""
