@@ -21,6 +21,7 @@ import graphlay
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
+from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
 from gradviz.rendering.layout.shape import PageShape, Shape
 from gradviz.rendering.layout.sibling_order import in_creation_order
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
@@ -82,11 +83,11 @@ class LayoutEngine:
     def lay_out(self, nested: NestedView, box: int | None) -> None:
         """Position the contents of a box; if that would cost too much, with the simpler layout and a note."""
         problem = nested.problem_of(box)
-        solution = self._solve(problem)
+        solution = self._solve(stacked(problem, nested.rows.get(box, 1)))
         if solution is None:
             nested.note_simpler_layout(box)
             solution = lay_out_plainly(problem)
-        nested.accept(box, solution)
+        nested.accept(box, without_added_wires(problem, solution))
 
     def _solve(self, problem: BoxProblem) -> BoxSolution | None:
         """The engine's solution, or None if it would cost too much or the engine refuses."""

@@ -12,6 +12,7 @@ from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, 
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
 from gradviz.rendering.layout.columns import ColumnFolding, Fold
 from gradviz.rendering.layout.leaf_layout import Cluster, alone, attached_leaves_of, cluster_of
+from gradviz.rendering.layout.row_stacking import widest_layer
 from gradviz.rendering.layout.wires import Wiring
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route, tidy
 from gradviz.rendering.look.node_label import HEADER_HEIGHT, SHEETS_DEPTH, NodeLabel
@@ -43,6 +44,8 @@ class NestedView:
         self._foldings: dict[int | None, ColumnFolding] = {}
         self.folds: dict[int | None, Fold] = {}
         """How a box is folded; straight where nothing is set."""
+        self.rows: dict[int | None, int] = {}
+        """How many rows the widest layer of a box is broken into; 1 where nothing is set."""
         self._notes: list[str] = []
 
     def boxes_innermost_first(self) -> Iterator[int | None]:
@@ -118,6 +121,10 @@ class NestedView:
         return Margins(
             PADDING, header, PADDING, PADDING + sheets, min_width=node_label.width, title_width=node_label.width
         )
+
+    def widest_row(self, box: int | None) -> int:
+        """How many items are side by side in the widest layer of a box."""
+        return len(widest_layer(self._contents[box].problem))
 
     def clusters_in(self, box: int | None) -> tuple[Cluster, ...]:
         """The clusters in `box`, in the order of its `corners`."""

@@ -32,6 +32,8 @@ U_SLACK = 1.3
 """A picture with a U may be taller by this factor: to fold more of it would hide the U."""
 AREA_COST = 0.35
 """The same for the logarithm of the growth of the area: what is added is blank."""
+MIN_SHARE_OF_WIDTH = 0.8
+MAX_STACKED_ROWS = 6
 MAX_TRIES = 4
 """How many folds are laid out in each round, those with the best estimates."""
 
@@ -43,7 +45,7 @@ class Target(NamedTuple):
     highest: float
 
 
-TARGETS: dict[Shape, Target] = {"auto": Target(0.55, 1.9), "wide": Target(0.45, 0.7), "page": Target(1.2, 1.55)}
+TARGETS: dict[Shape, Target] = {"auto": Target(0.55, 2.0), "wide": Target(0.45, 0.7), "page": Target(1.2, 1.55)}
 
 
 @dataclass(frozen=True)
@@ -71,9 +73,34 @@ class PageShape:
         self._straight = self._size()
 
     def fold(self) -> None:
-        """Fold boxes as long as the picture comes nearer to the target."""
-        if not self._is_too_tall():
-            return
+        """Fold boxes as long as the picture comes nearer to the target; stack rows if it is too wide."""
+        if self._ratio(self._size()) < self._target.lowest:
+            self._stack_rows()
+        if self._ratio(self._size()) > self._target.highest:
+            self._fold_columns()
+
+    def _stack_rows(self) -> None:
+        """Break the widest layer of the boxes that make the picture wide."""
+        score, size = self._score(self._size()), self._size()
+        for box in self._nested.open_boxes():
+            if self._nested.inside(box).width < MIN_SHARE_OF_WIDTH * size.width or self._nested.widest_row(box) < 4:
+                continue
+            for rows in range(2, min(MAX_STACKED_ROWS, self._nested.widest_row(box) // 2) + 1):
+                before = self._nested.rows.get(box, 1)
+                self._set_rows(box, rows)
+                better = self._score(self._size())
+                if better >= score:
+                    self._set_rows(box, before)
+                    break
+                score = better
+            if self._distance(self._size()) == 0:
+                return
+
+    def _set_rows(self, box: int | None, rows: int) -> None:
+        self._nested.rows[box] = rows
+        self._lay_out_around(box)
+
+    def _fold_columns(self) -> None:
         score = self._score(self._size())
         for _ in range(MAX_ROUNDS):
             tried = [(self._tried(fold), fold) for fold in sorted(self._folds(), key=lambda fold: fold.score)[:MAX_TRIES]]
@@ -84,9 +111,6 @@ class PageShape:
             score = best_score
             if self._distance(self._size()) == 0:
                 return
-
-    def _is_too_tall(self) -> bool:
-        return self._ratio(self._size()) > self._target.highest
 
     def _size(self) -> Size:
         inside = self._nested.inside(None)
@@ -119,6 +143,9 @@ class PageShape:
 
     def _apply(self, box: int | None, fold: Fold) -> None:
         self._nested.folds[box] = fold
+        self._lay_out_around(box)
+
+    def _lay_out_around(self, box: int | None) -> None:
         for each in self._nested.with_boxes_around(box):
             self._lay_out(each)
 
