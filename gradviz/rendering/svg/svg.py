@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
-from gradviz.errors import check_choice
+from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
@@ -69,6 +69,8 @@ class SvgRenderer:
         check_choice("color_by", self.color_by, COLOR_BY)
         check_choice("shape", self.shape, SHAPES)
         if self.engine == "dot":
+            if self.shape != "auto":
+                raise BadInput(f"--shape {self.shape} has no effect on --engine dot", hint="leave out one of the two")
             check_that_dot_is_there()
         self._link_template()
 

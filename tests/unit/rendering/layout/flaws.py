@@ -49,16 +49,18 @@ def measured(laid_out: LaidOut) -> Measured:
     words = [text.label for text in link_texts(facts, LinkGradients(facts), item_texts(facts))]
     starts = header_starts(view, labels, layout)
     found = find_link_label_positions(view, labels, layout, words, starts)
-    crossings = tuple(_crossings(view, labels, layout, starts, found))
+    crossings = tuple(crossings_in(view, labels, layout, found))
     wanted = {(view.links[link].source, text) for link, text in enumerate(words) if text and layout.routes[link]}
     there = {(view.links[label.link].source, label.words) for label in found}
     blank = _blank_share(view, labels, layout, starts)
     return Measured(layout.width, layout.height, crossings, len(wanted - there), blank)
 
 
-def _crossings(
-    view: View, labels: Sequence[NodeLabel], layout: Layout, starts: Sequence[float], link_labels: Sequence[LinkLabel]
+def crossings_in(
+    view: View, labels: Sequence[NodeLabel], layout: Layout, link_labels: Sequence[LinkLabel] = ()
 ) -> Iterator[str]:
+    """Each wire that crosses a title, words beside a wire, or a box that it does not belong to, in words."""
+    starts = header_starts(view, labels, layout)
     titles = {
         item.id: title_rect(layout.boxes[item.id], labels[item.id], starts[item.id])
         for item in view.items
