@@ -11,7 +11,7 @@ from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_l
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Layout, Point, Rect
 from gradviz.rendering.look.node_label import HEADER_HEIGHT, NodeLabel, header_width
-from gradviz.rendering.svg.svg import LaidOut
+from gradviz.rendering.svg.svg import LaidOut, SvgRenderer
 from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import item_texts
 from gradviz.rendering.words.link_words import link_texts
@@ -43,7 +43,7 @@ class Measured:
 
 
 def measured(laid_out: LaidOut) -> Measured:
-    """The figures of a picture that is laid out."""
+    """The figures of a picture that is laid out; its size is that with title, legend and notes."""
     view, layout, labels = laid_out.subject.view, laid_out.layout, laid_out.node_labels
     facts = laid_out.subject.facts
     words = [text.label for text in link_texts(facts, LinkGradients(facts), item_texts(facts))]
@@ -53,7 +53,8 @@ def measured(laid_out: LaidOut) -> Measured:
     wanted = {(view.links[link].source, text) for link, text in enumerate(words) if text and layout.routes[link]}
     there = {(view.links[label.link].source, label.words) for label in found}
     blank = _blank_share(view, labels, layout, starts)
-    return Measured(layout.width, layout.height, crossings, len(wanted - there), blank)
+    drawing = SvgRenderer(embed_font=False).framed(laid_out)
+    return Measured(drawing.width, drawing.height, crossings, len(wanted - there), blank)
 
 
 def crossings_in(
