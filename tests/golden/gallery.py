@@ -171,7 +171,7 @@ def _sheet() -> Iterator[str]:
     yield ""
     yield "## Contact sheet"
     yield ""
-    yield "Networks that people know, each as `gradviz render` draws it. The scripts are in `tests/golden/contact_sheet`."
+    yield "Networks that people know, as `gradviz render` draws them. The scripts are in `tests/golden/contact_sheet`."
     for theme in ("light", "dark"):
         yield ""
         yield f"![Pictures of many networks, {theme}](contact_sheet_{theme}.png)"

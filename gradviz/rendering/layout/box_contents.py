@@ -203,9 +203,7 @@ def _horizontal_extent(
     return _with_room_for_title(left, right, entries, margins)
 
 
-def _with_room_for_title(
-    left: float, right: float, entries: Sequence[float], margins: Margins
-) -> tuple[float, float]:
+def _with_room_for_title(left: float, right: float, entries: Sequence[float], margins: Margins) -> tuple[float, float]:
     """The extent of a box, made wider where no part of its upper border without a wire is as wide as its title."""
     if _title_span(left, right, entries, margins) is not None or not entries:
         return left, right
@@ -214,9 +212,7 @@ def _with_room_for_title(
     return (left - at_left, right) if at_left <= at_right else (left, right + at_right)
 
 
-def _title_span(
-    left: float, right: float, entries: Sequence[float], margins: Margins
-) -> tuple[float, float] | None:
+def _title_span(left: float, right: float, entries: Sequence[float], margins: Margins) -> tuple[float, float] | None:
     """The first part of the upper border that is wide enough for the title; None if there is none."""
     borders = [left, *sorted(entries), right]
     spans = ((start, start + margins.title_width) for start in borders[:-1])

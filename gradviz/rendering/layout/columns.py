@@ -1,7 +1,8 @@
 """Folds a tall solution into columns that are read one after the other, like those of a newspaper.
 
-The solution is cut between two rows of blocks, where few wires pass. Each wire that is cut goes on in the gutter between
-the columns, and from there into the next column. A wire that only passes the rest of its column leaves it at once.
+The solution is cut between two rows of blocks, where few wires pass. Each wire that is cut continues in the gutter
+between the columns, and from there into the next column. A wire that only passes the rest of its column leaves it at
+once.
 """
 
 from __future__ import annotations
@@ -162,7 +163,9 @@ class ColumnFolding:
         """The solution in columns; None if it cannot be folded in this way."""
         if fold.is_u:
             cut = self._bottom_of_u()
-            return None if cut is None else _Columns(self.problem, self.solution, self.rows, [cut], is_u=True).solution()
+            return (
+                None if cut is None else _Columns(self.problem, self.solution, self.rows, [cut], is_u=True).solution()
+            )
         cuts = self.best_cuts(fold.count)
         return None if cuts is None else _Columns(self.problem, self.solution, self.rows, cuts).solution()
 
@@ -196,7 +199,6 @@ class _Lane:
     wires: list[int]
     leave: float | None = None
     """The y, before folding, at which it leaves the column sideways; None if it leaves below the last row."""
-    leave_x: float = 0.0
     arrive: dict[int, float] = field(default_factory=dict)
     """For wires that go sideways to their target, the y of that stretch; the others arrive above the column."""
     position: int = 0
@@ -356,7 +358,12 @@ class _Columns:
         turns = {self._last_turn(self._pieces[wire][number]) for wire in lane.wires}
         turn = turns.pop() if len(turns) == 1 else None
         last_top = self._last_row_before(number).top
-        if turn is not None and not lane.passed and turn.y < last_top and self._is_free(turn.y, turn.x, float("inf"), lane.source):
+        if (
+            turn is not None
+            and not lane.passed
+            and turn.y < last_top
+            and self._is_free(turn.y, turn.x, float("inf"), lane.source)
+        ):
             lane.leave, lane.leave_x = turn.y, turn.x
         for wire in lane.wires:
             piece = self._pieces[wire][number + 1]
@@ -475,11 +482,9 @@ class _Columns:
 
 def _up_to_last_turn(piece: Sequence[Point], y: float) -> list[Point]:
     """A piece without its last vertical stretch, and without the corner before it."""
-    return [point for point in piece[:-2]] if len(piece) > 2 else [Point(point.x, y) for point in piece[:1]]
+    return list(piece[:-2]) if len(piece) > 2 else [Point(point.x, y) for point in piece[:1]]
 
 
 def _from_first_turn(piece: Sequence[Point]) -> list[Point]:
     """A piece without its first vertical stretch and the corner after it."""
     return list(piece[2:])
-
-

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -25,7 +25,7 @@ from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
 from gradviz.rendering.layout.shape import PageShape, Shape
 from gradviz.rendering.layout.sibling_order import in_creation_order
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
-from gradviz.rendering.look.geometry import Direction, Layout, Point, transposed
+from gradviz.rendering.look.geometry import Direction, Layout, Point, Route, transposed
 from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.view.model import View
 
@@ -35,6 +35,8 @@ MAX_COST_OF_BOX = 0.8
 """Estimated seconds, on the machine on which the estimate was calibrated."""
 MAX_COST_OF_VIEW = 4.0
 
+MAX_SLANT = 0.5
+
 _OPTIONS = {
     "direction": "topbottom",
     "spacing": {"layer_gap": 28.0, "node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0},
@@ -42,9 +44,7 @@ _OPTIONS = {
 }
 
 
-def lay_out(
-    view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB", shape: Shape = "tall"
-) -> Layout:
+def lay_out(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB", shape: Shape = "tall") -> Layout:
     """Position every item of `view`, each as large as its label, and route every link."""
     with collector_paused():
         return _lay_out(NestedView(view, node_labels, direction), direction, shape)
@@ -158,8 +158,20 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
     except graphlay.GraphlayError:
         return None  # A limit of graphlay: the caller uses the simpler layout.
     centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)
-    routes = tuple(tuple(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
+    routes = tuple(_squared(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
     return BoxSolution(centers, routes)
+
+
+def _squared(points: Iterable[Point]) -> Route:
+    """The route with right angles: the engine leaves some stretches slanted by a fraction of a pixel."""
+    line: list[Point] = []
+    for x, y in points:
+        if line and 0 < abs(y - line[-1].y) < MAX_SLANT < abs(x - line[-1].x):
+            y = line[-1].y
+        elif line and 0 < abs(x - line[-1].x) < MAX_SLANT < abs(y - line[-1].y):
+            x = line[-1].x
+        line.append(Point(x, y))
+    return tuple(line)
 
 
 def _margin(width: float) -> float:

@@ -103,7 +103,9 @@ class PageShape:
     def _fold_columns(self) -> None:
         score = self._score(self._size())
         for _ in range(MAX_ROUNDS):
-            tried = [(self._tried(fold), fold) for fold in sorted(self._folds(), key=lambda fold: fold.score)[:MAX_TRIES]]
+            tried = [
+                (self._tried(fold), fold) for fold in sorted(self._folds(), key=lambda fold: fold.score)[:MAX_TRIES]
+            ]
             best_score, best = min(tried, key=lambda pair: pair[0], default=(score, None))
             if best is None or best_score >= score:
                 return

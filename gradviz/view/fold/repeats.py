@@ -70,8 +70,8 @@ class RepeatFolder:
     def fold(self, container: int, lines: list[int], is_readable: Callable[[Sequence[Entry]], bool]) -> Sequence[Entry]:
         """The members of `container` with repeats in groups; `lines` has the source line of each member.
 
-        Where the result is not readable, repetitions that differ only in the sizes of their tensors fold, too; also where
-        that makes one long repetition much shorter: sizes that come again after every seven layers.
+        Where the result is not readable, repetitions that differ only in the sizes of their tensors fold, too; also
+        where that makes one long repetition much shorter: sizes that come again after every seven layers.
         """
         members = self._row(container, lines)
         row = fold_repeats(members)

@@ -1,4 +1,4 @@
-"""What one can point at in a picture: wires through words and boxes, its ratio of sides, and how much of it is blank."""
+"""What one can point at in a picture: wires through words and boxes, its ratio of sides, and its blank space."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def crossings_in(
                 yield f"{name} crosses {'its own end' if item.id in own else _name(labels, item.id)}"
         for label in link_labels:
             if _cross(stretches, label.box):
-                yield f"{name} crosses the words {label.words!r} of link {'itself' if label.link == number else label.link}"
+                yield f"{name} crosses the words {label.words!r} of {'itself' if label.link == number else 'another'}"
     for label in link_labels:
         for item in view.items:
             solid = titles[item.id] if item.is_open else layout.boxes[item.id]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from gradviz.rendering.layout.columns import Fold
@@ -66,7 +68,7 @@ def test_a_long_chain_is_laid_in_columns_that_are_read_downwards(length: int) ->
     assert straight.height > 3 * straight.width
     assert 0.5 < ratio(folded) < 2.01
     operations = [folded.boxes[item_called(sketch, f"op{number}")] for number in range(length)]
-    for above, below in zip(operations, operations[1:], strict=False):
+    for above, below in pairwise(operations):
         assert below.y >= above.bottom or below.x >= above.right, "the next one is below, or in the next column"
 
 
