@@ -37,8 +37,8 @@ MIN_PAIRS = 2
 class Fold(NamedTuple):
     """How a box is folded."""
 
-    count: int = 1
-    """Columns, all of which are read downwards."""
+    columns: int = 1
+    """All of them are read downwards."""
     is_u: bool = False
     """Two columns, the second of which is read upwards, so that skips run straight across."""
 
@@ -166,7 +166,7 @@ class ColumnFolding:
             return (
                 None if cut is None else _Columns(self.problem, self.solution, self.rows, [cut], is_u=True).solution()
             )
-        cuts = self.best_cuts(fold.count)
+        cuts = self.best_cuts(fold.columns)
         return None if cuts is None else _Columns(self.problem, self.solution, self.rows, cuts).solution()
 
     def _bottom_of_u(self) -> Cut | None:
@@ -364,7 +364,7 @@ class _Columns:
             and turn.y < last_top
             and self._is_free(turn.y, turn.x, float("inf"), lane.source)
         ):
-            lane.leave, lane.leave_x = turn.y, turn.x
+            lane.leave = turn.y
         for wire in lane.wires:
             piece = self._pieces[wire][number + 1]
             if len(piece) > 2 and piece[1].y == piece[2].y:

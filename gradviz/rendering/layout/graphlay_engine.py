@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -35,7 +35,7 @@ MAX_COST_OF_BOX = 0.8
 """Estimated seconds, on the machine on which the estimate was calibrated."""
 MAX_COST_OF_VIEW = 4.0
 
-MAX_SLANT = 0.5
+MAX_SLANT, MAX_SLANT_AT_END = 8.0, 0.5
 
 _OPTIONS = {
     "direction": "topbottom",
@@ -158,17 +158,20 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
     except graphlay.GraphlayError:
         return None  # A limit of graphlay: the caller uses the simpler layout.
     centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)
-    routes = tuple(_squared(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
+    routes = tuple(_squared([Point(point["x"], point["y"]) for point in edge["points"]]) for edge in answer.edges)
     return BoxSolution(centers, routes)
 
 
-def _squared(points: Iterable[Point]) -> Route:
-    """The route with right angles: the engine leaves some stretches slanted by a fraction of a pixel."""
-    line: list[Point] = []
-    for x, y in points:
-        if line and 0 < abs(y - line[-1].y) < MAX_SLANT < abs(x - line[-1].x):
+def _squared(points: Sequence[Point]) -> Route:
+    """The route with right angles: the engine leaves some stretches slanted, most of them by a fraction of a pixel."""
+    line = list(points[:1])
+    for number, (x, y) in enumerate(points[1:], 2):
+        # The last point touches a block, and stays there.
+        limit = MAX_SLANT if number < len(points) else MAX_SLANT_AT_END
+        across, down = abs(x - line[-1].x), abs(y - line[-1].y)
+        if down < limit and down < across:
             y = line[-1].y
-        elif line and 0 < abs(x - line[-1].x) < MAX_SLANT < abs(y - line[-1].y):
+        elif across < limit and across < down:
             x = line[-1].x
         line.append(Point(x, y))
     return tuple(line)

@@ -167,4 +167,4 @@ class PageShape:
 
 
 def _cost(fold: Fold) -> float:
-    return U_COST if fold.is_u else FOLD_COST * (fold.count - 1)
+    return U_COST if fold.is_u else FOLD_COST * (fold.columns - 1)
