@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -37,17 +37,31 @@ MAX_COST_OF_VIEW = 4.0
 
 MAX_SLANT, MAX_SLANT_AT_END = 8.0, 0.5
 
-_OPTIONS = {
+ROW_GAP = 28.0
+"""Between two rows of items."""
+ROOMY_ROW_GAP = 48.0
+"""The same where words stand between the rows."""
+_OPTIONS: dict[str, object] = {
     "direction": "topbottom",
-    "spacing": {"layer_gap": 28.0, "node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0},
     "limits": {"max_nodes": MAX_CHILDREN + 500, "max_edges": 10_000, "max_dummies": MAX_DUMMIES},
 }
 
 
-def lay_out(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB", shape: Shape = "tall") -> Layout:
-    """Position every item of `view`, each as large as its label, and route every link."""
+def lay_out(
+    view: View,
+    node_labels: Sequence[NodeLabel],
+    direction: Direction = "TB",
+    shape: Shape = "tall",
+    *,
+    row_gap: float = ROW_GAP,
+) -> Layout:
+    """Position every item of `view`, each as large as its label, and route every link.
+
+    Args:
+        row_gap: the space between two rows of items.
+    """
     with collector_paused():
-        return _lay_out(NestedView(view, node_labels, direction), direction, shape)
+        return _lay_out(NestedView(view, node_labels, direction), direction, shape, row_gap)
 
 
 @contextmanager
@@ -62,8 +76,8 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lay_out(nested: NestedView, direction: Direction, shape: Shape) -> Layout:
-    engine = LayoutEngine()
+def _lay_out(nested: NestedView, direction: Direction, shape: Shape, row_gap: float) -> Layout:
+    engine = LayoutEngine(row_gap=row_gap)
     for box in nested.boxes_innermost_first():
         engine.lay_out(nested, box)
     if shape != "tall":
@@ -75,8 +89,10 @@ def _lay_out(nested: NestedView, direction: Direction, shape: Shape) -> Layout:
 class LayoutEngine:
     """graphlay with a cache for equal problems and a limit on the estimated time."""
 
-    def __init__(self, budget: float = MAX_COST_OF_VIEW) -> None:
+    def __init__(self, budget: float = MAX_COST_OF_VIEW, *, row_gap: float = ROW_GAP) -> None:
         """`budget` is in estimated seconds, for all boxes together."""
+        spacing = {"node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0}
+        self._options = {**_OPTIONS, "spacing": {**spacing, "layer_gap": row_gap}}
         self._known: dict[BoxProblem, BoxSolution | None] = {}
         self._budget, self._spent = budget, 0.0
 
@@ -104,7 +120,7 @@ class LayoutEngine:
         if cost > MAX_COST_OF_BOX or self._spent + cost > self._budget:
             return None
         self._spent += cost
-        return _ask_graphlay(problem)
+        return _ask_graphlay(problem, self._options)
 
 
 def estimated_cost(problem: BoxProblem) -> float:
@@ -140,7 +156,7 @@ def _wires_abreast(wires: Sequence[Wire], layer: list[int]) -> list[int]:
     return counts
 
 
-def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
+def _ask_graphlay(problem: BoxProblem, options: Mapping[str, object]) -> BoxSolution | None:
     ranks = {"entry": "first", "exit": "last"}
     nodes = [
         {
@@ -154,7 +170,7 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
     ]
     edges = [_edge(wire) for wire in problem.wires]
     try:
-        answer = graphlay.layout({"nodes": nodes, "edges": edges}, options=_OPTIONS)
+        answer = graphlay.layout({"nodes": nodes, "edges": edges}, options=options)
     except graphlay.GraphlayError:
         return None  # A limit of graphlay: the caller uses the simpler layout.
     centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)

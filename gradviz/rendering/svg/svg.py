@@ -9,7 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.layout.graphlay_engine import lay_out
+from gradviz.rendering.layout.graphlay_engine import ROOMY_ROW_GAP, lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
 from gradviz.rendering.layout.shape import SHAPES, Shape
@@ -43,6 +43,8 @@ from gradviz.rendering.words.source_links import editor_template, source_link
 from gradviz.view.model import View
 
 Engine = Literal["graphlay", "dot"]
+MAX_WORDS_TO_FIT = 60
+"""With more words beside wires, those without space stay in tooltips: a larger picture would not be readable either."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class SvgRenderer:
         if self.engine == "dot":
             layout = lay_out_with_dot(view, node_labels, self.direction)
         else:
-            layout = lay_out(view, node_labels, self.direction, self.shape)
+            layout = self._with_room_for_words(view, node_labels, [text.label for text in words_of_links])
         looks = link_looks(view, gradients, colouring)
         scene = _Scene(
             view, texts, words_of_links, node_labels, layout, failed_item(view, subject.graph), self.arrows,
@@ -102,6 +104,20 @@ class SvgRenderer:
         )  # fmt: skip
         painted = "".join(scene.markup())
         return LaidOut(subject, node_labels, layout, looks, colouring, painted, scene.bands.definitions())
+
+    def _with_room_for_words(self, view: View, node_labels: Sequence[NodeLabel], words: Sequence[str]) -> Layout:
+        """The layout; with more space between rows if more words of links have space then."""
+
+        def count_shown(layout: Layout) -> int:
+            starts = header_starts(view, node_labels, layout)
+            return len(find_link_label_positions(view, node_labels, layout, words, starts))
+
+        layout = lay_out(view, node_labels, self.direction, self.shape)
+        wanted = sum(map(bool, words))
+        if not 0 < wanted <= MAX_WORDS_TO_FIT or count_shown(layout) == wanted:
+            return layout
+        roomy = lay_out(view, node_labels, self.direction, self.shape, row_gap=ROOMY_ROW_GAP)
+        return roomy if count_shown(roomy) > count_shown(layout) else layout
 
     def framed(self, laid_out: LaidOut, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
         """The SVG with its frame, with `extra_notes` below those of the view."""
