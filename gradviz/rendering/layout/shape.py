@@ -1,7 +1,8 @@
 """Chooses which boxes are folded into columns, so that the whole picture fits a page or a screen.
 
-First everything is laid out straight. While the picture is too tall, the box is folded that makes it fit best by an
-estimate from the sizes of boxes; then this box and those around it are laid out again.
+First everything is laid out straight. While the picture is too tall, a box is folded: a few folds that fit best by an
+estimate from the sizes of boxes are laid out, and the best one stays. If the picture is too wide, the widest layer of a
+box is broken into rows.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MAX_TRIES = 4
 
 
 class Target(NamedTuple):
-    """The heights over widths that are wanted; `lowest` is only for choosing among pictures that are folded."""
+    """The heights over widths that are wanted: above `highest`, boxes are folded; below `lowest`, rows are stacked."""
 
     lowest: float
     highest: float
