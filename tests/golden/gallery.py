@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.end_to_end.command import SAMPLES, Run, gradviz
+from tests.golden.contact_sheet.sheet import redraw_sheets
 
 GALLERY = SAMPLES / "gallery"
 PAGE = GALLERY / "README.md"
@@ -143,6 +144,7 @@ def _page_lines() -> Iterator[str]:
         for sample in _samples_of(pictures):
             yield from _entry(sample, [picture for picture in pictures if picture.sample == sample])
     yield from _pages()
+    yield from _sheet()
 
 
 PAGE_PICTURES = (
@@ -163,6 +165,16 @@ def _pages() -> Iterator[str]:
     for name, words in PAGE_PICTURES:
         yield ""
         yield f"![{words}](page/{name}.png)"
+
+
+def _sheet() -> Iterator[str]:
+    yield ""
+    yield "## Contact sheet"
+    yield ""
+    yield "Networks that people know, as `gradviz render` draws them. The scripts are in `tests/golden/contact_sheet`."
+    for theme in ("light", "dark"):
+        yield ""
+        yield f"![Pictures of many networks, {theme}](contact_sheet_{theme}.png)"
 
 
 def _samples_of(pictures: Iterable[Picture]) -> list[str]:
@@ -207,6 +219,7 @@ def redraw() -> None:
         for picture, _ in zip(PICTURES, pool.map(draw, PICTURES, files), strict=True):
             sys.stderr.write(f"drew {picture.name}\n")
         draw_replay(REPLAY)
+        redraw_sheets(GALLERY)
         _redraw_pages(Path(folder))
         for outdated in GALLERY.glob("*.svg"):
             outdated.unlink()

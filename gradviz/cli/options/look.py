@@ -18,6 +18,11 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 # The defaults are in the renderers; an option that is not given may be one that the format does not have.
 _LOOK = {
     "direction": click.option("--direction", metavar="TB|LR", help="Top to bottom (default), or left to right."),
+    "shape": click.option(
+        "--shape",
+        metavar="auto|tall|wide|page",
+        help="Fold a long picture into columns: auto keeps its sides within about 1:2, tall folds nothing.",
+    ),
     "theme": click.option(
         "--theme", metavar="auto|light|dark", help="Colours; auto, for SVG and HTML, follows the browser."
     ),

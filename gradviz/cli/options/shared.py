@@ -124,7 +124,7 @@ _SECTIONS = {
     "Recording": "module backward keep_going root gradients values values_up_to check root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
-    "Look": "direction theme arrows color_by engine scale editor ascii only_ascii width color no_pager",
+    "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",
 }
 """Sections of a command's help, with the names of their options."""
 

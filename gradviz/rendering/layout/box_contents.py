@@ -133,13 +133,21 @@ def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> 
     entry_xs = [center.x for center in solution.centers[count : count + entry_count]]
     exit_xs = [center.x for center in solution.centers[count + entry_count :]]
     left, right = _horizontal_extent(contents, solution, margins, entry_xs, exit_xs)
-    top, bottom = _vertical_extent(contents, solution, margins, left)
+    title = _title_span(left, right, entry_xs, margins) or (left, right)
+    top, bottom = _vertical_extent(contents, solution, margins, title)
     corners = tuple(
         Point(center.x - cluster.width / 2 - left, center.y - cluster.height / 2 - top)
         for center, cluster in zip(solution.centers, contents.clusters, strict=False)
     )
     routes = tuple(
-        _to_both_ends(contents, wire, [Point(point.x - left, point.y - top) for point in route], corners, bottom - top)
+        _to_both_ends(
+            contents,
+            wire,
+            [Point(point.x - left, point.y - top) for point in route],
+            corners,
+            bottom - top,
+            solution.upward,
+        )
         for wire, route in zip(contents.problem.wires, solution.routes, strict=True)
     )
     entries = {port: x - left for port, x in zip(contents.entries, entry_xs, strict=True)}
@@ -148,7 +156,12 @@ def enclosed(contents: BoxContents, solution: BoxSolution, margins: Margins) -> 
 
 
 def _to_both_ends(
-    contents: BoxContents, wire: Wire, points: list[Point], corners: Sequence[Point], height: float
+    contents: BoxContents,
+    wire: Wire,
+    points: list[Point],
+    corners: Sequence[Point],
+    height: float,
+    upward: frozenset[int],
 ) -> Route:
     """Lengthen a wire to the item within its cluster, and from a port's block to the box's border.
 
@@ -158,11 +171,13 @@ def _to_both_ends(
     if wire.source >= len(clusters):
         points[0] = Point(points[0].x, 0.0)
     elif clusters[wire.source].routes:
-        points[0] = Point(points[0].x, corners[wire.source].y + clusters[wire.source].user.bottom)
+        user = clusters[wire.source].user
+        points[0] = Point(points[0].x, corners[wire.source].y + (user.y if wire.source in upward else user.bottom))
     if wire.target >= len(clusters):
         points[-1] = Point(points[-1].x, height)
     elif clusters[wire.target].routes:
-        points[-1] = Point(points[-1].x, corners[wire.target].y + clusters[wire.target].user.y)
+        user = clusters[wire.target].user
+        points[-1] = Point(points[-1].x, corners[wire.target].y + (user.bottom if wire.target in upward else user.y))
     return tuple(points)
 
 
@@ -185,19 +200,35 @@ def _horizontal_extent(
         half = max(main[0] - left, right - main[0])
         if 2 * half <= MAX_CENTERING * (right - left):
             left, right = main[0] - half, main[0] + half
-    return left, right
+    return _with_room_for_title(left, right, entries, margins)
 
 
-def _level_stretches(routes: Iterable[Route]) -> Iterator[tuple[float, float]]:
-    """The y and the left end of every horizontal stretch."""
+def _with_room_for_title(left: float, right: float, entries: Sequence[float], margins: Margins) -> tuple[float, float]:
+    """The extent of a box, made wider where no part of its upper border without a wire is as wide as its title."""
+    if _title_span(left, right, entries, margins) is not None or not entries:
+        return left, right
+    at_left = margins.title_width - (min(entries) - left)
+    at_right = margins.title_width - (right - max(entries))
+    return (left - at_left, right) if at_left <= at_right else (left, right + at_right)
+
+
+def _title_span(left: float, right: float, entries: Sequence[float], margins: Margins) -> tuple[float, float] | None:
+    """The first part of the upper border that is wide enough for the title; None if there is none."""
+    borders = [left, *sorted(entries), right]
+    spans = ((start, start + margins.title_width) for start in borders[:-1])
+    return next((span for span, end in zip(spans, borders[1:], strict=True) if span[1] <= end), None)
+
+
+def _level_stretches(routes: Iterable[Route]) -> Iterator[tuple[float, float, float]]:
+    """The y, the left and the right end of every horizontal stretch."""
     for route in routes:
         for start, end in pairwise(route):
             if start.y == end.y and start.x != end.x:
-                yield start.y, min(start.x, end.x)
+                yield start.y, min(start.x, end.x), max(start.x, end.x)
 
 
 def _vertical_extent(
-    contents: BoxContents, solution: BoxSolution, margins: Margins, left: float
+    contents: BoxContents, solution: BoxSolution, margins: Margins, title: tuple[float, float]
 ) -> tuple[float, float]:
     pairs = list(zip(solution.centers, contents.clusters, strict=False))
     turns = [point.y for route in solution.routes for point in route[1:-1]]
@@ -206,7 +237,9 @@ def _vertical_extent(
     top = min(tops + [turn - TURN_SPACE for turn in turns], default=0.0)
     first_block = top + margins.top
     across = [
-        y for y, start in _level_stretches(solution.routes) if y < first_block and start < left + margins.title_width
+        y
+        for y, left, right in _level_stretches(solution.routes)
+        if margins.title_width and y < first_block and left < title[1] and right > title[0]
     ]
     top = min([top] + [y - TITLE_SPACE for y in across])
     bottom = max(bottoms + [turn + TURN_SPACE for turn in turns], default=0.0)

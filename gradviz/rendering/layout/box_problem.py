@@ -52,6 +52,8 @@ class BoxSolution:
 
     centers: tuple[Point, ...]
     routes: tuple[Route, ...]
+    upward: frozenset[int] = frozenset()
+    """Blocks that wires enter from below and leave above."""
 
 
 def layers_of(problem: BoxProblem) -> list[int]:

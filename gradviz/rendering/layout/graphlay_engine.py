@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import graphlay
 
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
+from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
+from gradviz.rendering.layout.shape import PageShape, Shape
 from gradviz.rendering.layout.sibling_order import in_creation_order
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
-from gradviz.rendering.look.geometry import Direction, Layout, Point, transposed
+from gradviz.rendering.look.geometry import Direction, Layout, Point, Route, transposed
 from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.view.model import View
 
@@ -32,17 +35,33 @@ MAX_COST_OF_BOX = 0.8
 """Estimated seconds, on the machine on which the estimate was calibrated."""
 MAX_COST_OF_VIEW = 4.0
 
-_OPTIONS = {
+MAX_SLANT, MAX_SLANT_AT_END = 8.0, 0.5
+
+ROW_GAP = 28.0
+"""Between two rows of items."""
+ROOMY_ROW_GAP = 48.0
+"""The same where words stand between the rows."""
+_OPTIONS: dict[str, object] = {
     "direction": "topbottom",
-    "spacing": {"layer_gap": 28.0, "node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0},
     "limits": {"max_nodes": MAX_CHILDREN + 500, "max_edges": 10_000, "max_dummies": MAX_DUMMIES},
 }
 
 
-def lay_out(view: View, node_labels: Sequence[NodeLabel], direction: Direction = "TB") -> Layout:
-    """Position every item of `view`, each as large as its label, and route every link."""
+def lay_out(
+    view: View,
+    node_labels: Sequence[NodeLabel],
+    direction: Direction = "TB",
+    shape: Shape = "tall",
+    *,
+    row_gap: float = ROW_GAP,
+) -> Layout:
+    """Position every item of `view`, each as large as its label, and route every link.
+
+    Args:
+        row_gap: the space between two rows of items.
+    """
     with collector_paused():
-        return _lay_out(NestedView(view, node_labels, direction), direction)
+        return _lay_out(NestedView(view, node_labels, direction), direction, shape, row_gap)
 
 
 @contextmanager
@@ -57,10 +76,12 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _lay_out(nested: NestedView, direction: Direction) -> Layout:
-    engine = LayoutEngine()
+def _lay_out(nested: NestedView, direction: Direction, shape: Shape, row_gap: float) -> Layout:
+    engine = LayoutEngine(row_gap=row_gap)
     for box in nested.boxes_innermost_first():
         engine.lay_out(nested, box)
+    if shape != "tall":
+        PageShape(nested, partial(engine.lay_out, nested), shape).fold()
     layout = nested.layout()
     return transposed(layout) if direction == "LR" else layout
 
@@ -68,19 +89,21 @@ def _lay_out(nested: NestedView, direction: Direction) -> Layout:
 class LayoutEngine:
     """graphlay with a cache for equal problems and a limit on the estimated time."""
 
-    def __init__(self, budget: float = MAX_COST_OF_VIEW) -> None:
+    def __init__(self, budget: float = MAX_COST_OF_VIEW, *, row_gap: float = ROW_GAP) -> None:
         """`budget` is in estimated seconds, for all boxes together."""
+        spacing = {"node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0}
+        self._options = {**_OPTIONS, "spacing": {**spacing, "layer_gap": row_gap}}
         self._known: dict[BoxProblem, BoxSolution | None] = {}
         self._budget, self._spent = budget, 0.0
 
     def lay_out(self, nested: NestedView, box: int | None) -> None:
         """Position the contents of a box; if that would cost too much, with the simpler layout and a note."""
         problem = nested.problem_of(box)
-        solution = self._solve(problem)
+        solution = self._solve(stacked(problem, nested.rows.get(box, 1)))
         if solution is None:
             nested.note_simpler_layout(box)
             solution = lay_out_plainly(problem)
-        nested.accept(box, solution)
+        nested.accept(box, without_added_wires(problem, solution))
 
     def _solve(self, problem: BoxProblem) -> BoxSolution | None:
         """The engine's solution, or None if it would cost too much or the engine refuses."""
@@ -97,7 +120,7 @@ class LayoutEngine:
         if cost > MAX_COST_OF_BOX or self._spent + cost > self._budget:
             return None
         self._spent += cost
-        return _ask_graphlay(problem)
+        return _ask_graphlay(problem, self._options)
 
 
 def estimated_cost(problem: BoxProblem) -> float:
@@ -133,7 +156,7 @@ def _wires_abreast(wires: Sequence[Wire], layer: list[int]) -> list[int]:
     return counts
 
 
-def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
+def _ask_graphlay(problem: BoxProblem, options: Mapping[str, object]) -> BoxSolution | None:
     ranks = {"entry": "first", "exit": "last"}
     nodes = [
         {
@@ -147,12 +170,27 @@ def _ask_graphlay(problem: BoxProblem) -> BoxSolution | None:
     ]
     edges = [_edge(wire) for wire in problem.wires]
     try:
-        answer = graphlay.layout({"nodes": nodes, "edges": edges}, options=_OPTIONS)
+        answer = graphlay.layout({"nodes": nodes, "edges": edges}, options=options)
     except graphlay.GraphlayError:
         return None  # A limit of graphlay: the caller uses the simpler layout.
     centers = tuple(Point(node["center"]["x"], node["center"]["y"]) for node in answer.nodes)
-    routes = tuple(tuple(Point(point["x"], point["y"]) for point in edge["points"]) for edge in answer.edges)
+    routes = tuple(_squared([Point(point["x"], point["y"]) for point in edge["points"]]) for edge in answer.edges)
     return BoxSolution(centers, routes)
+
+
+def _squared(points: Sequence[Point]) -> Route:
+    """The route with right angles: the engine leaves some stretches slanted, most of them by a fraction of a pixel."""
+    line = list(points[:1])
+    for number, (x, y) in enumerate(points[1:], 2):
+        # The last point touches a block, and stays there.
+        limit = MAX_SLANT if number < len(points) else MAX_SLANT_AT_END
+        across, down = abs(x - line[-1].x), abs(y - line[-1].y)
+        if down < limit and down < across:
+            y = line[-1].y
+        elif across < limit and across < down:
+            x = line[-1].x
+        line.append(Point(x, y))
+    return tuple(line)
 
 
 def _margin(width: float) -> float:

@@ -6,9 +6,10 @@ leaves, its data is in a row above it, as the start of the flow, and its paramet
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil, sqrt
 
 from gradviz.rendering.look.geometry import Point, Rect, Route
 from gradviz.rendering.look.node_label import NodeLabel
@@ -20,9 +21,13 @@ ROW_GAP = 28.0
 LEAF_GAP = 16.0
 EDGE_SPACE = 12.0
 """Between a corner of the user and the nearest wire."""
-MAX_BESIDE = 16
-"""More leaves than this beside one user would make a tower, so the layout engine positions them above it."""
+MAX_BESIDE = 600
+"""With more leaves at one user, the layout engine positions them above it."""
 MAX_ABOVE = 5
+"""More would make a wide row, so they are beside the user."""
+MAX_IN_ONE_STACK = 12
+BUS_SPACE = 30.0
+"""Between two stacks at the same side, for the wire that joins their leaves."""
 MAX_OFFSET = 200.0
 """A box may bend the main column if its wires would make its rectangle wider by this much at each side."""
 
@@ -100,10 +105,12 @@ def attached_leaves_of(view: View, node_labels: Sequence[NodeLabel]) -> dict[int
 def _arranged(leaves: list[int], node_labels: Sequence[NodeLabel], *, flows: bool) -> AttachedLeaves:
     """All leaves beside it if other data flows in; otherwise parameters beside it and data above it."""
     beside = tuple(leaf for leaf in leaves if flows or node_labels[leaf].role == "parameter")
-    if len(beside) == len(leaves) and not flows:
+    if len(beside) == len(leaves) <= MAX_ABOVE and not flows:
         beside = ()
-    above = tuple(leaf for leaf in leaves if leaf not in beside)
-    return AttachedLeaves(beside if len(beside) <= MAX_BESIDE else (), above if len(above) <= MAX_ABOVE else ())
+    above = tuple(leaf for leaf in leaves if leaf not in set(beside))
+    if len(above) > MAX_ABOVE:
+        beside, above = tuple(leaves), ()
+    return AttachedLeaves(beside, above) if len(beside) <= MAX_BESIDE else AttachedLeaves((), above)
 
 
 def alone(item: int, size: Size, crossings: Sequence[float] = ()) -> Cluster:
@@ -127,7 +134,7 @@ def cluster_of(user: int, attached_leaves: AttachedLeaves, sizes: Sequence[Size]
     sides = attached_leaves.beside[:split], attached_leaves.beside[split:]
     row_width = sum(sizes[leaf][0] + LEAF_GAP for leaf in attached_leaves.above) - LEAF_GAP
     row_height = max((sizes[leaf][1] + ROW_GAP for leaf in attached_leaves.above), default=0.0)
-    full_height = max(height, *(_stack_height(side, sizes) for side in sides))
+    full_height = max(height, *(_side_height(side, sizes) for side in sides))
     box = Rect(0, row_height + (full_height - height) / 2, width, height)
     positioned = [
         *_stack(sides[0], sizes, box, at_left=True),
@@ -143,13 +150,62 @@ PositionedLeaf = tuple[int, Rect, Route]
 
 
 def _stack(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, *, at_left: bool) -> list[PositionedLeaf]:
-    y = user.center.y - _stack_height(leaves, sizes) / 2
+    """The leaves at one side of the user: one stack, or several of which the first is nearest to the user."""
+    stacks = _stacks(leaves, sizes)
+    if len(stacks) == 1:
+        return _one_stack(leaves, sizes, user, at_left=at_left)
     positioned: list[PositionedLeaf] = []
+    edge = user.x - BUS_SPACE if at_left else user.right + BUS_SPACE
+    for stack in stacks:
+        width = max(sizes[leaf][0] for leaf in stack)
+        upper = (len(stack) + 1) // 2
+        bus_x = edge + BUS_SPACE / 2 if at_left else edge - BUS_SPACE / 2
+        # The wire from stacks further out passes between the two halves.
+        tops = [
+            *_tops(stack[:upper], sizes, user.center.y - BUS_SPACE / 2 - _stack_height(stack[:upper], sizes)),
+            *_tops(stack[upper:], sizes, user.center.y + BUS_SPACE / 2),
+        ]
+        for leaf, top in zip(stack, tops, strict=True):
+            own_width, height = sizes[leaf]
+            rect = Rect(edge - own_width if at_left else edge, top, own_width, height)
+            start = Point(rect.right if at_left else rect.x, rect.center.y)
+            end = Point(user.x if at_left else user.right, user.center.y)
+            positioned.append((leaf, rect, (start, Point(bus_x, start.y), Point(bus_x, end.y), end)))
+        edge += -(width + BUS_SPACE) if at_left else width + BUS_SPACE
+    return positioned
+
+
+def _stacks(leaves: Sequence[int], sizes: Sequence[Size]) -> list[Sequence[int]]:
+    """Leaves in as many stacks as make both sides together about as wide as high."""
+    if len(leaves) <= MAX_IN_ONE_STACK:
+        return [leaves]
+    width = max(sizes[leaf][0] for leaf in leaves) + BUS_SPACE
+    count = max(1, round(sqrt(_stack_height(leaves, sizes) / (2 * width))))
+    length = ceil(len(leaves) / count)
+    return [leaves[start : start + length] for start in range(0, len(leaves), length)]
+
+
+def _side_height(leaves: Sequence[int], sizes: Sequence[Size]) -> float:
+    stacks = _stacks(leaves, sizes)
+    if len(stacks) == 1:
+        return _stack_height(leaves, sizes)
+    halves = [half for stack in stacks for half in (stack[: (len(stack) + 1) // 2], stack[(len(stack) + 1) // 2 :])]
+    return BUS_SPACE + 2 * max(_stack_height(half, sizes) for half in halves)
+
+
+def _tops(leaves: Sequence[int], sizes: Sequence[Size], y: float) -> Iterator[float]:
     for leaf in leaves:
+        yield y
+        y += sizes[leaf][1] + STACK_GAP
+
+
+def _one_stack(leaves: Sequence[int], sizes: Sequence[Size], user: Rect, *, at_left: bool) -> list[PositionedLeaf]:
+    tops = _tops(leaves, sizes, user.center.y - _stack_height(leaves, sizes) / 2)
+    positioned: list[PositionedLeaf] = []
+    for leaf, y in zip(leaves, tops, strict=True):
         width, height = sizes[leaf]
         rect = Rect(user.x - SIDE_GAP - width if at_left else user.right + SIDE_GAP, y, width, height)
         positioned.append((leaf, rect, _sideways(rect, user, at_left=at_left)))
-        y += height + STACK_GAP
     return positioned
 
 

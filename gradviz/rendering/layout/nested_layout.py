@@ -10,7 +10,9 @@ from collections.abc import Iterator, Sequence
 
 from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, enclosed
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
+from gradviz.rendering.layout.columns import ColumnFolding, Fold
 from gradviz.rendering.layout.leaf_layout import Cluster, alone, attached_leaves_of, cluster_of
+from gradviz.rendering.layout.row_stacking import widest_layer
 from gradviz.rendering.layout.wires import Wiring
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Rect, Route, tidy
 from gradviz.rendering.look.node_label import HEADER_HEIGHT, SHEETS_DEPTH, NodeLabel
@@ -26,9 +28,9 @@ class NestedView:
     def __init__(self, view: View, node_labels: Sequence[NodeLabel], direction: Direction) -> None:
         self._view = view
         self._node_labels = node_labels
-        self._sideways = direction == "LR"
+        self.is_sideways = direction == "LR"
         self._sizes = [
-            (node_label.height, node_label.width) if self._sideways else (node_label.width, node_label.height)
+            (node_label.height, node_label.width) if self.is_sideways else (node_label.width, node_label.height)
             for node_label in node_labels
         ]
         self._attached_leaves = attached_leaves_of(view, node_labels)
@@ -39,6 +41,11 @@ class NestedView:
         self.wiring = Wiring(view, skipped=self._beside)
         self._contents: dict[int | None, BoxContents] = {}
         self._inside: dict[int | None, Inside] = {}
+        self._foldings: dict[int | None, ColumnFolding] = {}
+        self.folds: dict[int | None, Fold] = {}
+        """How a box is folded; straight where nothing is set."""
+        self.rows: dict[int | None, int] = {}
+        """How many rows the widest layer of a box is broken into; 1 where nothing is set."""
         self._notes: list[str] = []
 
     def boxes_innermost_first(self) -> Iterator[int | None]:
@@ -66,23 +73,58 @@ class NestedView:
         return alone(item, self._sizes[item], inside.crossings if inside else ())
 
     def accept(self, box: int | None, solution: BoxSolution) -> None:
-        """Store the positions inside `box`, and size it to hold them."""
-        margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
-        inside = enclosed(self._contents[box], solution, margins)
+        """Store the positions inside `box`, folded into its columns, and size it to hold them."""
+        self._foldings[box] = ColumnFolding(self._contents[box].problem, solution)
+        inside = self.folded(box, self.folds.get(box, Fold())) or self._enclosed(box, solution)
         self._inside[box] = inside
         if box is not None:
             self._sizes[box] = (inside.width, inside.height)
+
+    def folded(self, box: int | None, fold: Fold) -> Inside | None:
+        """The layout inside `box` if it were folded in this way; None if it cannot be."""
+        solution = self._foldings[box].folded(fold)
+        if solution is None or any(self._has_a_top(box, block) for block in solution.upward):
+            return None
+        return self._enclosed(box, solution)
+
+    def _has_a_top(self, box: int | None, block: int) -> bool:
+        """Whether wires must enter a block from above: an open box, or an item with leaves above it."""
+        clusters = self._contents[box].clusters
+        if block >= len(clusters):
+            return False
+        (item, user), *leaves = clusters[block].rects
+        return self._view.items[item].is_open or any(rect.bottom <= user.y for _, rect in leaves)
+
+    def _enclosed(self, box: int | None, solution: BoxSolution) -> Inside:
+        margins = Margins(0, 0, 0, 0) if box is None else self._margins(box)
+        return enclosed(self._contents[box], solution, margins)
+
+    def open_boxes(self) -> Iterator[int | None]:
+        """The outermost level and all open boxes, each before everything inside it."""
+        yield None
+        yield from (item.id for item in self._view.items if item.is_open)
+
+    def with_boxes_around(self, box: int | None) -> Iterator[int | None]:
+        """A box and all boxes around it, the innermost first; the outermost level is last."""
+        while box is not None:
+            yield box
+            box = self._view.items[box].parent
+        yield None
 
     def _margins(self, box: int) -> Margins:
         """The space around the contents of an open box, and what its header needs."""
         node_label = self._node_labels[box]
         sheets = SHEETS_DEPTH if node_label.sheets else 0.0
         header = HEADER_HEIGHT + 8
-        if self._sideways:
+        if self.is_sideways:
             return Margins(header, PADDING, PADDING + sheets, PADDING, least_height=node_label.width)
         return Margins(
             PADDING, header, PADDING, PADDING + sheets, min_width=node_label.width, title_width=node_label.width
         )
+
+    def widest_row(self, box: int | None) -> int:
+        """How many items are side by side in the widest layer of a box."""
+        return len(widest_layer(self._contents[box].problem))
 
     def clusters_in(self, box: int | None) -> tuple[Cluster, ...]:
         """The clusters in `box`, in the order of its `corners`."""

@@ -8,6 +8,7 @@ from html import unescape
 
 from gradviz.errors import check_choice
 from gradviz.rendering.formats import Subject
+from gradviz.rendering.layout.shape import Shape
 from gradviz.rendering.look.color_ramps import ColorBy
 from gradviz.rendering.look.geometry import Arrows, Direction
 from gradviz.rendering.look.palette import THEMES, ThemeName
@@ -26,6 +27,7 @@ class StillPicture:
     engine: Engine = "graphlay"
     arrows: Arrows = "data"
     color_by: ColorBy = "role"
+    shape: Shape = "auto"
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, THEMES)
@@ -56,4 +58,5 @@ class StillPicture:
             arrows=self.arrows,
             embed_font=False,
             color_by=self.color_by,
+            shape=self.shape,
         )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.sax.saxutils import escape, quoteattr
 
-from gradviz.errors import check_choice
+from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.layout.graphlay_engine import lay_out
+from gradviz.rendering.layout.graphlay_engine import ROOMY_ROW_GAP, lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
+from gradviz.rendering.layout.shape import SHAPES, Shape
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.color_by import Colouring, drawn_colouring
 from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
@@ -43,6 +44,8 @@ from gradviz.safe_text import printable
 from gradviz.view.model import View
 
 Engine = Literal["graphlay", "dot"]
+MAX_WORDS_TO_FIT = 60
+"""With more words beside wires, those without space stay in tooltips: a larger picture would not be readable either."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,8 @@ class SvgRenderer:
     embed_font: bool = True
     color_by: ColorBy = "role"
     """The meaning of the colours of items."""
+    shape: Shape = "auto"
+    """What the picture is folded for: see `gradviz.rendering.layout.shape`."""
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
@@ -65,7 +70,10 @@ class SvgRenderer:
         check_choice("engine", self.engine, ("graphlay", "dot"))
         check_choice("arrows", self.arrows, ("data", "gradient"))
         check_choice("color_by", self.color_by, COLOR_BY)
+        check_choice("shape", self.shape, SHAPES)
         if self.engine == "dot":
+            if self.shape != "auto":
+                raise BadInput(f"--shape {self.shape} has no effect on --engine dot", hint="leave out one of the two")
             check_that_dot_is_there()
         self._link_template()
 
@@ -86,8 +94,10 @@ class SvgRenderer:
         texts = item_words.item_texts(facts)
         colouring, node_labels = drawn_colouring(subject, self.color_by, texts)
         words_of_links = link_texts(facts, gradients, texts)
-        engine = lay_out_with_dot if self.engine == "dot" else lay_out
-        layout = engine(view, node_labels, self.direction)
+        if self.engine == "dot":
+            layout = lay_out_with_dot(view, node_labels, self.direction)
+        else:
+            layout = self._with_room_for_words(view, node_labels, [text.label for text in words_of_links])
         looks = link_looks(view, gradients, colouring)
         scene = _Scene(
             view, texts, words_of_links, node_labels, layout, failed_item(view, subject.graph), self.arrows,
@@ -95,6 +105,20 @@ class SvgRenderer:
         )  # fmt: skip
         painted = "".join(scene.markup())
         return LaidOut(subject, node_labels, layout, looks, colouring, painted, scene.bands.definitions())
+
+    def _with_room_for_words(self, view: View, node_labels: Sequence[NodeLabel], words: Sequence[str]) -> Layout:
+        """The layout; with more space between rows if more words of links have space then."""
+
+        def count_shown(layout: Layout) -> int:
+            starts = header_starts(view, node_labels, layout)
+            return len(find_link_label_positions(view, node_labels, layout, words, starts))
+
+        layout = lay_out(view, node_labels, self.direction, self.shape)
+        wanted = sum(map(bool, words))
+        if not 0 < wanted <= MAX_WORDS_TO_FIT or count_shown(layout) == wanted:
+            return layout
+        roomy = lay_out(view, node_labels, self.direction, self.shape, row_gap=ROOMY_ROW_GAP)
+        return roomy if count_shown(roomy) > count_shown(layout) else layout
 
     def framed(self, laid_out: LaidOut, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
         """The SVG with its frame, with `extra_notes` below those of the view."""

@@ -81,10 +81,20 @@ class Opening:
 
 
 def choose_depth(arrangements: Arrangements, overrides: Overrides, depth: int | None, max_drawn: int) -> Opening:
-    """Open boxes to `depth`, or to the largest depth that draws at most `max_drawn` things."""
+    """Open boxes to `depth`, or to the largest depth that draws at most `max_drawn` things.
+
+    Calls of a single operation are opened last: by a depth that is larger than that of all other boxes.
+    """
     opening = _open_to_custom_functions(arrangements, overrides, depth, max_drawn)
+    if depth is not None:
+        opening.plain_calls = _plain_calls(arrangements)
+        _choose(arrangements, opening, depth, max_drawn)
+        if opening.plain_calls and depth > (opening.deepest or 0):
+            opening.plain_calls = frozenset()
+            _choose(arrangements, opening, depth, max_drawn)
+        return opening
     fits = _choose(arrangements, opening, depth, max_drawn)
-    if not fits and depth is None:
+    if not fits:
         opening.plain_calls = _plain_calls(arrangements)
     if opening.plain_calls:
         # Folded calls have no parameters beside them, so the same number of things makes a taller picture. One more

@@ -4,7 +4,7 @@ To change how repeats fold, change this file:
 
 1. `sign` decides which operations and module calls are alike.
 2. `Row.is_worth_folding` has the thresholds: how many repetitions are drawn as one box.
-3. `RepeatFolder.fold` lets calls count as alike that differ only in the sizes of their tensors.
+3. `RepeatFolder.fold` lets calls count as alike that differ only in the sizes of their tensors; `MIN_GAIN` says when.
 4. `fold_repeats` folds short repeats first, then repeats of those, because loops lie within loops.
 
 `repeat_search` finds the repetitions in a row of signatures; `groups` defines the boxes that result.
@@ -25,6 +25,10 @@ from gradviz.view.fold.repeat_search import Run, Wiring, find_runs
 
 LONGEST_PERIODS = (1, 6, 40, 400)
 """Tried one after the other: an inner loop must be folded before the loop around it is searched for."""
+LONG_REPETITION = 6
+"""A repetition of this many members may itself be repetitions that differ in sizes."""
+MIN_GAIN = 3
+"""Sizes are ignored where that makes the members that are drawn fewer by this factor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +70,16 @@ class RepeatFolder:
     def fold(self, container: int, lines: list[int], is_readable: Callable[[Sequence[Entry]], bool]) -> Sequence[Entry]:
         """The members of `container` with repeats in groups; `lines` has the source line of each member.
 
-        Where the result is not readable, repetitions that differ only in the sizes of their tensors fold, too.
+        Where the result is not readable, repetitions that differ only in the sizes of their tensors fold, too; also
+        where that makes one long repetition much shorter: sizes that come again after every seven layers.
         """
-        row = fold_repeats(self._row(container, lines))
+        members = self._row(container, lines)
+        row = fold_repeats(members)
+        if any(_is_long(entry) for entry in row.entries):
+            without_sizes = replace(members, signatures=self._sizeless.members[container])
+            shorter = fold_repeats(without_sizes, sizes_differ=True)
+            if _count_drawn(shorter.entries) * MIN_GAIN <= _count_drawn(row.entries):
+                return shorter.entries
         if is_readable(row.entries):
             return row.entries
         signatures = signatures_of_entries(row.entries, self._sizeless.members[container])
@@ -92,6 +103,22 @@ class RepeatFolder:
             [stop - start if unit < 0 else 0 for unit, (start, stop) in zip(members, spans, strict=True)],
             lines,
         )
+
+
+def _is_long(entry: Entry) -> bool:
+    return isinstance(entry, Group) and entry.count > 1 and len(entry.entries) >= LONG_REPETITION
+
+
+def _count_drawn(entries: Sequence[Entry]) -> int:
+    """How many members are drawn when all groups are open."""
+    count, waiting = 0, list(entries)
+    while waiting:
+        entry = waiting.pop()
+        if isinstance(entry, Group):
+            waiting.extend(entry.entries)
+        else:
+            count += 1
+    return count
 
 
 def fold_repeats(row: Row, *, sizes_differ: bool = False) -> Row:

@@ -128,7 +128,7 @@ def test_alike_blocks_are_one_box_and_show_the_first() -> None:
     graph = transformer(12)
     view = folded(graph, depth=2)
     shown = names(graph, view)
-    assert shown[:3] == ["+model", "+model.embed", "model.embed.weight"]
+    assert shown[:3] == ["+model", "{tokens}", "model.embed"], "a call of one operation is not opened"
     assert "+model.h.0*12" in shown
     assert not any("h.1" in word for word in shown)
     (blocks,) = [item for item in view.items if item.repeat == 12]
@@ -140,7 +140,7 @@ def test_alike_blocks_are_one_box_and_show_the_first() -> None:
 def test_links_of_all_repetitions_lead_to_the_first_and_none_to_the_next() -> None:
     graph = transformer(3)
     view = folded(graph, depth=2)
-    assert ("Embedding", "model.h.0.ln_1") in links(graph, view)
+    assert ("model.embed", "model.h.0.ln_1") in links(graph, view)
     adds = [item.id for item in view.items if name(graph, view, item) == "Add"]
     into_first_block = [link.source for link in view.links if link.target in adds[:1]]
     assert not set(into_first_block) & set(adds), "the loop itself is not drawn"
@@ -387,7 +387,14 @@ def test_what_is_peculiar_inside_of_a_folded_box_is_counted(count: int, words: s
 
 
 def test_a_note_says_the_depth() -> None:
-    assert "depth 1 of 4: --depth N or --unfold PATH shows more" in folded(transformer(12), depth=1).notes
+    assert "depth 1 of 3: --depth N or --unfold PATH shows more" in folded(transformer(12), depth=1).notes
+
+
+def test_a_depth_above_that_of_all_other_boxes_opens_calls_of_one_operation() -> None:
+    graph = transformer(2)
+    assert "modules that make one operation are folded: --depth 4 opens them" in folded(graph, depth=3).notes
+    assert "model.embed" in names(graph, folded(graph, depth=3))
+    assert "+model.embed" in names(graph, folded(graph, depth=4))
 
 
 def blocks_with_custom_function(count: int, *, alike: bool) -> Graph:
@@ -636,3 +643,16 @@ def test_an_rnn_of_several_layers_folds_over_steps_and_layers(outermost: str) ->
 def test_a_path_may_be_named_by_its_end() -> None:
     graph = transformer(3)
     assert "+model.h.0.mlp" in names(graph, folded(graph, depth=0, unfold=("mlp",)))
+
+
+@pytest.mark.parametrize("period", [7, 12])
+def test_sizes_that_come_again_with_a_period_fold_as_well_as_random_ones(period: int) -> None:
+    builder = GraphBuilder()
+    last = builder.leaf("x", (4, 2), kind="input")
+    for number in range(100):
+        weight = builder.leaf(f"w{number}", (2 + number % period, 2 + (number + 1) % period))
+        made = builder.operation("Mm", last, weight, shape=(4, 2 + (number + 1) % period))
+        last = builder.operation("Tanh", made, shape=(4, 2 + (number + 1) % period))
+    builder.root(last)
+    view = folded(builder.build())
+    assert [(item.repeat, item.sizes_differ) for item in view.items if item.repeat > 1] == [(100, True)]

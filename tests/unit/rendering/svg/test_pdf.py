@@ -11,6 +11,7 @@ import pytest
 
 from gradviz.errors import MissingDependency
 from gradviz.rendering.formats import Subject
+from gradviz.rendering.layout.shape import Shape
 from gradviz.rendering.svg.pdf import LARGEST_SIDE, PdfRenderer
 from gradviz.rendering.svg.svg import SvgRenderer
 from gradviz.rendering.words import item_words
@@ -19,9 +20,11 @@ from tests.unit.rendering.svg.test_png import column
 from tests.unit.rendering.views import Sketch
 
 
-def page(monkeypatch: pytest.MonkeyPatch, sketch: Sketch, subject: Subject | None = None) -> pypdf.PageObject:
+def page(
+    monkeypatch: pytest.MonkeyPatch, sketch: Sketch, subject: Subject | None = None, shape: Shape = "auto"
+) -> pypdf.PageObject:
     monkeypatch.setattr(item_words, "item_texts", lambda *_: tuple(sketch.texts))
-    (only,) = pypdf.PdfReader(io.BytesIO(PdfRenderer().render(subject or sketch.subject()))).pages
+    (only,) = pypdf.PdfReader(io.BytesIO(PdfRenderer(shape=shape).render(subject or sketch.subject()))).pages
     return only
 
 
@@ -44,7 +47,7 @@ def test_the_page_is_as_large_as_the_picture(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_page_is_no_larger_than_pdf_viewers_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    box = page(monkeypatch, column(400)).mediabox
+    box = page(monkeypatch, column(400), shape="tall").mediabox
     assert float(box.height) == pytest.approx(LARGEST_SIDE, abs=1) and float(box.width) < LARGEST_SIDE
 
 

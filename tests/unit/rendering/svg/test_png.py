@@ -61,7 +61,7 @@ def test_the_same_subject_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_tall_picture_is_shrunk_until_it_can_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    width, height = size(pixels(monkeypatch, column(300)))
+    width, height = size(pixels(monkeypatch, column(300), shape="tall"))
     assert MAX_SIDE * 0.98 < height <= MAX_SIDE and width < MAX_SIDE
 
 
@@ -79,7 +79,7 @@ def test_a_shrunk_picture_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_picture_that_would_be_unreadable_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(BadInput, match=r"too large for a readable PNG; write an \.svg"):
-        pixels(monkeypatch, column(1_200))
+        pixels(monkeypatch, column(1_200), shape="tall")
 
 
 @pytest.mark.parametrize("scale", [0, -1, 1000, float("nan")])

@@ -1,0 +1,20 @@
+"""Llama with four layers, narrow and with random weights."""
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+torch.manual_seed(0)
+
+config = LlamaConfig(
+    hidden_size=32,
+    num_hidden_layers=4,
+    num_attention_heads=4,
+    num_key_value_heads=2,
+    intermediate_size=64,
+    vocab_size=99,
+)
+model = LlamaForCausalLM(config)
+tokens = torch.randint(3, 99, (2, 16))
+
+loss = model(input_ids=tokens, labels=tokens).loss
+loss.backward()

@@ -1,0 +1,25 @@
+"""No picture of the contact sheet has a flaw that one can point at, and each fits a page or a screen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradviz.rendering.svg.svg import SvgRenderer
+from tests.golden.contact_sheet.sheet import SHEET, recorded
+from tests.unit.rendering.layout.flaws import measured
+
+MAX_RATIO = 2.05
+MAX_RATIO_OF_U = 2.4
+"""Two columns of small boxes beside each other are narrow; to fold them once more would hide the U."""
+
+
+@pytest.mark.parametrize("program", SHEET, ids=lambda program: program.stem)
+def test_no_wire_crosses_words_or_boxes_and_the_sides_are_within_one_to_two(program: Path, tmp_path: Path) -> None:
+    subject = recorded(program, tmp_path)
+    figures = measured(SvgRenderer().lay_out(subject))
+    assert figures.crossings == ()
+    assert figures.missing_labels == 0
+    assert figures.ratio < (MAX_RATIO_OF_U if program.stem == "unet" else MAX_RATIO)
+    assert measured(SvgRenderer(direction="LR", shape="page").lay_out(subject)).crossings == ()
