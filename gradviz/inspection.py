@@ -191,8 +191,8 @@ class Inspection:
 
         Args:
             options: the keywords of this class, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``),
-                ``theme`` (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"role"``, ``"gradient"``,
-                ``"memory"``, ``"time"`` or ``"module"``), ``engine``, ...
+                ``theme`` (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"kind"``, ``"gradient"``,
+                ``"memory"``, ``"time"``, ``"module"`` or ``"none"``), ``engine``, ...
 
         Returns:
             The text of an SVG file; a notebook shows it as a picture.

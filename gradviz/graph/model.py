@@ -81,6 +81,8 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     held: tuple[HeldTensor, ...] = ()
     constants: tuple[int, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
+    number: int | float | None = None
+    """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
     saved: tuple[SavedTensor, ...] = ()
     gradients: tuple[TensorFigures | None, ...] = ()
     """The gradient that the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
@@ -127,6 +129,8 @@ class Constant(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defa
     names: tuple[str, ...] = ()
     value: TensorFigures | None = None
     """Its statistics and every number in it, with ``--values`` and if it is small."""
+    detached_from: str = ""
+    """The name of a tensor that requires grad and has the same memory: ``fake`` for ``fake.detach()``."""
 
 
 class CallSite(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):

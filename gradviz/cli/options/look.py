@@ -26,8 +26,8 @@ _LOOK = {
     ),
     "color_by": click.option(
         "--color-by",
-        metavar="role|gradient|memory|time|module",
-        help="What colours show; the legend has the scale.",
+        metavar="kind|gradient|memory|time|module|none",
+        help="What colours show (default: the kind of operation); the legend explains them.",
     ),
     "editor": editor_option,
     "engine": click.option("--engine", metavar="graphlay|dot", help="Program that computes the positions."),

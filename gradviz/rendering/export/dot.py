@@ -65,7 +65,7 @@ class DotRenderer:
     arrows: Arrows = "data"
     editor: str | None = None
     """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))

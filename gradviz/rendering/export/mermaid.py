@@ -78,7 +78,7 @@ class MermaidRenderer:
     direction: Direction = "TB"
     theme: ThemeName = "light"
     arrows: Arrows = "data"
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))

@@ -14,9 +14,10 @@ from typing import Literal
 
 from gradviz.graph.model import Graph
 from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role, role_of
-from gradviz.rendering.look.text_metrics import shorten_middle, text_width
+from gradviz.rendering.look.text_metrics import shorten_end, shorten_middle, text_width
 from gradviz.rendering.words.flags import Flag
 from gradviz.rendering.words.item_words import ItemText
+from gradviz.rendering.words.value_words import BETWEEN
 from gradviz.view.model import Item, View
 
 TITLE_SIZE = 13.0
@@ -184,12 +185,9 @@ def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     for number, words in enumerate(filter(None, quiet)):
         widths.append(text_width(words, SMALL_SIZE))
         lines.append(TextLine(words, 34 + 14 * number, "small"))
-    if text.numbers:
-        numbers = TextLine(
-            shorten_middle(text.numbers, MAX_TEXT_WIDTH, LEAF_TITLE_SIZE, bold=True), lines[-1].y + 15, "leaf"
-        )
-        lines.append(numbers)
-        widths.append(line_width(numbers))
+    for words in _number_lines(text.numbers):
+        lines.append(TextLine(words, lines[-1].y + 15, "leaf"))
+        widths.append(line_width(lines[-1]))
     if text.flag:
         widths.append(badge_width(text.flag.text))
     padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
@@ -197,6 +195,13 @@ def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     height = bottom + (_FLAG_HEIGHT if text.flag else 0) + (SHEETS_DEPTH if sheets else 0)
     width = _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
     return NodeLabel(role, width, height, tuple(lines), badge, sheets=sheets, flag=text.flag, flag_y=bottom + 8.0)
+
+
+def _number_lines(numbers: str) -> list[str]:
+    """Value and gradient on one line if they fit, else each on its own, shortened at its end."""
+    if text_width(numbers, LEAF_TITLE_SIZE, bold=True) <= MAX_TEXT_WIDTH:
+        return [numbers] if numbers else []
+    return [shorten_end(words, MAX_TEXT_WIDTH, LEAF_TITLE_SIZE, bold=True) for words in numbers.split(BETWEEN)]
 
 
 def _subtitle(text: ItemText, limit: float) -> str:

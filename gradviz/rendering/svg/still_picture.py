@@ -25,7 +25,7 @@ class StillPicture:
     theme: ThemeName = "light"
     engine: Engine = "graphlay"
     arrows: Arrows = "data"
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
 
     def __post_init__(self) -> None:
         check_choice("theme", self.theme, THEMES)

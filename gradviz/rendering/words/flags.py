@@ -25,6 +25,7 @@ _REASONS = {
 }
 _WORDS = {"sum": "branches sum to {}", "hook": "a hook makes it {}"}
 _ASIDE = "a leaf beside it gets nothing but zeros, the rest of the gradient goes on"
+_FIRST_STATE = "only the first repetition multiplies with data that needs no gradient: its first state"
 _LEVELS: dict[Literal["error", "warning", "note"], FlagLevel] = {
     "error": "alarm", "warning": "warning", "note": "quiet",
 }  # fmt: skip
@@ -91,6 +92,8 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
 
 
 def _origin_flag(facts: SubjectFacts, item: Item, origins: Sequence[GradientOrigin]) -> Flag:
+    if _is_of_first_state(facts, item):
+        return Flag(f"gradient {STATE_WORDS[origins[0].state]} in the first", "quiet", _FIRST_STATE)
     worst = min((origin.state for origin in origins), key=WORST_FIRST.index)
     alike = [origin for origin in origins if origin.state == worst]
     level: FlagLevel = "alarm" if worst in BROKEN else "warning"
@@ -100,6 +103,19 @@ def _origin_flag(facts: SubjectFacts, item: Item, origins: Sequence[GradientOrig
     by = alike[0].by
     share = _share(len(alike), len(arrived_by_repetition(facts, item)))
     return Flag(_WORDS.get(by, "gradient becomes {}").format(word) + share, level, _REASONS[by].format(word))
+
+
+def _is_of_first_state(facts: SubjectFacts, item: Item) -> bool:
+    """Whether only the first repetition loses its gradient, and only there the item takes data without gradient.
+
+    A recurrent network begins with a state of zeros, so what it is multiplied with gets zero.
+    """
+    origins, nodes = facts.gradient_origins.by_node, facts.graph.nodes
+    if item.node is None or len(item.nodes) < 2:
+        return False
+    first, *later = [node for node in item.nodes if nodes[node].name == nodes[item.node].name]
+    is_lost = first in origins and origins[first].state not in BROKEN and not any(node in origins for node in later)
+    return is_lost and bool(later and nodes[first].constants) and not any(nodes[node].constants for node in later)
 
 
 def _quiet_flag(facts: SubjectFacts, item: Item) -> Flag | None:

@@ -128,14 +128,14 @@ class LinkGradients:
 def gradient_words(facts: SubjectFacts, item: Item) -> str:
     """``0.0312``, the L2 norm; ``0`` if every element is zero; ``NaN``; ``Inf``; ``none`` if nothing arrived.
 
-    For a box, of its first output. For several repetitions, ``1.2e-05 … 0.0312``: of the first and the last. Empty if
+    For a box, of its first output. For several repetitions, ``1.2e-05 → 0.0312``: of the first and the last. Empty if
     nothing is known.
     """
     repetitions = arrived_by_repetition(facts, item)
     words = [figures_words(gradients) for gradients in repetitions]
     if len(words) > 1:
         first, last = words[0], words[-1]
-        return first if first == last else f"{first or '?'} … {last or '?'}"
+        return first if first == last else f"{first or '?'} → {last or '?'}"
     if item.node is not None and words and not words[0]:
         return _nothing_arrived(facts.graph.nodes[item.node])
     return words[0] if words else ""

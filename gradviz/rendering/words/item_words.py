@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from gradviz.graph.model import CallSite, Node, RefusedRoot
+from gradviz.graph.model import CallSite, Constant, Node, RefusedRoot
 from gradviz.graph.node_findings import CutEdge
 from gradviz.graph.query.operation_names import autograd_name, constant_names
 from gradviz.graph.query.own_line import line_words
@@ -182,9 +182,14 @@ def _constant(facts: SubjectFacts, item: Item) -> ItemText:
     words = {"data": "no gradient", "parameter": "frozen parameter", "buffer": "buffer"}[constant.kind]
     return ItemText(
         title=_within(facts, item, constant_names(constant)[0]),
-        subtitle=words,
+        subtitle=_detached(constant) or words,
         shape=_given_shape(facts, item, constant_shapes(facts, item) or shape_words(constant.tensor)),
+        settings="" if f"{constant.detached_from}.detach()" in constant_names(constant)[0] else _detached(constant),
     )
+
+
+def _detached(constant: Constant) -> str:
+    return f"detached from {constant.detached_from}" if constant.detached_from else ""
 
 
 def _given_shape(facts: SubjectFacts, item: Item, shape: str) -> str:
