@@ -84,7 +84,12 @@ def _check_has_effect(name: str, formats: Sequence[Format]) -> None:
 
 
 def _renderer_for(chosen: Format, given: dict[str, Any]) -> Renderer:
+    from gradviz.errors import UnknownChoice
+
     own = {name: given[name] for name in chosen.option_names() if name in given}
     if own.get("theme") == "auto" and chosen.name not in ("svg", "html"):
         del own["theme"]  # Only a browser can switch themes; other formats use their own default.
-    return chosen.renderer(**own)
+    try:
+        return chosen.renderer(**own)
+    except UnknownChoice as error:
+        raise error.of_option(f"--{error.option.replace('_', '-')}") from None

@@ -66,17 +66,21 @@ def _kind(name: str, forward_call: str) -> OperationKind:
 
 
 def kind_of_several(nodes: Iterable[Node]) -> OperationKind | None:
-    """The kind of a box: that of its operations; None if they are of several kinds, or if it is not known.
+    """The kind of a box: the kind of its main operations; None if these are of several kinds, or if it is not known.
 
-    What every layer has besides (elementwise operations, changes of shape) does not count, and neither do the
-    projections of an attention.
+    What layers have beside their main operations does not count: normalisation and activation beside convolutions,
+    projections beside an attention.
     """
     kinds = {kind_of_operation(node) for node in nodes if not node.is_leaf}
     if None in kinds:
         return None
-    main = kinds - {"elementwise", "shape"}
-    if "attention" in main and main <= {"attention", "linear"}:
-        return "attention"
-    if len(main) == 1:
-        return main.pop()
-    return None if main or not kinds else "elementwise" if "elementwise" in kinds else "shape"
+    for beside in _BESIDE:
+        kinds = (kinds - beside) or kinds
+    kinds -= {"linear"} if "attention" in kinds else set()
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+_BESIDE: tuple[frozenset[OperationKind], ...] = (
+    frozenset({"shape"}), frozenset({"elementwise"}), frozenset({"normalisation", "activation"}),
+)  # fmt: skip
+"""Kinds that do not count beside others, in turn."""

@@ -10,7 +10,7 @@ _WORDS = "add sub mul div true_divide floor_divide remainder fmod"
 _METHODS = (
     *(word for word in _WORDS.split()),
     *(f"{word}_" for word in _WORDS.split()),
-    *(f"__{sign}{word}__" for word in "add sub mul truediv floordiv mod".split() for sign in ("", "r", "i")),
+    *(f"__{sign}{word}__" for word in ["add", "sub", "mul", "truediv", "floordiv", "mod"] for sign in ("", "r", "i")),
     "rsub",
     "__rpow__",
 )

@@ -14,7 +14,6 @@ from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
 from gradviz.recording.walk.shared_memory import MemorySharers, words_of_part
 
-
 _Named = tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]]
 """The kind and the names of a tensor without gradient."""
 

@@ -7,8 +7,7 @@ font, and the PNG is drawn with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 
 FONT_FAMILY = "Gradviz Sans"
@@ -48,26 +47,16 @@ def shorten_middle(text: str, limit: float, size: float, *, bold: bool = False) 
 
     The ends of a dotted path or a class name say more than its middle.
     """
-    return _shortened(text, partial(_ends, text), limit, size, bold=bold)
-
-
-def shorten_end(text: str, limit: float, size: float, *, bold: bool = False) -> str:
-    """`text`, or its beginning before an ellipsis, not wider than `limit` pixels."""
-    return _shortened(text, lambda kept: text[:kept].rstrip(" ,") + ELLIPSIS, limit, size, bold=bold)
-
-
-def _shortened(text: str, cut: Callable[[int], str], limit: float, size: float, *, bold: bool) -> str:
-    """`text`, or as many of its characters as fit; `cut` keeps a number of them."""
     if text_width(text, size, bold=bold) <= limit:
         return text
     low, high = 0, len(text) - 1
     while low < high:
         kept = (low + high + 1) // 2
-        if text_width(cut(kept), size, bold=bold) <= limit:
+        if text_width(_ends(text, kept), size, bold=bold) <= limit:
             low = kept
         else:
             high = kept - 1
-    return cut(low)
+    return _ends(text, low)
 
 
 def _ends(text: str, kept: int) -> str:

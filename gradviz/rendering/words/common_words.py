@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 
 from gradviz.graph.model import CallSite, TensorFacts
@@ -55,7 +56,7 @@ RANGE = " to "
 def range_words(numbers: Sequence[int], words: Callable[[int], str]) -> str:
     """``1 to 40``; ``512 to 64`` if the numbers only fall."""
     ends = min(numbers), max(numbers)
-    falls = all(one >= other for one, other in zip(numbers, numbers[1:], strict=False))
+    falls = all(one >= other for one, other in pairwise(numbers))
     first, last = map(words, reversed(ends) if falls else ends)
     return first if first == last else f"{first}{RANGE}{last}"
 

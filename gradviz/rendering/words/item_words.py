@@ -8,7 +8,7 @@ from typing import TypedDict
 
 from gradviz.graph.model import CallSite, Constant, Node, RefusedRoot
 from gradviz.graph.node_findings import CutEdge
-from gradviz.graph.query.operation_names import autograd_name, constant_names
+from gradviz.graph.query.operation_names import autograd_name, constant_names, operation_word
 from gradviz.graph.query.own_line import line_words
 from gradviz.graph.query.root_names import refused_name
 from gradviz.rendering.words import tooltips
@@ -54,6 +54,10 @@ class ItemText:
     """Its value and its gradient, if they are small and were recorded: ``↓ 10  ↑ 0.1``."""
     figure: str = ""
     """The measured figure, in a picture that is coloured by it."""
+    says_it_twice: bool = False
+    """Whether the subtitle says no more than the title: ``AddBackward0`` for ``add``."""
+    line_is_said: bool = False
+    """Whether the title of a box around it says the line."""
 
 
 def item_texts(facts: SubjectFacts) -> tuple[ItemText, ...]:
@@ -117,9 +121,12 @@ def _text_of(facts: SubjectFacts, item: Item) -> ItemText:
 
 def _operation(facts: SubjectFacts, item: Item) -> ItemText:
     node = facts.graph.nodes[item.node or 0]
+    title = facts.operation_title(node)
     return ItemText(
-        title=facts.operation_title(node),
+        title=title,
         subtitle=autograd_name(node),
+        says_it_twice=title.rstrip("_") == operation_word(node.name),
+        line_is_said=facts.line_is_said_around(item, node.call_site),
         badge=" · ".join(_peculiarities(node)),
         name=_variables(facts, facts.result_of(item, node)) or _variables(facts, node),
         shape=operation_shapes(facts, item, node),
@@ -263,6 +270,7 @@ def _box(facts: SubjectFacts, item: Item) -> ItemText:
         shape="" if item.is_open else leaving_shapes(facts, item),
         badge=box_badge(facts, item),
         path=box_path(facts, item),
+        line_is_said=facts.line_is_said_around(item, facts.common_call_site(item)),
         **_place(facts, facts.common_call_site(item)),
     )
 
