@@ -83,7 +83,9 @@ class DotRenderer:
         dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
         error, notes = remarks(subject)
         lines = [facts, GRADIENT_WORDS if backwards else "", error, *notes]
-        legend = [] if painter.colouring else legend_roles(painter.node_labels)
+        legend: Sequence[Role] = []
+        if painter.colouring is None or painter.colouring.keeps_roles:
+            legend = legend_roles([node_label for node_label in painter.node_labels if not node_label.tints])
         scale = scale_row(painter.colouring, theme) if painter.colouring else ""
         label = page_label(subject, lines, legend, theme, first_row=scale)
         dot.attr("graph", rankdir=self.direction, label=label, **_page(theme))

@@ -75,6 +75,11 @@ class Colouring:
         others = (("unknown", "not measured"), ("broken", "NaN or Inf"))
         return entries + [other for other in others if other[0] in self.present]
 
+    @property
+    def keeps_roles(self) -> bool:
+        """Whether items without a tint have the colours of their roles, which legends must then explain."""
+        return self.by == "kind"
+
     def with_figures(self, view: View, texts: Sequence[ItemText]) -> tuple[ItemText, ...]:
         """The words of items, with their figures."""
         return tuple(

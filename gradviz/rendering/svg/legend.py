@@ -78,7 +78,7 @@ def _entries(subject: Subject, node_labels: Sequence[NodeLabel], options: Legend
     if options.colouring is not None:
         yield from _tint_entries(options.colouring)
     tint = "" if options.colouring is None else " plain"
-    by_kind = options.colouring is not None and options.colouring.by == "kind"
+    by_kind = options.colouring is not None and options.colouring.keeps_roles
     present = {node_label.role for node_label in node_labels}
     in_own_colours = {node_label.role for node_label in node_labels if not node_label.tints}
     if tint:
