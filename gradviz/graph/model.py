@@ -81,8 +81,6 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     held: tuple[HeldTensor, ...] = ()
     constants: tuple[int, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
-    number: int | float | None = None
-    """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
     saved: tuple[SavedTensor, ...] = ()
     gradients: tuple[TensorFigures | None, ...] = ()
     """The gradient that the node sent along each of its `edges`; empty where it did not run or nothing was measured."""
@@ -102,6 +100,8 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """True where its code called backward: what that reached is not in this graph."""
     leaf_gradient: LeafGradient | None = None
     """What happened to the ``.grad`` of a leaf."""
+    number: int | float | None = None
+    """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
 
     @property
     def is_leaf(self) -> bool:

@@ -203,7 +203,7 @@ class ForwardWatch:
                 for tensor in tensors_in_call(args, kwargs)
                 if not _requires_grad(tensor)
             )
-        if function in ARITHMETIC:
+        if id(function) in ARITHMETIC:
             number = python_number(args)
             if number is not None:
                 log.row_numbers[row] = number

@@ -60,9 +60,9 @@ def kind_of_operation(node: Node) -> OperationKind | None:
 @lru_cache(maxsize=1000)
 def _kind(name: str, forward_call: str) -> OperationKind:
     word, stem = call_word(forward_call), stem_of(name)
-    by_call = (kind for kind, pattern in _CALLS if re.fullmatch(pattern, word))
-    by_stem = (kind for kind, pattern in _STEMS if re.fullmatch(pattern, stem, re.IGNORECASE))
-    return next(by_call, None) or next(by_stem, "elementwise")
+    by_call = [kind for kind, pattern in _CALLS if re.fullmatch(pattern, word)]
+    by_stem = [kind for kind, pattern in _STEMS if re.fullmatch(pattern, stem, re.IGNORECASE)]
+    return (by_call or by_stem or ["elementwise"])[0]
 
 
 def kind_of_several(nodes: Iterable[Node]) -> OperationKind | None:

@@ -33,8 +33,8 @@ def memory_part_of(tensor: torch.Tensor) -> MemoryPart | None:
     if is_transforming():
         return None
     storage = tensor.untyped_storage()
-    shape = tuple(tensor.shape)
-    return MemoryPart(weak_storage(storage), storage_address(storage), shape, tensor.stride(), tensor.storage_offset())
+    shape, offset = tuple(tensor.shape), int(tensor.storage_offset())
+    return MemoryPart(weak_storage(storage), storage_address(storage), shape, tensor.stride(), offset)
 
 
 def index_words(part: MemoryPart, whole: MemoryPart) -> str | None:

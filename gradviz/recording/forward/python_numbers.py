@@ -14,13 +14,15 @@ _METHODS = (
     "rsub",
     "__rpow__",
 )
-ARITHMETIC: frozenset[Any] = frozenset(
+_FUNCTIONS = tuple(
     function
     for owner in (torch, torch.Tensor)
     for name in _METHODS
     if (function := getattr(owner, name, None)) is not None and function is not NotImplemented
 )
 """The functions of torch that take a tensor and a tensor or a number."""
+ARITHMETIC = frozenset(map(id, _FUNCTIONS))
+"""Their ids, because a program can call what is not hashable."""
 _MAX_INTEGER = 2**63
 """Captures hold integers up to here."""
 
@@ -29,5 +31,5 @@ def python_number(args: tuple[Any, ...]) -> int | float | None:
     """The first of two operands that is a number; None if both are tensors."""
     for value in args[:2]:
         if type(value) is float or (type(value) is int and abs(value) < _MAX_INTEGER):
-            return value  # type: ignore[no-any-return]
+            return value
     return None

@@ -73,7 +73,7 @@ class ConstantTable:
         self._modules = modules
         self._constants: list[Constant] = []
         self._indices: dict[int, int] = {}
-        self._sharers = MemorySharers(modules.variables)
+        self._sharers = MemorySharers(modules)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -101,7 +101,7 @@ class ConstantTable:
         if named is None and tensor is not None and (sharer is None or not sharer.requires_grad):
             named = self._named_as_part(tensor)
         if named is None and sharer is not None:
-            named = "data", (sharer.words,)
+            named = sharer.kind, (sharer.words,)
         detached_from = sharer.name if sharer is not None and sharer.requires_grad else ""
         kind, names = named or ("data", ())
         return Constant(seen.facts, kind, names, detached_from=detached_from)
