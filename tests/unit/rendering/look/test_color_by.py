@@ -144,3 +144,17 @@ def test_two_coloured_pictures_on_one_page_of_a_notebook_share_no_name() -> None
     assert any(name.endswith("-bands0") for name in names)
     assert set(re.findall(r"url\(#([^)]+)\)", page)) <= names
     assert "#bands0" not in page
+
+
+def test_colours_show_the_kind_of_operation_and_leaves_keep_their_own() -> None:
+    found = coloured(graph_of("w -> Convolution -> Relu -> Add -> NllLoss -> loss"), "kind")
+    tints = {title: tints for title, (tints, _) in found.items()}
+    assert tints.pop("convolution") == ("category0",)
+    assert tints.pop("relu") == ("category3",)
+    assert tints.pop("nll_loss") == ("category7",)
+    assert tints == {"w": (), "add": (), "loss": ()}
+
+
+def test_a_graph_without_coloured_kinds_has_the_colours_of_roles() -> None:
+    assert colouring_of(subject_of(graph_of("w -> Add -> loss")), "kind") is None
+    assert colouring_of(subject_of(graph_of("w -> Relu -> loss")), "none") is None
