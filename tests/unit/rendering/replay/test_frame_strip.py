@@ -133,10 +133,6 @@ def test_other_accents_and_bars_without_a_letter_are_drawn() -> None:
         assert "".join(root.itertext()) == words.replace("\u0304", "")
 
 
-def test_many_steps_are_laid_in_a_grid_on_pages_that_viewers_show() -> None:
-    strip, steps = strip_of(chain_graph(40), show_all=True)
-    pages = list(strip.pages())
-    assert 1 < len(pages) < steps
-    assert all(max(page.width, page.height) <= 8_192 for page in pages)
+def test_many_steps_are_laid_in_a_grid() -> None:
     (page,) = strip_of(chain_graph(12), show_all=True)[0].pages()
     assert page.height < 3 * page.width
