@@ -9,6 +9,7 @@ import click
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.cli.captures.source import Source, SourceOptions
 from gradviz.cli.options.shared import HAS_DASHES
+from gradviz.cli.terminal.printing import tell
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, GradvizError, NothingFound, NotInThisGraph
 from gradviz.graph.model import Graph
@@ -71,7 +72,7 @@ def drawable_subjects(source: Source, viewing: ViewOptions) -> list[Subject]:
     drawn = []
     for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
         if isinstance(subject, GradvizError):
-            click.echo(f"gradviz: {title_of(graph)} is not drawn: {subject.message}", err=True)
+            tell(f"{title_of(graph)} is not drawn: {subject.message}")
         else:
             drawn.append(subject)
     return drawn

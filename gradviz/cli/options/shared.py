@@ -143,9 +143,10 @@ class GroupedCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
+        from gradviz.cli.terminal.printing import tell
         from gradviz.file_output import noting_new_folders
 
-        with noting_new_folders(lambda folder: click.echo(f"gradviz: made the folder {str(folder)!r}", err=True)):
+        with noting_new_folders(lambda folder: tell(f"made the folder {str(folder)!r}")):
             return super().invoke(ctx)
 
     def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

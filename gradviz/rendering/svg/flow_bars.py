@@ -11,7 +11,7 @@ from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, deepest_t
 from gradviz.capture.capture import Capture
 from gradviz.graph.model import Graph
 from gradviz.rendering.look.geometry import Point
-from gradviz.rendering.look.node_label import SMALL_SIZE, one_line
+from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.palette import THEMES, Theme, ThemeName
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
@@ -20,6 +20,7 @@ from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
 from gradviz.rendering.words.common_words import counted, shape_words_of
 from gradviz.rendering.words.run_log_words import size_words, trend_words
+from gradviz.safe_text import one_line
 
 MAX_ROWS = 60
 """With more parameters than this, they are folded into modules, unless a depth is given."""

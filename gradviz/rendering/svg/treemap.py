@@ -15,7 +15,7 @@ from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.look.color_by import KIND_CATEGORIES, ink_of
 from gradviz.rendering.look.color_ramps import COLOURED_KINDS
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.look.node_label import SMALL_SIZE, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.palette import THEMES, Theme, ThemeName
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
@@ -23,6 +23,7 @@ from gradviz.rendering.svg.png import pixels
 from gradviz.rendering.svg.style import ThemeChoice, shade, style_sheet, tint_rule
 from gradviz.rendering.svg.svg import Drawing
 from gradviz.rendering.words.common_words import counted
+from gradviz.safe_text import printable
 
 _MARGIN = 16.0
 _LINE = 15.0
