@@ -77,11 +77,23 @@ MAX_CHOICES = 14
 """How many choices are listed if none is similar to the given value."""
 
 
+class UnknownChoice(BadInput):
+    """A value that is none of an option's choices."""
+
+    def __init__(self, option: str, value: object, choices: tuple[str, ...]) -> None:
+        super().__init__(f"unknown {option} {value!r}", hint=near_matches(value, choices))
+        self.option, self._value, self._choices = option, value, choices
+
+    def of_option(self, name: str) -> UnknownChoice:
+        """The same error about the option as the user wrote it: ``--color-by`` for ``color_by``."""
+        return UnknownChoice(name, self._value, self._choices)
+
+
 def check_choice(option: str, value: object, choices: Iterable[str]) -> None:
     """Raise `BadInput`, with near matches, unless `value` is one of `choices`."""
     known = tuple(choices)
     if value not in known:
-        raise BadInput(f"unknown {option} {value!r}", hint=near_matches(value, known))
+        raise UnknownChoice(option, value, known)
 
 
 def near_matches(wrong: object, choices: Iterable[str], *, limit: int = 3) -> str:

@@ -18,7 +18,8 @@ import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
@@ -28,6 +29,19 @@ from gradviz.rendering.formats import FORMATS, Format, format_named, format_of
 STANDARD_OUTPUT = "-"
 
 _OWN_SUFFIXES = (*(suffix for entry in FORMATS for suffix in entry.suffixes), CAPTURE_SUFFIX)
+
+_notes_on_new_folders: list[Callable[[Path], None]] = []
+
+
+@contextmanager
+def noting_new_folders(note: Callable[[Path], None]) -> Iterator[None]:
+    """Call `note` with each folder that is made for a file meanwhile: it may be a slip of the pen."""
+    _notes_on_new_folders.append(note)
+    try:
+        yield
+    finally:
+        _notes_on_new_folders.remove(note)
+
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, or choose another folder",
@@ -158,7 +172,11 @@ def _write_file(path: Path, data: bytes) -> None:
         return
     # The target of a link is replaced, not the link.
     target = Path(os.path.realpath(path))
+    is_new = not target.parent.exists()
     target.parent.mkdir(parents=True, exist_ok=True)
+    if is_new:
+        for note in _notes_on_new_folders:
+            note(path.parent)
     temporary = target.parent / f".gradviz-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         with temporary.open("xb") as file:

@@ -191,9 +191,9 @@ class Inspection:
 
         Args:
             options: the keywords of this class, and those of the picture: ``direction`` (``"TB"`` or ``"LR"``),
-                ``theme`` (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"role"``, ``"gradient"``,
-                ``"memory"``, ``"time"`` or ``"module"``), ``shape`` (``"auto"``, ``"tall"``, ``"wide"`` or
-                ``"page"``), ``engine``, ...
+                ``theme`` (``"auto"``, ``"light"`` or ``"dark"``), ``color_by`` (``"kind"``, ``"gradient"``,
+                ``"memory"``, ``"time"``, ``"module"`` or ``"none"``), ``shape`` (``"auto"``, ``"tall"``,
+                ``"wide"`` or ``"page"``), ``engine``, ...
 
         Returns:
             The text of an SVG file; a notebook shows it as a picture.

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gradviz.cli.options.shared import GroupedCommand
+
 if TYPE_CHECKING:
     from gradviz.capture.capture import Capture
     from gradviz.inspection import Inspection
@@ -35,7 +37,7 @@ in Python:
 """
 
 
-@click.command("demo")
+@click.command("demo", cls=GroupedCommand)
 @click.option(
     "-o",
     "--output",

@@ -9,7 +9,8 @@ import click
 from gradviz.cli.options.shared import GroupedCommand, recording_options, root_shares_option, terminal_options
 
 if TYPE_CHECKING:
-    from gradviz.cli.captures.source import SourceOptions
+    from gradviz.cli.captures.source import Source, SourceOptions
+    from gradviz.rendering.reports.terminal_tables import TableLook
 
 
 MIN_WIDTH = 40
@@ -22,7 +23,12 @@ MIN_WIDTH = 40
 @click.option("--depth", type=click.IntRange(min=0), metavar="N", help="How many levels of modules to open.")
 @click.option("--all", "show_all", is_flag=True, help="Print a row for every parameter.")
 @click.option("--over-steps", is_flag=True, help="Show all steps of a run log, which gradviz.watch() writes.")
-@click.option("-o", "--output", metavar="OUT.svg", help="With --over-steps: draw the steps as a picture.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT",
+    help="Draw the gradient of every parameter as a chart: OUT.svg or OUT.png; with --over-steps, all steps.",
+)
 @click.option("--to-tensorboard", metavar="DIR", help="Write the steps of a run log as TensorBoard events.")
 @click.option("--json", "as_json", is_flag=True, help="Print all figures of every parameter as JSON.")
 @click.option("--ascii", "only_ascii", is_flag=True, help="Use ASCII characters only.")
@@ -46,6 +52,7 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
     is_log = is_run_log_file(source_choice)
     if not is_log:
         run_log_options.refuse(source_choice)
+        _check_output(others["output"], source_choice, as_json=as_json)
     look = TableLook(
         width=terminal.text_width(others["width"], MIN_WIDTH),
         color=terminal.has_colors,
@@ -62,9 +69,41 @@ def flow_command(depth: int | None, show_all: bool, as_json: bool, no_pager: boo
         check_gradients(source, source_choice)
         recorded = source.capture, source.graphs
         text = flow_json(*recorded) if as_json else FlowTable(look).text(*recorded)
+        if others["output"] is not None:
+            text = _drawn(source, others["output"], look)
         show(text, terminal, use_pager=not (no_pager or as_json))
     report_early_stop(source, source_choice)
     return source.exit_code
+
+
+def _check_output(path: str | None, source: SourceOptions, *, as_json: bool) -> None:
+    """Raise `BadInput` for a chart that cannot be written, before the script runs."""
+    from gradviz.errors import BadInput
+    from gradviz.file_output import check_outputs
+
+    if path is None:
+        return
+    if as_json:
+        raise BadInput("-o and --json exclude each other", hint="-o draws a picture, --json prints figures")
+    if not path.lower().endswith((".svg", ".png")):
+        raise BadInput(f"{path!r} does not end in .svg or .png", hint="'gradviz render -o OUT' draws the graph")
+    if source.backward == "all" and not source.is_capture:
+        raise BadInput("-o draws one backward call", hint="pick one with --backward N")
+    check_outputs([path], inputs=source.inputs)
+
+
+def _drawn(source: Source, path: str, look: TableLook) -> str:
+    """Write the chart of the only graph; returns the report for standard output."""
+    from gradviz.errors import BadInput
+    from gradviz.file_output import write_output
+    from gradviz.rendering.svg.flow_bars import FlowBarsRenderer
+
+    if len(source.graphs) > 1:
+        raise BadInput("-o draws one backward call", hint="pick one with --backward N")
+    renderer = FlowBarsRenderer(depth=look.depth, show_all=look.show_all)
+    draw = renderer.png if path.lower().endswith(".png") else renderer.render
+    write_output(path, draw(source.capture, source.graphs[0]))
+    return f"wrote {path}\n"
 
 
 def _check(source: SourceOptions, depth: int | None, *, show_all: bool, as_json: bool) -> None:

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 @recording_options
 @click.option("--by", metavar="line|module|operation|dtype|storage", help="One table (default: lines and modules).")
 @click.option("--rows", type=click.IntRange(min=1), metavar="N", default=10, show_default=True, help="Rows of a table.")
-@click.option("-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg, or all figures to OUT.json.")
+@click.option(
+    "-o", "--output", metavar="OUT", help="Write a treemap to OUT.svg or OUT.png, or all figures to OUT.json."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @terminal_options(min_width=40)
 def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: Any) -> int:
@@ -92,17 +94,20 @@ def _several() -> Exception:
 def _check_suffix(path: str) -> None:
     from gradviz.errors import BadInput
 
-    if Path(path).suffix.lower() not in (".svg", ".json"):
-        raise BadInput(f"{path!r} does not end in .svg or .json", hint="a treemap is an .svg, the figures are a .json")
+    if Path(path).suffix.lower() not in (".svg", ".png", ".json"):
+        raise BadInput(
+            f"{path!r} does not end in .svg, .png or .json",
+            hint="a treemap is an .svg or .png, the figures are a .json",
+        )
 
 
-def _content(path: str, capture: Capture, graph: Graph) -> str:
+def _content(path: str, capture: Capture, graph: Graph) -> str | bytes:
     from gradviz.analysis.memory.kept_memory import memory_of
     from gradviz.analysis.memory.memory_document import memory_json
     from gradviz.rendering.svg.treemap import TreemapRenderer
 
     if Path(path).suffix.lower() == ".json":
         return memory_json(capture, graph)
-    return TreemapRenderer().render(
-        " ".join([capture.program.name, *capture.program.arguments]), graph, memory_of(graph)
-    )
+    renderer, title = TreemapRenderer(), " ".join([capture.program.name, *capture.program.arguments])
+    draw = renderer.png if Path(path).suffix.lower() == ".png" else renderer.render
+    return draw(title, graph, memory_of(graph))

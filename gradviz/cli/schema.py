@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
+from gradviz.cli.options.shared import GroupedCommand
 
-@click.command("schema")
+
+@click.command("schema", cls=GroupedCommand)
 @click.argument("what", metavar="[json|capture|memory|flow|check|why|explain|doctor]", default="json")
 def schema_command(what: str) -> int:
     """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""

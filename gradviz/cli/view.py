@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 @check_option
 @click.option("--serve", is_flag=True, help="Serve the page on this machine; draw it again when CAPTURE changes.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port for --serve (default: any free one).")
+@click.option("-o", "--output", hidden=True)
 @viewing_options
 @page_options
-def view_command(serve: bool, port: int | None, **others: Any) -> int:
+def view_command(serve: bool, port: int | None, output: str | None, **others: Any) -> int:
     """Run SCRIPT, and explore its graph on a page in the browser.
 
     The page is one file in the folder for temporary files. If there is no browser, its path is printed.
@@ -36,6 +37,12 @@ def view_command(serve: bool, port: int | None, **others: Any) -> int:
     """
     from gradviz.cli.captures.views import source_options, view_options
 
+    if output is not None:
+        from gradviz.errors import BadInput
+
+        name = others["words"][0] if others["words"] else "SCRIPT"
+        page = output if output.endswith((".html", ".htm")) else f"{output}.html"
+        raise BadInput("view opens a page and writes no file", hint=f"gradviz render {name} -o {page}")
     viewing = view_options(others)
     (renderer,) = renderers_for([format_named("html")], others)
     check_colors_are_recorded(others)

@@ -101,6 +101,8 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """True where its code called backward: what that reached is not in this graph."""
     leaf_gradient: LeafGradient | None = None
     """What happened to the ``.grad`` of a leaf."""
+    number: int | float | None = None
+    """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
 
     @property
     def is_leaf(self) -> bool:
@@ -128,6 +130,8 @@ class Constant(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defa
     names: tuple[str, ...] = ()
     value: TensorFigures | None = None
     """Its statistics and every number in it, with ``--values`` and if it is small."""
+    detached_from: str = ""
+    """The name of a tensor that requires grad and has the same memory: ``fake`` for ``fake.detach()``."""
 
 
 class CallSite(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):

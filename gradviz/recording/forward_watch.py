@@ -28,6 +28,7 @@ from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.module_tree import parameters_inside
+from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensor_hooks import hook_name
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
@@ -202,6 +203,10 @@ class ForwardWatch:
                 for tensor in tensors_in_call(args, kwargs)
                 if not _requires_grad(tensor)
             )
+        if id(function) in ARITHMETIC:
+            number = python_number(args)
+            if number is not None:
+                log.row_numbers[row] = number
         if is_checkpointing():
             log.checkpointed_rows.add(row)
         if kwargs and kwargs.get("inplace") is True:

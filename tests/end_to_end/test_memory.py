@@ -104,7 +104,7 @@ def test_each_table_can_be_had_alone(by: str, folder: Path) -> None:
     ("arguments", "words"),
     [
         (["--by", "modules"], "did you mean 'module'?"),
-        (["-o", "memory.png"], "a treemap is an .svg"),
+        (["-o", "memory.pdf"], "a treemap is an .svg"),
         (["-o", "train.py"], "does not end in .svg"),
         (["--json", "--by", "line"], "--by chooses a table"),
         (["--json", "--rows", "3"], "--rows chooses a table"),

@@ -332,7 +332,7 @@ def test_colours_can_be_chosen_with_their_legend(show: Opener) -> None:
     shades = [screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")]
     assert len(set(shades)) == 4
     assert "1e-4 … 1" in screen.page.inner_text("#legend")
-    screen.page.select_option("#colour", "role")
+    screen.page.select_option("#colour", "none")
     assert len({screen.item(title).evaluate(fill) for title in ("mul", "sin", "exp", "sum")}) == 1
 
 
@@ -352,7 +352,7 @@ def test_coloured_by_gradient_a_wire_is_as_wide_as_what_flows_back(show: Opener)
     screen = show(replace(graph, nodes=tuple(nodes)), color_by="gradient")
     wide = screen.widths()
     assert len(set(wide)) == 3
-    screen.page.select_option("#colour", "role")
+    screen.page.select_option("#colour", "none")
     assert len(set(screen.widths())) == 1
     screen.press("w")
     assert screen.widths() == wide and "width of wires" in screen.page.inner_text("#legend")

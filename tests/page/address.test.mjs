@@ -5,7 +5,7 @@ import { hashOf, hashOfGraph, viewOf } from "../../gradviz/rendering/page/assets
 import { nestedModel, NUMBERS, REPEATED, repeatedModel } from "./graphs.mjs";
 
 const { encoder, attention, softmax, head, linear } = NUMBERS;
-const NOTHING = { opened: new Set(), selected: null, colour: "role", isWeighed: null };
+const NOTHING = { opened: new Set(), selected: null, colour: "none", isWeighed: null };
 const LEGENDS = { gradient: { words: "gradient", tints: [], is_scale: true, ends: null } };
 
 describe("an address", () => {
@@ -35,7 +35,7 @@ describe("an address", () => {
   test("names the graph, where it is not the first", () => {
     assert.equal(hashOf(nestedModel({ index: 2 }), { ...NOTHING, opened: new Set() }), "graph=3");
     assert.equal(hashOfGraph(1, "memory", "calls"), "graph=2&color=memory&tab=calls");
-    assert.equal(hashOfGraph(0, "role", "about"), "graph=1");
+    assert.equal(hashOfGraph(0, "kind", "about"), "graph=1");
   });
 });
 

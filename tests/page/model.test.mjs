@@ -46,7 +46,7 @@ describe("a model", () => {
   test("has the colours that were asked for, unless there is nothing of them", () => {
     const gradient = { words: "gradient", tints: [], is_scale: true, ends: null };
     assert.equal(nestedModel({ color_by: "gradient", legends: { gradient } }).firstColour, "gradient");
-    assert.equal(nestedModel({ color_by: "gradient" }).firstColour, "role");
+    assert.equal(nestedModel({ color_by: "gradient" }).firstColour, "none");
   });
 });
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import click
+
+from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.cli.captures.source import Source, SourceOptions
+from gradviz.cli.options.shared import HAS_DASHES
 from gradviz.cli.terminal.printing import tell
 from gradviz.cli.terminal.progress import working
-from gradviz.errors import GradvizError, NothingFound, NotInThisGraph
+from gradviz.errors import BadInput, GradvizError, NothingFound, NotInThisGraph
 from gradviz.graph.model import Graph
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.subjects import subject_of
@@ -17,9 +21,22 @@ from gradviz.view.build import ViewOptions
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
     """The options of a command that say what to run."""
+    _check_words(options["words"], options["module"])
     names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
     more = {name: options[name] for name in ("root_shares", "check") if name in options}
     return SourceOptions(**{name: options[name] for name in names}, **more)
+
+
+def _check_words(words: tuple[str, ...], module: str | None) -> None:
+    """Raise `BadInput` for a second script, which would only be an argument of the first one."""
+    if module is not None or click.get_current_context().meta.get(HAS_DASHES, True):
+        return
+    for word in words[1:]:
+        if word.endswith((".py", CAPTURE_SUFFIX)):
+            raise BadInput(
+                f"one script or capture at a time: {word!r} comes after {words[0]!r}",
+                hint=f"to pass it to the script as an argument, write it after --: {words[0]} -- {word}",
+            )
 
 
 def view_options(options: dict[str, Any]) -> ViewOptions:

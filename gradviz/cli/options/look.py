@@ -31,8 +31,8 @@ _LOOK = {
     ),
     "color_by": click.option(
         "--color-by",
-        metavar="role|gradient|memory|time|module",
-        help="What colours show; the legend has the scale.",
+        metavar="kind|gradient|memory|time|module|none",
+        help="What colours show (default: the kind of operation); the legend explains them.",
     ),
     "editor": editor_option,
     "engine": click.option("--engine", metavar="graphlay|dot", help="Program that computes the positions."),
@@ -89,7 +89,12 @@ def _check_has_effect(name: str, formats: Sequence[Format]) -> None:
 
 
 def _renderer_for(chosen: Format, given: dict[str, Any]) -> Renderer:
+    from gradviz.errors import UnknownChoice
+
     own = {name: given[name] for name in chosen.option_names() if name in given}
     if own.get("theme") == "auto" and chosen.name not in ("svg", "html"):
         del own["theme"]  # Only a browser can switch themes; other formats use their own default.
-    return chosen.renderer(**own)
+    try:
+        return chosen.renderer(**own)
+    except UnknownChoice as error:
+        raise error.of_option(f"--{error.option.replace('_', '-')}") from None

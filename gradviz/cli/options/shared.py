@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gradviz.cli.options.examples import EXAMPLES
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
@@ -129,8 +131,32 @@ _SECTIONS = {
 """Sections of a command's help, with the names of their options."""
 
 
+HAS_DASHES = "gradviz.has_dashes"
+"""Whether the user wrote ``--``, which click removes; in the context of the command."""
+
+
 class GroupedCommand(click.Command):
-    """A command whose help lists its own options first, and shared options in sections."""
+    """A command whose help begins with examples, then lists its own options, and shared options in sections."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[HAS_DASHES] = "--" in args
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        from gradviz.cli.terminal.printing import tell
+        from gradviz.file_output import noting_new_folders
+
+        with noting_new_folders(lambda folder: tell(f"made the folder {str(folder)!r}")):
+            return super().invoke(ctx)
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Examples"):
+            examples = EXAMPLES[self.name or ""]
+            widest = max(len(line) for line, _ in examples)
+            for line, words in examples:
+                row = f"  {line.ljust(widest)}  {words}"
+                formatter.write(f"{row}\n" if len(row) <= formatter.width else f"  {line}\n      {words}\n")
+        super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         titles = {name: title for title, names in _SECTIONS.items() for name in names.split()}
@@ -190,7 +216,10 @@ def terminal_options(*, min_width: int) -> Callable[[_Command], _Command]:
     width = click.IntRange(min=min_width)
     options = (
         click.option(
-            "--width", type=width, metavar="N", help="Columns (default: those of the terminal; 100 in a pipe)."
+            "--width",
+            type=width,
+            metavar="N",
+            help="Columns (default: those of the terminal; in a pipe $COLUMNS, or 100).",
         ),
         click.option(
             "--color",

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import click
-
 from gradviz.analysis.replay.steps import START
+from gradviz.cli.player.keys import Keys, keys_of_terminal, redrawing_on_resize
 from gradviz.cli.player.replay_session import ReplaySession
 from gradviz.cli.terminal.printing import draw_screen
 from gradviz.errors import GradvizError
@@ -30,6 +29,8 @@ _MORE_ITEMS = 4
 class Player:
     """Shows one step at a time, until the user leaves."""
 
+    _keys: Keys
+
     def __init__(self, session: ReplaySession, viewing: ViewOptions, words: ReplayWords, steps: range) -> None:
         self._session, self._viewing, self._words = session, viewing, words
         self._steps = steps
@@ -43,14 +44,14 @@ class Player:
 
     def play(self) -> None:
         """Show steps and obey keys until the user leaves."""
-        with _alternate_screen():
+        with _alternate_screen(), keys_of_terminal() as self._keys, redrawing_on_resize(self._show):
             while True:
                 self._show()
                 try:
-                    key = click.getchar()
+                    key = self._keys.next()
                 except (EOFError, KeyboardInterrupt):
                     return
-                if key in ("q", "Q"):
+                if key in ("q", "Q", "\x04"):
                     return
                 self._message = ""
                 try:
@@ -124,7 +125,7 @@ class Player:
         while True:
             self._message = question + answer
             self._bottom_line(self._message)
-            key = click.getchar()
+            key = self._keys.next()
             if key in ("\r", "\n"):
                 self._message = ""
                 return answer

@@ -27,7 +27,7 @@ class RunLogOptions:
 
     def refuse(self, source: SourceOptions) -> None:
         """Raise `BadInput` if one of these options is given for `source`, a script or a capture."""
-        if not (self.over_steps or self.to_tensorboard or self.output is not None):
+        if not (self.over_steps or self.to_tensorboard):
             return
         if source.file is not None and source.is_capture:
             load_capture(source.file)  # raises if it is damaged or empty
@@ -38,10 +38,6 @@ class RunLogOptions:
         for name, is_given in (("--over-steps", self.over_steps), ("--to-tensorboard", bool(self.to_tensorboard))):
             if is_given:
                 raise BadInput(f"{name} needs a run log, and {source.name} is {kind}", hint=remedy)
-        if self.output is not None:
-            raise BadInput(
-                "-o draws a run log, with --over-steps", hint=f"'gradviz render -o OUT' draws the graph; {remedy}"
-            )
 
 
 def is_run_log_file(source: SourceOptions) -> bool:

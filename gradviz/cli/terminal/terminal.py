@@ -39,7 +39,7 @@ def standard_output(color: ColorChoice = "auto") -> Terminal:
     is_interactive = is_terminal(sys.stdout)
     size = shutil.get_terminal_size()
     return Terminal(
-        width=size.columns if is_interactive else WIDTH_IN_A_PIPE,
+        width=size.columns if is_interactive or _asked_columns(os.environ) else WIDTH_IN_A_PIPE,
         height=size.lines,
         is_interactive=is_interactive,
         has_colors=wants_colors(color, os.environ, is_interactive=is_interactive),
@@ -47,6 +47,12 @@ def standard_output(color: ColorChoice = "auto") -> Terminal:
         has_links=is_interactive and os.environ.get("TERM") not in ("dumb", "linux"),
         has_unicode=(getattr(sys.stdout, "encoding", None) or "ascii").lower().replace("-", "").startswith("utf"),
     )
+
+
+def _asked_columns(environment: Mapping[str, str]) -> bool:
+    """Whether ``COLUMNS`` says how wide text is to be; a shell that sets it for itself does not export it."""
+    asked = environment.get("COLUMNS", "")
+    return asked.isdecimal() and int(asked) > 0
 
 
 def is_terminal(stream: TextIO | None) -> bool:

@@ -27,6 +27,7 @@ _SPECIAL_METHODS = {
     "__radd__": "add",
     "__rmul__": "mul",
     "__rpow__": "pow",
+    "__rsub__": "sub",
     "__rmatmul__": "matmul",
     "__truediv__": "div",
     "__rtruediv__": "div",

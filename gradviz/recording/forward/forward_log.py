@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.graph.model import TensorFacts
+from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of
 from gradviz.recording.run.line_attribution import CallFrame
 from gradviz.recording.torch_access import own_thread
 
@@ -60,6 +61,8 @@ class ThreadLog:
         self._function_list: list[Any] = []
         self.row_constants: dict[int, tuple[int, ...]] = {}
         """Constants (indices in `ForwardLog.constants`) that a row's call received."""
+        self.row_numbers: dict[int, int | float] = {}
+        """The Python number that a row's arithmetic call received."""
         self.checkpointed_rows: set[int] = set()
         """Rows whose saved tensors are packed by non-reentrant checkpointing, to be computed again in backward."""
         self.inplace_rows: set[int] = set()
@@ -143,6 +146,7 @@ class ThreadLog:
             del column[:scopes]
         self._forgotten += rows
         self.row_constants = {row: found for row, found in self.row_constants.items() if row >= self._forgotten}
+        self.row_numbers = {row: number for row, number in self.row_numbers.items() if row >= self._forgotten}
         self.checkpointed_rows = {row for row in self.checkpointed_rows if row >= self._forgotten}
         self.inplace_rows = {row for row in self.inplace_rows if row >= self._forgotten}
         self.tensor_hooks = {number: hooks for number, hooks in self.tensor_hooks.items() if number >= oldest}
@@ -153,6 +157,8 @@ class SeenConstant(NamedTuple):
 
     tensor: Callable[[], torch.Tensor | None]
     facts: TensorFacts
+    part: MemoryPart | None = None
+    """Its memory; None if torch does not tell."""
 
 
 class ForwardLog:
@@ -214,7 +220,7 @@ class ForwardLog:
         if known is not None and seen is not None and seen.tensor() is tensor:
             return known
         index = self._constant_ids[id(tensor)] = next(self._next_constant)
-        self.constants[index] = SeenConstant(weakref.ref(tensor), read_facts(tensor))
+        self.constants[index] = SeenConstant(weakref.ref(tensor), read_facts(tensor), memory_part_of(tensor))
         return index
 
     def release(self, tensor: torch.Tensor) -> None:
@@ -227,7 +233,7 @@ class ForwardLog:
     def release_all(self) -> None:
         """Drop the references to all tensors."""
         for index, seen in self.constants.items():
-            self.constants[index] = seen._replace(tensor=_no_tensor)
+            self.constants[index] = seen._replace(tensor=_no_tensor, part=None)
         self._constant_ids.clear()
 
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:

@@ -184,6 +184,7 @@ class ModuleNames:
         self.variables = names
         self.parameters: dict[int, list[str]] = {}
         self.buffers: dict[int, list[str]] = {}
+        self.buffer_tensors: list[torch.Tensor] = []
         self.paths: dict[int, str] = {}
         called = list(called)
         owners = outermost([module for module, _ in names.modules.values()])
@@ -217,6 +218,8 @@ class ModuleNames:
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         _append_once(table.setdefault(id(tensor), []), f"{path}.{name}")
+                        if table is self.buffers:
+                            self.buffer_tensors.append(tensor)
 
 
 def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:

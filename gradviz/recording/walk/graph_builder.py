@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Attribute, BackwardCall, Constant, CustomFunction, Graph, HeldTensor, Node, Root
 from gradviz.graph.saved_tensors import OlderGraph, Storage, TorchObjects
-from gradviz.recording.forward.forward_log import ForwardLog, ThreadLog
+from gradviz.recording.forward.forward_log import ForwardLog, Row, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_names import public_name
@@ -177,9 +177,10 @@ class _OneGraph:
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
+            takers = self._takers_of_constants(log)
             for index, number in enumerate(self.walk.sequence_nrs):
                 if number != LEAF_SEQUENCE_NR:
-                    nodes[index] = self._with_its_call(nodes[index], log, number)
+                    nodes[index] = self._with_its_call(nodes[index], log, number, takers.get(index))
         else:
             for index, known in enumerate(classes):
                 if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[index], known):
@@ -190,20 +191,53 @@ class _OneGraph:
         if values is not None and values.up_to:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
 
-    def _with_its_call(self, node: Node, log: ThreadLog, number: int) -> Node:
+    def _takers_of_constants(self, log: ThreadLog) -> dict[int, tuple[int, ...]]:
+        """For composite calls, which make several nodes: the constants of the log that each of these nodes takes.
+
+        A call's inputs belong to its nodes in order of creation, one for each input of a node that needs no gradient.
+        An input that is none of these, such as a mask or class indices, belongs to the last node that is no view.
+        """
+        numbers, found = self.walk.sequence_nrs, {}
+        members: dict[int, tuple[Row, list[int]]] = {}
+        for index, number in enumerate(numbers):
+            row = None if number == LEAF_SEQUENCE_NR else log.row_of(number)
+            if row is not None and row.number in log.row_constants:
+                members.setdefault(row.number, (row, []))[1].append(index)
+        for row, indices in members.values():
+            if len(indices) > 1 or numbers[indices[0]] != row.last_sequence_nr:
+                indices.sort(key=lambda index: numbers[index])
+                found.update(self._shared_out(log.row_constants[row.number], indices))
+        return found
+
+    def _shared_out(self, constants: Sequence[int], indices: Sequence[int]) -> dict[int, tuple[int, ...]]:
+        """The constants of one composite call for each of its nodes."""
+        free = (index for index in indices for edge in self.walk.edges[index] if edge is None)
+        operations = [index for index in indices if self.builder.class_of(self.walk.wrappers[index]).kind != "view"]
+        taken: dict[int, list[int]] = {index: [] for index in indices}
+        for constant in dict.fromkeys(constants):
+            taken[next(free, (operations or indices)[-1])].append(constant)
+        return {index: tuple(each) for index, each in taken.items()}
+
+    def _with_its_call(
+        self, node: Node, log: ThreadLog, number: int, constants_of_node: tuple[int, ...] | None
+    ) -> Node:
         kind, forward_call, call_site = node.kind, None, None
         constants: tuple[int, ...] = ()
+        operand: int | float | None = None
         row = log.row_of(number)
         if row is not None:
             forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)
             if kind == "operation" or kind == "view":
                 kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
-            # A composite call makes several nodes; its inputs are shown at the last one, which made the result.
-            if number == row.last_sequence_nr:
-                seen = log.row_constants.get(row.number)
-                if seen:
-                    constants = self.constants.indices_of(seen)
+            # A composite call makes several nodes; the last one made the result.
+            is_last = number == row.last_sequence_nr
+            if constants_of_node is None:
+                constants_of_node = log.row_constants.get(row.number, ()) if is_last else ()
+            if constants_of_node:
+                constants = self.constants.indices_of(constants_of_node)
+            if is_last:
+                operand = log.row_numbers.get(row.number)
                 if row.number in log.inplace_rows:
                     kind = "inplace"
         elif kind != "custom" or works("custom functions"):  # else the reason is another, and told
@@ -222,6 +256,7 @@ class _OneGraph:
             node.attributes,
             hooks_still_on(hooks) if hooks else (),
             constants=constants,
+            number=operand,
             saved=(*node.saved, *self._saved.of_hooks(hooks_behind(hooks))) if hooks else node.saved,
         )
 

@@ -8,9 +8,14 @@ import torch
 
 from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
+from gradviz.recording.forward.memory_parts import memory_part_of
 from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
+from gradviz.recording.walk.shared_memory import MemorySharers, words_of_part
+
+_Named = tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]]
+"""The kind and the names of a tensor without gradient."""
 
 
 class ScopeTable:
@@ -71,6 +76,7 @@ class ConstantTable:
         self._modules = modules
         self._constants: list[Constant] = []
         self._indices: dict[int, int] = {}
+        self._sharers = MemorySharers(modules)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -91,17 +97,32 @@ class ConstantTable:
         return tuple(self._indices[index] for index in seen)
 
     def _constant(self, index: int) -> Constant:
-        reference, facts = self._log.constants[index]
-        tensor = reference()
-        if tensor is None:
-            return Constant(facts)
-        names = self._named(tensor)
-        base = _whole_base(tensor) if names is None else None
-        if base is not None:
-            names = self._named(base)
-        return Constant(facts, *names) if names is not None else Constant(facts)
+        seen = self._log.constants[index]
+        tensor = seen.tensor()
+        named = None if tensor is None else self._named(tensor)
+        sharer = self._sharers.of(seen.part, tensor) if named is None or named[0] == "data" else None
+        if named is None and tensor is not None and (sharer is None or not sharer.requires_grad):
+            named = self._named_as_part(tensor)
+        if named is None and sharer is not None:
+            named = sharer.kind, (sharer.words,)
+        detached_from = sharer.name if sharer is not None and sharer.requires_grad else ""
+        kind, names = named or ("data", ())
+        return Constant(seen.facts, kind, names, detached_from=detached_from)
 
-    def _named(self, tensor: torch.Tensor) -> tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]] | None:
+    def _named_as_part(self, tensor: torch.Tensor) -> _Named | None:
+        """The names of a view, after those of the tensor that it is a view of."""
+        with DISABLE_TORCH_FUNCTION():
+            base: torch.Tensor | None = base_of(tensor)
+            named = None if base is None else self._named(base)
+            if base is None or named is None or base.requires_grad:
+                return None
+            part, whole = memory_part_of(tensor), memory_part_of(base)
+        if part is None or whole is None:
+            return named if base.numel() == tensor.numel() else None
+        kind, names = named
+        return kind, tuple(words_of_part(name, part, whole) for name in names)
+
+    def _named(self, tensor: torch.Tensor) -> _Named | None:
         """The kind and the names of a tensor that has names."""
         modules = self._modules
         if id(tensor) in modules.parameters:
@@ -110,10 +131,3 @@ class ConstantTable:
             return "buffer", tuple(modules.buffers[id(tensor)])
         variables = modules.variables.variables_of(tensor)
         return ("data", variables) if variables else None
-
-
-def _whole_base(tensor: torch.Tensor) -> torch.Tensor | None:
-    """The tensor that this one is a view of, if the view has all its elements: ``labels`` for ``labels.view(-1)``."""
-    with DISABLE_TORCH_FUNCTION():
-        base: torch.Tensor | None = base_of(tensor)
-        return base if base is not None and base.numel() == tensor.numel() else None

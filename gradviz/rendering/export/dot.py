@@ -66,7 +66,7 @@ class DotRenderer:
     arrows: Arrows = "data"
     editor: str | None = None
     """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
@@ -84,7 +84,9 @@ class DotRenderer:
         dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
         error, notes = remarks(subject)
         lines = [facts, GRADIENT_WORDS if backwards else "", error, *notes]
-        legend = [] if painter.colouring else legend_roles(painter.node_labels)
+        legend: Sequence[Role] = []
+        if painter.colouring is None or painter.colouring.keeps_roles:
+            legend = legend_roles([node_label for node_label in painter.node_labels if not node_label.tints])
         scale = scale_row(painter.colouring, theme) if painter.colouring else ""
         label = page_label(subject, lines, legend, theme, first_row=scale)
         dot.attr("graph", rankdir=self.direction, label=label, **_page(theme))

@@ -79,7 +79,7 @@ class MermaidRenderer:
     direction: Direction = "TB"
     theme: ThemeName = "light"
     arrows: Arrows = "data"
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
 
     def __post_init__(self) -> None:
         check_choice("direction", self.direction, ("TB", "LR"))
@@ -163,10 +163,9 @@ class _Chart:
         """The name of each class, with the outline and the words that explain it."""
         if self.colouring is not None:
             yield from ((_class_name(tint), "box", words) for tint, words in self.colouring.legend)
-        else:
-            yield from (
-                (_class_name(role), role, role_words(role, self.subject)) for role in legend_roles(self.node_labels)
-            )
+        if self.colouring is None or self.colouring.keeps_roles:
+            untinted = [node_label for node_label in self.node_labels if not node_label.tints]
+            yield from ((_class_name(role), role, role_words(role, self.subject)) for role in legend_roles(untinted))
 
     def _below(self) -> Iterator[str]:
         """The legend, then facts, error and notes, kept below the last item by invisible links."""
@@ -204,8 +203,9 @@ class _Chart:
     def _tint_classes(self) -> Iterator[str]:
         if self.colouring is None:
             return
-        explained = {tint for tint, _ in self.colouring.legend}
-        for tint in sorted(explained | {middle_tint(node_label) or "plain" for node_label in self.node_labels}):
+        used = {tint for tint, _ in self.colouring.legend}
+        used |= {tint for node_label in self.node_labels if (tint := middle_tint(node_label)) is not None}
+        for tint in sorted(used | (set() if self.colouring.keeps_roles else {"plain"})):
             dashes = ",stroke-dasharray:4 3" if tint == "unknown" else ""
             yield f"  classDef {_class_name(tint)} {_style(ink_of(tint, self.colouring.by, self.theme))}{dashes}"
 

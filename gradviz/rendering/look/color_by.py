@@ -1,4 +1,4 @@
-"""``--color-by``: colours for items by gradient, memory, time or module instead of by role, and the scale of them.
+"""``--color-by``: colours for items by kind of operation, gradient, memory, time or module, and the scale of them.
 
 An item has one *tint* for each repetition that it represents, so that a fade within twelve layers drawn once is
 visible. `ink_of` returns the colours of a tint.
@@ -15,9 +15,10 @@ from gradviz.analysis.memory.kept_memory import keeps_unknown, kept_bytes
 from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
+from gradviz.graph.query.operation_kinds import OperationKind, kind_of_operation, kind_of_several
 from gradviz.graph.query.root_names import why_it_did_not_begin
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS, ColorBy, Ink, Quantity
+from gradviz.rendering.look.color_ramps import CATEGORIES, COLOURED_KINDS, STEPS, ColorBy, Ink, Quantity
 from gradviz.rendering.look.node_label import NodeLabel, node_labels_of, tinted
 from gradviz.rendering.look.palette import Theme
 from gradviz.rendering.look.scales import Scale, scale_for, seconds_words
@@ -34,7 +35,7 @@ from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import CUT_KINDS, Item, View
 
 Tint = str
-"""``step3``, ``category1``, ``plain``, ``unknown`` or ``broken``; also its class in style sheets."""
+"""``step3``, ``category1``, ``others``, ``plain``, ``unknown`` or ``broken``; also its class in style sheets."""
 Reading = float | Tint
 """A measured figure, or the tint of an item that is not on the scale."""
 
@@ -51,12 +52,13 @@ class Colouring:
 
     by: ColorBy
     tints: tuple[tuple[Tint, ...], ...]
-    """For each item, one tint or one for each repetition that it represents; none for an open box or a root."""
+    """For each item, one tint or one for each repetition that it represents; none for an open box, for a root, and
+    where the colours of its role stay."""
     figures: tuple[str, ...]
     """For each item, the measured figure in words; empty if there is none."""
     scale: Scale | None = None
-    categories: tuple[str, ...] = field(default=())
-    """The names of ``category0`` and so on."""
+    categories: tuple[tuple[Tint, str], ...] = field(default=())
+    """Tints without an order, with their names."""
 
     @property
     def present(self) -> set[Tint]:
@@ -66,12 +68,17 @@ class Colouring:
     @property
     def legend(self) -> list[tuple[Tint, str]]:
         """Tints and their words, in order, for formats whose legend is a list. Of a scale, the two ends."""
-        entries = [(f"category{index}", name) for index, name in enumerate(self.categories)]
+        entries = list(self.categories)
         if self.by in QUANTITY_WORDS and self.scale is not None:
             what = QUANTITY_WORDS[self.by]
             entries += [("step0", f"{what}: {self.scale.low_words}"), (f"step{STEPS - 1}", self.scale.high_words)]
         others = (("unknown", "not measured"), ("broken", "NaN or Inf"))
         return entries + [other for other in others if other[0] in self.present]
+
+    @property
+    def keeps_roles(self) -> bool:
+        """Whether items without a tint have the colours of their roles, which legends must then explain."""
+        return self.by == "kind"
 
     def with_figures(self, view: View, texts: Sequence[ItemText]) -> tuple[ItemText, ...]:
         """The words of items, with their figures."""
@@ -82,16 +89,18 @@ class Colouring:
 
 def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
     """The colouring by `by`; None for the colours of roles. Raises `BadInput` if its figures were not recorded."""
-    if by == "role":
+    if by == "none":
         return None
     facts = subject.facts
+    if by == "kind":
+        return _colouring_by_kind(facts)
     if by == "module":
         categories, chosen = module_categories(facts)
         tints: tuple[tuple[Tint, ...], ...] = tuple(
-            () if item.is_open or item.root is not None else ("plain",) if index is None else (f"category{index}",)
-            for item, index in zip(subject.view.items, chosen, strict=True)
+            () if item.is_open or item.root is not None else (tint or "plain",)
+            for item, tint in zip(subject.view.items, chosen, strict=True)
         )
-        return Colouring(by, tints, ("",) * len(tints), categories=tuple(categories))
+        return Colouring(by, tints, ("",) * len(tints), categories=categories)
     check_that_it_was_measured(subject.graph, by)
     found = [measured(facts, item, by) for item in subject.view.items]
     scale = common_scale(found, by)
@@ -152,7 +161,10 @@ def ink_of(tint: Tint, by: ColorBy, theme: Theme) -> Ink:
     if tint.startswith("step") and by in ("gradient", "memory", "time"):
         return tints.ramps[by][int(tint.removeprefix("step"))]
     if tint.startswith("category"):
-        return tints.categories[int(tint.removeprefix("category"))]
+        inks = tints.kinds if by == "kind" else tints.categories
+        return inks[int(tint.removeprefix("category"))]
+    if tint == "others":
+        return tints.others
     return tints.unknown if tint == "unknown" else tints.plain
 
 
@@ -246,30 +258,69 @@ def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
     return replace(text, figure=" · ".join(filter(None, (times, figure))))
 
 
+# Colours by kind of operation.
+
+KIND_WORDS: dict[OperationKind, str] = {
+    "linear": "linear, matmul, recurrent",
+    "pooling": "pooling, resampling",
+    "elementwise": "elementwise, reduction",
+}
+"""Kinds whose name in the legend says more than their own."""
+
+
+def _colouring_by_kind(facts: SubjectFacts) -> Colouring | None:
+    """None if no item has a kind with a colour."""
+    tints = tuple(kind_tints(facts, item) for item in facts.view.items)
+    present = {tint for own in tints for tint in own}
+    categories = tuple((tint, words) for tint, words in KIND_CATEGORIES if tint in present)
+    return Colouring("kind", tints, ("",) * len(tints), categories=categories) if categories else None
+
+
+KIND_CATEGORIES: tuple[tuple[Tint, str], ...] = tuple(
+    (f"category{index}", KIND_WORDS.get(kind, kind)) for index, kind in enumerate(COLOURED_KINDS)
+)
+"""The tint of each kind with a colour of its own, and its words in legends."""
+
+
+def kind_tints(facts: SubjectFacts, item: Item) -> tuple[Tint, ...]:
+    """The tint of an item by its kind; none where the colours of its role stay: on leaves, roots, custom functions and
+    boxes that hold several kinds."""
+    nodes = facts.graph.nodes
+    if item.is_open or item.kind not in ("box", "node"):
+        return ()
+    is_box = item.kind == "box" or item.node is None
+    kind = kind_of_several(nodes[node] for node in item.nodes) if is_box else kind_of_operation(nodes[item.node or 0])
+    if kind not in COLOURED_KINDS:
+        return ()
+    return (f"category{COLOURED_KINDS.index(kind)}",)
+
+
 # Colours by module.
 
 OTHERS = "other modules"
 
 
-def module_categories(facts: SubjectFacts) -> tuple[list[str], list[int | None]]:
-    """At most as many module paths as there are colours, and for each item the index of its path.
+def module_categories(facts: SubjectFacts) -> tuple[tuple[tuple[Tint, str], ...], list[Tint | None]]:
+    """At most as many module paths as there are colours, with their tints, and the tint of each item.
 
     The paths are as long as they can be without becoming too many. If even their first names are too many, the modules
-    with the most autograd nodes have colours of their own.
+    with the most autograd nodes have colours of their own. A box that represents several modules is counted by its
+    first one, with which its other ones are drawn.
     """
     paths = [_path(facts, item) for item in facts.view.items]
     sizes = _sizes(facts)
     depth = _depth(sizes)
     names = list(dict.fromkeys(_head(path, depth) for path in sizes))
+    tints = {name: f"category{index}" for index, name in enumerate(names)}
+    legend = tuple((tint, name) for name, tint in tints.items())
     if len(names) > CATEGORIES:
         totals: Counter[str] = Counter()
         for path, size in sizes.items():
             totals[_head(path, depth)] += size
-        largest = {name for name, _ in totals.most_common(CATEGORIES - 1)}
-        names = [*(name for name in names if name in largest), OTHERS]
-    indices = {name: index for index, name in enumerate(names)}
-    others = indices.get(OTHERS)
-    return names, [None if path is None else indices.get(_head(path, depth), others) for path in paths]
+        largest = {name for name, _ in totals.most_common(CATEGORIES)}
+        tints = {name: f"category{index}" for index, name in enumerate(name for name in names if name in largest)}
+        legend = (*((tint, name) for name, tint in tints.items()), ("others", OTHERS))
+    return legend, [None if path is None else tints.get(_head(path, depth), "others") for path in paths]
 
 
 def _sizes(facts: SubjectFacts) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Colours for measured figures and for modules: ramps of a few steps, light and dark.
+"""Colours for measured figures, kinds of operation and modules, light and dark.
 
 Each ramp is a straight line in OKLCH, so its steps look equally far apart. Lightness changes in one direction, so
 colour-blind users and grey print keep the order. One text colour is readable on every step, because an item that
@@ -10,11 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-ColorBy = Literal["role", "gradient", "memory", "time", "module"]
+from gradviz.graph.query.operation_kinds import OPERATION_KINDS, OperationKind
+
+ColorBy = Literal["kind", "gradient", "memory", "time", "module", "none"]
 Quantity = Literal["gradient", "memory", "time"]
 COLOR_BY: tuple[ColorBy, ...] = get_args(ColorBy)
 STEPS = 7
 CATEGORIES = 8
+COLOURED_KINDS: tuple[OperationKind, ...] = OPERATION_KINDS[:CATEGORIES]
+"""The kinds of operation with a colour of their own; elementwise operations and changes of shape are plain."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,10 @@ class Tints:
     """From the smallest to the largest figure."""
     categories: tuple[Ink, ...]
     """For modules, which have no order."""
+    kinds: tuple[Ink, ...]
+    """For `COLOURED_KINDS`: hues of about equal weight that users with any one colour blindness tell apart."""
+    others: Ink
+    """For the modules that have no colour of their own."""
     plain: Ink
     """For items without a figure, or with a figure of zero."""
     unknown: Ink
@@ -90,6 +98,18 @@ LIGHT_TINTS = Tints(
         "#d9c6fe #765ca2",
         "#e39191 #a24f51",
     ),
+    kinds=_inks(
+        _LIGHT_TEXT,
+        "#f8e7ba #89722f",
+        "#bae3ff #3b7ca3",
+        "#d1f2dc #44845e",
+        "#ffc8c0 #a35f57",
+        "#c8c7f3 #6f6ca7",
+        "#bdf8fc #18848b",
+        "#d5cf9e #807632",
+        "#ead1e2 #975f86",
+    ),
+    others=Ink("#dfe3ea", "#7c8798", _LIGHT_TEXT),
     plain=Ink("#ffffff", "#8290a8", "#1d2433"),
     unknown=Ink("#f5f6f8", "#98a2b3", "#4a5366"),
 )
@@ -138,6 +158,18 @@ DARK_TINTS = Tints(
         "#392855 #a388d2",
         "#763c3d #d47b7c",
     ),
+    kinds=_inks(
+        _DARK_TEXT,
+        "#392e09 #b29d5a",
+        "#0c3245 #63a8cf",
+        "#1f5643 #62b194",
+        "#50352b #cf8c72",
+        "#43436c #9698d5",
+        "#174349 #50aebb",
+        "#534a1d #ad9f5b",
+        "#491d2e #cc879e",
+    ),
+    others=Ink("#39404d", "#8a94a6", _DARK_TEXT),
     plain=Ink("#1b202b", "#6c778c", "#dfe5ef"),
     unknown=Ink("#1b202b", "#6c778c", "#aeb8c8"),
 )

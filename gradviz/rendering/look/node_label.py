@@ -5,6 +5,7 @@ Sizes come before positions: layout engines take node labels, and every painter 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -13,9 +14,10 @@ from typing import Literal
 
 from gradviz.graph.model import Graph
 from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role, role_of
-from gradviz.rendering.look.text_metrics import shorten_middle, text_width
+from gradviz.rendering.look.text_metrics import ELLIPSIS, shorten_middle, text_width
 from gradviz.rendering.words.flags import Flag
 from gradviz.rendering.words.item_words import ItemText
+from gradviz.rendering.words.value_words import BETWEEN
 from gradviz.safe_text import one_line
 from gradviz.view.model import Item, View
 
@@ -139,8 +141,8 @@ def header_width(node_label: NodeLabel) -> float:
 
 def _open_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     """The label of an open box. Its width is the minimum for the header; the contents decide the rest."""
-    title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH, TITLE_SIZE, bold=True)
-    aside = _subtitle(text, MAX_HEADER_ASIDE)
+    title = _fitting_title(text.title, MAX_TEXT_WIDTH)
+    aside = _subtitle((text.subtitle, _line(text)), MAX_HEADER_ASIDE)
     badge = one_line(text.badge)
     line = TextLine(title, 18, "title", aside)
     width = line_width(line) + _badge_width_with_gap(badge) + 2 * _SIDE_PADDING
@@ -161,22 +163,23 @@ def _leaf_label(role: Role, text: ItemText) -> NodeLabel:
 
 
 def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
-    """The label of an operation or a folded box: title, torch's name for it, then variable, shape and line."""
+    """The label of an operation or a folded box: title, torch's name for it, then variable, shape and line.
+
+    What the title, or the title of a box around it, says already is only in the tooltip.
+    """
     badge = text.figure or shorten_middle(one_line(text.badge), 110, BADGE_SIZE, bold=True)
-    title = shorten_middle(one_line(text.title), MAX_TEXT_WIDTH - _badge_width_with_gap(badge), TITLE_SIZE, bold=True)
+    title = _fitting_title(text.title, MAX_TEXT_WIDTH - _badge_width_with_gap(badge))
     lines = [TextLine(title, 19, "title", shorten_middle(one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
     widths = [line_width(lines[0]) + _badge_width_with_gap(badge)]
-    facts = (text.name, text.shape, text.short_line or text.line)
-    quiet = (_subtitle(text, MAX_TEXT_WIDTH), _within(facts, MAX_TEXT_WIDTH, cut_in_turn=(0, 2, 1)))
+    facts = (text.name, text.shape, _line(text))
+    subtitle = "" if text.says_it_twice else text.subtitle
+    quiet = (_subtitle((subtitle,), MAX_TEXT_WIDTH), _within(facts, MAX_TEXT_WIDTH, cut_in_turn=(0, 2, 1)))
     for number, words in enumerate(filter(None, quiet)):
         widths.append(text_width(words, SMALL_SIZE))
         lines.append(TextLine(words, 34 + 14 * number, "small"))
-    if text.numbers:
-        numbers = TextLine(
-            shorten_middle(text.numbers, MAX_TEXT_WIDTH, LEAF_TITLE_SIZE, bold=True), lines[-1].y + 15, "leaf"
-        )
-        lines.append(numbers)
-        widths.append(line_width(numbers))
+    for words in _number_lines(text.numbers):
+        lines.append(TextLine(words, lines[-1].y + 15, "leaf"))
+        widths.append(line_width(lines[-1]))
     if text.flag:
         widths.append(badge_width(text.flag.text))
     padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
@@ -186,9 +189,46 @@ def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     return NodeLabel(role, width, height, tuple(lines), badge, sheets=sheets, flag=text.flag, flag_y=bottom + 8.0)
 
 
-def _subtitle(text: ItemText, limit: float) -> str:
+def _number_lines(numbers: str) -> list[str]:
+    """Value and gradient on one line if they fit, else each on its own, shortened at its end."""
+    if text_width(numbers, LEAF_TITLE_SIZE, bold=True) <= MAX_TEXT_WIDTH:
+        return [numbers] if numbers else []
+    return [_fewer_numbers(words) for words in numbers.split(BETWEEN)]
+
+
+def _fewer_numbers(words: str) -> str:
+    """``↓ [-1.01, -1.18, …]``: as many whole numbers as fit."""
+    shown = words.removesuffix("]").removesuffix(f", {ELLIPSIS}").split(", ")
+    while len(shown) > 1 and text_width(words, LEAF_TITLE_SIZE, bold=True) > MAX_TEXT_WIDTH:
+        shown.pop()
+        words = f"{', '.join(shown)}, {ELLIPSIS}" + ("" if shown[-1].endswith("]") else "]")
+    return shorten_middle(words, MAX_TEXT_WIDTH, LEAF_TITLE_SIZE, bold=True)
+
+
+_LIST = re.compile(r"^[\w ×.]+(, [\w ×.]+)*(, … (?P<more>[\d,]+) more)?$")
+
+
+def _fitting_title(title: str, limit: float) -> str:
+    """A title of at most `limit` pixels. Of a list of operations the last ones become a number: ``LSTM, … 4 more``."""
+    words = one_line(title)
+    found = _LIST.match(words)
+    if found is not None:
+        shown = words.split(f", {ELLIPSIS}")[0].split(", ")
+        more = int((found["more"] or "0").replace(",", ""))
+        while len(shown) > 1 and text_width(words, TITLE_SIZE, bold=True) > limit:
+            shown.pop()
+            more += 1
+            words = f"{', '.join(shown)}, {ELLIPSIS} {more:,} more"
+    return shorten_middle(words, limit, TITLE_SIZE, bold=True)
+
+
+def _line(text: ItemText) -> str:
+    return "" if text.line_is_said else text.short_line or text.line
+
+
+def _subtitle(words: tuple[str, ...], limit: float) -> str:
     """``GPT2Block · shapes differ``: a long class name must not cost the words after it."""
-    return _within(text.subtitle.split(" · "), limit, cut_in_turn=(0,))
+    return _within(" · ".join(filter(None, words)).split(" · "), limit, cut_in_turn=(0,))
 
 
 def _within(facts: Sequence[str], limit: float, *, cut_in_turn: Sequence[int]) -> str:

@@ -37,13 +37,14 @@ class Scale:
 
 
 def scale_for(quantity: Quantity, values: Sequence[float]) -> Scale | None:
-    """A scale that holds all of `values`; None if none is above zero."""
-    positive = [value for value in values if value > 0]
-    return _SCALES[quantity](min(positive), max(positive)) if positive else None
+    """A scale for `values`; None if none is above zero. A few of them may lie beyond an end: its words say so."""
+    positive = sorted(value for value in values if value > 0)
+    return _SCALES[quantity](positive) if positive else None
 
 
-def _gradient_scale(least: float, most: float) -> Scale:
+def _gradient_scale(values: Sequence[float]) -> Scale:
     """Whole decades."""
+    least, most = values[0], values[-1]
     high = ceil(log10(most) - 1e-9)
     low = min(floor(log10(least) + 1e-9), high - MIN_DECADES)
     low = max(low, high - _MAX_DECADES)
@@ -55,17 +56,29 @@ def _power_words(exponent: int) -> str:
     return f"{10.0**exponent:g}" if abs(exponent) <= 3 else f"1e{exponent}"
 
 
-def _memory_scale(least: float, most: float) -> Scale:
+def _memory_scale(values: Sequence[float]) -> Scale:
+    least, most = values[0], values[-1]
     low = min(least, most / _MIN_FACTOR_OF_BYTES)
     return Scale(low, most, True, byte_words(round(low)), byte_words(round(most)))
 
 
-def _time_scale(_least: float, most: float) -> Scale:
-    """Linear, from zero: an item with half of the time looks half as hot."""
+_USUAL = 0.9
+"""The share of the measured times that is usual."""
+
+
+def _time_scale(values: Sequence[float]) -> Scale:
+    """Linear, from zero: an item with half of the time looks half as hot.
+
+    The first call of an operation can take a hundred times as long as all later ones. Such times have the last colour,
+    and the scale ends with the usual ones.
+    """
+    most, usual = values[-1], values[ceil(_USUAL * len(values)) - 1]
+    if most > 2 * usual:
+        return Scale(0.0, usual, False, "0", f"≥ {seconds_words(usual)}")
     return Scale(0.0, most, False, "0", seconds_words(most))
 
 
-_SCALES: dict[Quantity, Callable[[float, float], Scale]] = {
+_SCALES: dict[Quantity, Callable[[Sequence[float]], Scale]] = {
     "gradient": _gradient_scale,
     "memory": _memory_scale,
     "time": _time_scale,

@@ -1,4 +1,4 @@
-"""Colours for items of the page by category: by module, dtype or finding."""
+"""Colours for items of the page by category: by kind of operation, module, dtype or finding."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from gradviz.graph.model import Graph
-from gradviz.rendering.look.color_by import module_categories
+from gradviz.rendering.look.color_by import KIND_CATEGORIES, kind_tints, module_categories
 from gradviz.rendering.look.color_ramps import CATEGORIES
 from gradviz.rendering.page.document import PageLegend
 from gradviz.rendering.page.level import Level
@@ -14,7 +14,7 @@ from gradviz.rendering.words.flags import worst_finding
 from gradviz.safe_text import printable
 from gradviz.view.model import Item
 
-PAGE_CATEGORIES = ("module", "dtype", "finding")
+PAGE_CATEGORIES = ("kind", "module", "dtype", "finding")
 _SEVERITIES = {"error": "broken", "warning": "category1", "note": "category0"}
 """The tint of each severity, the most severe first."""
 
@@ -28,7 +28,7 @@ class PageCategories:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._tinted: dict[str, Tinted] = {by: {} for by in PAGE_CATEGORIES}
-        self._modules: list[str] = []
+        self._modules: tuple[tuple[str, str], ...] = ()
         self._dtypes: dict[str, int] = {}
         """Each dtype with its index, in the order of the computation."""
 
@@ -37,9 +37,11 @@ class PageCategories:
         self._modules, modules = module_categories(level.facts)
         for item in level.closed:
             if item.root is None:
-                number, module = level.number(item.id), modules[item.id]
+                number = level.number(item.id)
                 worst = worst_finding(level.facts, item)
-                self._tinted["module"][number] = ("plain" if module is None else f"category{module}",)
+                if kind := kind_tints(level.facts, item):
+                    self._tinted["kind"][number] = kind
+                self._tinted["module"][number] = (modules[item.id] or "plain",)
                 self._tinted["dtype"][number] = tuple(self._tints_of_dtypes(item)) or ("plain",)
                 self._tinted["finding"][number] = ("plain" if worst is None else _SEVERITIES[worst.severity],)
 
@@ -53,8 +55,12 @@ class PageCategories:
 
     def finished(self) -> Iterator[tuple[str, Tinted, PageLegend]]:
         """The categories by which items can be coloured, and their legends."""
+        kinds = set(chain.from_iterable(self._tinted["kind"].values()))
+        if kinds:
+            names = tuple((tint, words) for tint, words in KIND_CATEGORIES if tint in kinds)
+            yield "kind", self._tinted["kind"], PageLegend("kind", names)
         if len(self._modules) > 1:
-            names = tuple((f"category{index}", printable(name)) for index, name in enumerate(self._modules))
+            names = tuple((tint, printable(name)) for tint, name in self._modules)
             yield "module", self._tinted["module"], PageLegend("module", names)
         if len(self._dtypes) > 1:
             dtypes = [*self._dtypes][: CATEGORIES - 1 if len(self._dtypes) > CATEGORIES else CATEGORIES]

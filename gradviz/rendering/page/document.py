@@ -381,7 +381,7 @@ class PageDocument(Struct, frozen=True):
     replay: PageReplay | None
     """None if it has too many steps to be played."""
     arrows: str = "data"
-    color_by: str = "role"
+    color_by: str = "kind"
     theme: str = "auto"
     calls: tuple[PageCall, ...] = ()
     """All graphs of the page, if there are several."""

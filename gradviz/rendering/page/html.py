@@ -45,7 +45,7 @@ class HtmlRenderer:
     arrows: Arrows = "data"
     editor: str | None = None
     """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
     """The colouring at first; the user can choose another."""
 
     def __post_init__(self) -> None:
@@ -76,7 +76,7 @@ class HtmlRenderer:
         refusals = []
         for subject in subjects:
             try:
-                if self.color_by != "role" and self.color_by != "module":
+                if self.color_by in ("gradient", "memory", "time"):
                     check_that_it_was_measured(subject.graph, self.color_by)
             except BadInput as refusal:
                 refusals.append(refusal)
@@ -90,7 +90,7 @@ class HtmlRenderer:
         boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
         details = PageItemDetails(subject.graph, findings)
         finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details))
-        page_items, tints, legends = items.finished()
+        page_items, tints, legends = items.finished(_closed(subject, identities))
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
         unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
@@ -157,6 +157,13 @@ def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
     numbers = identities.of_view(subject.view, -1)
     found = (numbers[item.id] for item in subject.view.items if item.is_open)
     return tuple(number for number in found if number is not None)
+
+
+def _closed(subject: Subject, identities: Identities) -> frozenset[int]:
+    """The items that the still picture shows, apart from its open boxes."""
+    numbers = identities.of_view(subject.view, -1)
+    found = (numbers[item.id] for item in subject.view.items if not item.is_open)
+    return frozenset(number for number in found if number is not None)
 
 
 def _sources(subject: Subject) -> dict[str, dict[int, str]]:

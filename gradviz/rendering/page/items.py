@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -84,9 +84,15 @@ class PageItems:
             self._items[number] = replace(self._items[run], each_of=run)
             self._measured[number] = self._measured[run]
 
-    def finished(self) -> tuple[tuple[PageItem, ...], tuple[dict[str, Lines], ...], dict[str, PageLegend]]:
-        """All items in the order of their numbers, all combinations of tints, and the legends."""
-        tints, legends = self._tints()
+    def finished(
+        self, shown_first: Set[int]
+    ) -> tuple[tuple[PageItem, ...], tuple[dict[str, Lines], ...], dict[str, PageLegend]]:
+        """All items in the order of their numbers, all combinations of tints, and the legends.
+
+        The scales hold the figures of the items that are `shown_first`: those of folded ones, which can be smaller by
+        many decades, would leave one colour for everything that is seen.
+        """
+        tints, legends = self._tints(shown_first)
         numbered: dict[tuple[tuple[str, Lines], ...], int] = {}
         items = tuple(
             replace(
@@ -99,12 +105,13 @@ class PageItems:
         )
         return items, tuple(map(dict, numbered)), legends
 
-    def _tints(self) -> tuple[Tints, dict[str, PageLegend]]:
+    def _tints(self, shown_first: Set[int]) -> tuple[Tints, dict[str, PageLegend]]:
         tints: Tints = {number: {} for number in self._items}
         legends: dict[str, PageLegend] = {}
         for by in QUANTITIES:
             found = {number: own[by] for number, own in self._measured.items() if by in own}
-            scale = common_scale(found.values(), by)
+            shown = common_scale((each for number, each in found.items() if number in shown_first), by)
+            scale = shown or common_scale(found.values(), by)
             if scale is not None:
                 for number, each in found.items():
                     tints[number][by] = each.tints(scale)

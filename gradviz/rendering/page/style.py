@@ -60,6 +60,9 @@ def _tint_rules(theme: Theme) -> Iterator[str]:
     for by in QUANTITIES:
         for tint in (*(f"step{step}" for step in range(STEPS)), "plain", "unknown", "broken"):
             yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ', OWN_OUTLINE)
-    coloured = f":is({','.join(f'[data-color={by}]' for by in PAGE_CATEGORIES)}) "
-    for tint in (*(f"category{index}" for index in range(CATEGORIES)), "plain", "broken"):
-        yield tint_rule(tint, ink_of(tint, "module", theme), coloured, OWN_OUTLINE)
+    others = ",".join(f"[data-color={by}]" for by in PAGE_CATEGORIES if by != "kind")
+    for tint in (*(f"category{index}" for index in range(CATEGORIES)), "others", "plain", "broken"):
+        yield tint_rule(tint, ink_of(tint, "module", theme), f":is({others}) ", OWN_OUTLINE)
+    for index in range(CATEGORIES):
+        tint = f"category{index}"
+        yield tint_rule(tint, ink_of(tint, "kind", theme), "[data-color=kind] ", OWN_OUTLINE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from xml.sax.saxutils import escape
 
 from gradviz.analysis.replay.steps import State
@@ -29,6 +29,12 @@ _WIDTH = 1300.0
 _MARGIN = 24.0
 _GAP = 36.0
 _LINE = 15.0
+_CAPTION = 60.0
+"""About the height of the words below a frame."""
+_MAX_RATIO = 2.0
+"""Of the height of a page to its width."""
+_PAGE_SIDE = 7_500.0
+"""A page of this size is a PNG that viewers show, at two pixels for each of its own."""
 _HEADS = (("carries", 9), ("carried", 7))
 """Arrowheads of wires with a gradient, with their sizes."""
 
@@ -63,6 +69,15 @@ class ReplayStrip:
             )
         return self._page(self._steps)
 
+    def pages(self) -> Iterator[Drawing]:
+        """All frames on as few pages as PNG viewers can show in full size."""
+        width, height = (each + _GAP for each in (self._frames.width, self._frames.picture_height + _CAPTION))
+        most = max(1, int(_PAGE_SIDE // width)) * max(1, int(_PAGE_SIDE // height))
+        count = ceil(len(self._steps) / min(most, MAX_FRAMES))
+        each = ceil(len(self._steps) / count)
+        for start in range(0, len(self._steps), each):
+            yield self._page(self._steps[start : start + each])
+
     def single(self, at: int) -> Drawing:
         """A picture of one frame."""
         return self._page(range(at, at + 1))
@@ -70,6 +85,9 @@ class ReplayStrip:
     def _page(self, steps: range) -> Drawing:
         frames = self._frames
         columns = max(1, min(len(steps), int((_WIDTH + _GAP) // (frames.width + _GAP))))
+        # More columns than fit this width where the page would be more than twice as tall as wide.
+        tall, wide = frames.picture_height + _CAPTION + _GAP, frames.width + _GAP
+        columns = max(columns, min(len(steps), ceil(sqrt(len(steps) * tall / wide / _MAX_RATIO))))
         columns = ceil(len(steps) / ceil(len(steps) / columns))  # So that the last row is not nearly empty.
         inner = max(columns * (frames.width + _GAP) - _GAP, text_width(_legend_words(), SMALL_SIZE) + 130)
         title, y = self._title(inner)

@@ -65,8 +65,13 @@ def picture_files(
     """Every file with its content; raises `BadInput` if there are too many steps."""
     strip = ReplayStrip(words, look, steps, notes)
     if not output.is_folder:
-        drawing = strip.whole()
-        yield output.path, _png(drawing, look) if output.is_png else drawing.markup
+        if not output.is_png:
+            yield output.path, strip.whole().markup
+            return
+        pages = list(strip.pages())
+        for number, page in enumerate(pages, 1):
+            name = f"{output.path.stem}-{number}{output.path.suffix}" if len(pages) > 1 else output.path.name
+            yield output.path.with_name(name), _png(page, look)
         return
     if len(steps) > MAX_FILES:
         raise BadInput(

@@ -50,7 +50,7 @@ class ReplayRows:
         )
         writer = CellWriter(subject, self._columns, frozenset(), None)
         # Without the rows for lost gradients: the replay shows when a gradient is lost.
-        self._cell_of = lru_cache(maxsize=4 * _SAMPLE)(lambda index: list(writer.cells(self._rows[index]))[-1])
+        self._cell_of = lru_cache(maxsize=4 * _SAMPLE)(lambda index: next(writer.cells(self._rows[index])))
         sample = range(0, len(self._rows), -(-len(self._rows) // _SAMPLE) or 1)
         self._table = Table([self._cell_of(index) for index in sample], self._columns, width, has_gutter=True)
         # The row that shows an item; if there is none, the first row that refers to it.

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from math import ceil, floor, log10
+from statistics import geometric_mean
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -38,6 +39,8 @@ _BAR_WIDTH = 16
 _MAX_STEADY_FACTOR = 10
 """A gradient that changes over depth by a smaller factor than this is called steady."""
 _PROFILE = "input {} loss"
+_MAX_REACH = 4
+"""How many neighbours on each side smooth the profile."""
 _MAKERS = {"sum": "where branches are summed for", "hook": "by a hook on what arrived at"}
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
@@ -143,11 +146,18 @@ class FlowTable:
 
     def _profile(self, profile: Sequence[float]) -> str:
         """Sizes from the input to the loss as a line of blocks; if there are too many, some are left out."""
+        profile = _smooth(profile)
         shown = min(len(profile), self.look.width - len(_PROFILE.format("")))
         sizes = [log10(profile[index * len(profile) // shown]) for index in range(shown)]
         low, levels = min(sizes), self.look.levels
         step = (len(levels) - 1) / max(max(sizes) - low, 1)
         return _PROFILE.format("".join(levels[round((size - low) * step)] for size in sizes))
+
+
+def _smooth(profile: Sequence[float]) -> list[float]:
+    """The mean of each value and its neighbours: the layers of one block have sizes of their own, which alternate."""
+    reach = min(_MAX_REACH, len(profile) // 6)
+    return [geometric_mean(profile[max(at - reach, 0) : at + reach + 1]) for at in range(len(profile))]
 
 
 def _verdict(trend: Trend) -> str:

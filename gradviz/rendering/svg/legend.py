@@ -78,17 +78,23 @@ def _entries(subject: Subject, node_labels: Sequence[NodeLabel], options: Legend
     if options.colouring is not None:
         yield from _tint_entries(options.colouring)
     tint = "" if options.colouring is None else " plain"
+    by_kind = options.colouring is not None and options.colouring.keeps_roles
     present = {node_label.role for node_label in node_labels}
+    in_own_colours = {node_label.role for node_label in node_labels if not node_label.tints}
     if tint:
-        present -= {"box", "operation"}  # Without their own colours they look like items without a tint.
-    tells_operations = any(node_label.role == "box" and not node_label.is_open for node_label in node_labels)
+        # Without their own colours they look like items without a tint.
+        present -= {"box", "operation"} - (in_own_colours if by_kind else set())
+    tells_operations = by_kind or any(each.role == "box" and not each.is_open for each in node_labels)
     for role in ROLE_STYLES:
         if role in present and (role != "operation" or tells_operations):
-            words = " ".join(filter(None, (ROLE_STYLES[role].sign, role_words(role, subject))))
-            yield _Entry(_role_swatch(role, "" if role in ROOT_ROLES else tint), words)
+            words = "other operation" if by_kind and role == "operation" else role_words(role, subject)
+            keeps = role in ROOT_ROLES or (by_kind and role in in_own_colours)
+            yield _Entry(
+                _role_swatch(role, "" if keeps else tint), " ".join(filter(None, (ROLE_STYLES[role].sign, words)))
+            )
     if any(node_label.sheets for node_label in node_labels):
         sums = ", with their sum" if options.colouring and options.colouring.by in ("memory", "time") else ""
-        yield _Entry(_sheets_swatch(tint), f"several alike, drawn once{sums}")
+        yield _Entry(_sheets_swatch("" if by_kind else tint), f"several alike, drawn once{sums}")
     if subject.view.links:
         yield _Entry(_arrow_swatch("", "a"), _ARROW_WORDS[options.arrows])
     if any(DOWN in line.text or DOWN in line.aside for node_label in node_labels for line in node_label.lines):
@@ -105,8 +111,8 @@ def _entries(subject: Subject, node_labels: Sequence[NodeLabel], options: Legend
 
 def _tint_entries(colouring: Colouring) -> Iterator[_Entry]:
     """The scale or the modules, and the tints that are not on a scale."""
-    for position, name in enumerate(colouring.categories):
-        yield _Entry(_tint_swatch(f"category{position}"), name)
+    for tint, name in colouring.categories:
+        yield _Entry(_tint_swatch(tint), name)
     if colouring.by not in QUANTITY_WORDS:
         return
     scale = colouring.scale
@@ -128,7 +134,7 @@ def _tint_entries(colouring: Colouring) -> Iterator[_Entry]:
 def legend_tints(colouring: Colouring) -> set[Tint]:
     """The tints that the legend shows, whether items have them or not."""
     steps = {f"step{step}" for step in range(STEPS)} if colouring.scale is not None else set()
-    return {"plain", *steps, *(f"category{position}" for position in range(len(colouring.categories)))}
+    return {"plain", *steps, *(tint for tint, _ in colouring.categories)}
 
 
 _CELL_WIDTH = 16.0

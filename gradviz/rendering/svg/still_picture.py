@@ -26,7 +26,7 @@ class StillPicture:
     theme: ThemeName = "light"
     engine: Engine = "graphlay"
     arrows: Arrows = "data"
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
     shape: Shape = "auto"
 
     def __post_init__(self) -> None:

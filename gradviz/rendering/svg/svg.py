@@ -59,7 +59,7 @@ class SvgRenderer:
     editor: str | None = None
     """The name of an editor or a link template, see `gradviz.rendering.words.source_links`; without it: no links."""
     embed_font: bool = True
-    color_by: ColorBy = "role"
+    color_by: ColorBy = "kind"
     """The meaning of the colours of items."""
     shape: Shape = "auto"
     """What the picture is folded for: see `gradviz.rendering.layout.shape`."""

@@ -56,15 +56,21 @@ class CellWriter:
         self._failed = failed_item(subject.view, subject.graph)
         self._tells_parameters = any(column.name == "params" for column in columns)
 
-    def cells(self, row: Row) -> Iterator[Cells]:
-        """The words of a row; before it, a row for a failed backward or a lost gradient there."""
+    def cells(self, row: Row, below: str = "") -> Iterator[Cells]:
+        """The words of a row; after it, under its title, a row for a failed backward or a lost gradient there.
+
+        Args:
+            row: the row.
+            below: the lines between it and the next row.
+        """
+        yield self._of_row(row)
         if row.kind == "item" and row.item is not None:
+            lines = below.ljust(len(row.lines) + 2)
             if row.item == self._failed:
-                yield Cells(row.above, f"{FAILED.character} backward failed here", style=FAILED.style)
+                yield Cells(lines, f"{FAILED.character} backward failed here", style=FAILED.style)
             flag = self._texts[row.item].flag
             if flag is not None and flag.level != "quiet":
-                yield Cells(row.above, flag.text, style=FLAG_STYLES[flag.level])
-        yield self._of_row(row)
+                yield Cells(lines, flag.text, style=FLAG_STYLES[flag.level])
 
     def _of_row(self, row: Row) -> Cells:
         if row.kind == "gap":
@@ -127,6 +133,7 @@ class CellWriter:
             subtitle = f" ({text.subtitle})" if text.path and text.subtitle else ""
             yield f"in {self._titled(item, title + subtitle)}"
             yield one_line(f"in {title}{subtitle}{times}")
+        if times:
             yield f"in {title}{times}"
         yield f"in {title}"
 

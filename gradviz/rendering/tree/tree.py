@@ -52,10 +52,11 @@ class TreeRenderer:
         matches = None if subject.found is None else matching_items(subject.view, subject.found)
         rows = outline(subject.graph, subject.view, upside_down=self.reverse, wanted=matches)
         writer = CellWriter(subject, self._columns, matches or frozenset(), self._link_template)
-        cells = [cell for row in rows for cell in writer.cells(row)]
+        below = [*(row.above if row.kind in ("item", "reference") else row.lines for row in rows[1:]), ""]
+        cells = [cell for row, lines in zip(rows, below, strict=True) for cell in writer.cells(row, lines)]
         width = self.width or WIDEST
         table = Table(cells, self._columns, width, has_gutter=matches is not None)
-        remarks = [*_legend(subject, cells, width), *_remarks(subject, table, width)]
+        remarks = [*_legend(subject, cells, width), *_remarks(subject, table, width, self.reverse)]
         return written([*table.lines(), [], *remarks], color=self.color, ascii=self.ascii)
 
 
@@ -76,10 +77,11 @@ def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Li
     yield line
 
 
-def _remarks(subject: Subject, table: Table, width: int) -> Iterator[Line]:
+def _remarks(subject: Subject, table: Table, width: int, reverse: bool) -> Iterator[Line]:
     """The facts that the tree does not show: the program's error, what is folded, what could not be recorded."""
     capture = subject.capture
-    size = counted(len(subject.graph.nodes), "autograd node") + f" in {one_line(capture.program.name)}"
+    direction = "from the inputs down to the loss" if reverse else "from the loss down to its inputs"
+    size = counted(len(subject.graph.nodes), "autograd node") + f" in {one_line(capture.program.name)}, {direction}"
     yield from ([Span(line)] for line in wrap(size, max(width, 20)))
     if subject.found is not None:
         rows = sum(cell.is_match for cell in table.cells)

@@ -7,7 +7,7 @@ from itertools import accumulate, groupby, takewhile
 
 from gradviz.graph.model import ModuleScope, Node
 from gradviz.graph.query.own_line import line_words
-from gradviz.rendering.words.common_words import count_words, counted, element_count, shortened
+from gradviz.rendering.words.common_words import count_words, counted, element_count, range_words, shortened
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.fold.plumbing import PLUMBING_NAMES
 from gradviz.view.model import Item
@@ -82,20 +82,20 @@ def box_badge(facts: SubjectFacts, item: Item) -> str:
     parts = [f"×{item.repeat:,}"] if item.repeat > 1 else []
     parameters = parameter_count(facts, item)
     if parameters:
-        parts.append(f"{count_words(parameters)}{_to_last_count(facts, item, parameters)} params")
+        parts.append(f"{_counts_of_repetitions(facts, item) or count_words(parameters)} params")
     return " · ".join(parts)
 
 
-def _to_last_count(facts: SubjectFacts, item: Item, first: int) -> str:
-    """``…9.7k`` if the box represents several of different sizes: the number of parameters in the last one."""
+def _counts_of_repetitions(facts: SubjectFacts, item: Item) -> str:
+    """``2 to 9.7k`` if the box represents several with different numbers of parameters."""
     if item.repeat > 1 or not lies_where_shapes_differ(facts, item):
         return ""
-    each, rest = divmod(len(item.parameters), repetitions(facts, item))
+    count = repetitions(facts, item)
+    each, rest = divmod(len(item.parameters), count)
     if not each or rest:
         return ""
-    leaves = (facts.graph.nodes[leaf] for leaf in item.parameters[-each:])
-    last = element_count([leaf.outputs[0] for leaf in leaves if leaf.outputs])
-    return "" if last == first else f"…{count_words(last)}"
+    sizes = [facts.graph.nodes[leaf].output(0) for leaf in item.parameters]
+    return range_words([element_count(sizes[each * turn : each * (turn + 1)]) for turn in range(count)], count_words)
 
 
 def operations_in(facts: SubjectFacts, item: Item) -> list[Node]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 
 from gradviz.graph.model import CallSite, TensorFacts
@@ -47,6 +48,17 @@ def count_words(count: int) -> str:
         if size < 999.5:
             return f"{size:.1f}{unit}" if size < 99.95 else f"{size:.0f}{unit}"
     return f"{size / 1000:.1f}T"
+
+
+RANGE = " to "
+
+
+def range_words(numbers: Sequence[int], words: Callable[[int], str]) -> str:
+    """``1 to 40``; ``512 to 64`` if the numbers only fall."""
+    ends = min(numbers), max(numbers)
+    falls = all(one >= other for one, other in pairwise(numbers))
+    first, last = map(words, reversed(ends) if falls else ends)
+    return first if first == last else f"{first}{RANGE}{last}"
 
 
 def element_count(tensors: Sequence[TensorFacts | None]) -> int:

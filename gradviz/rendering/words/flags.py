@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
@@ -25,6 +25,7 @@ _REASONS = {
 }
 _WORDS = {"sum": "branches sum to {}", "hook": "a hook makes it {}"}
 _ASIDE = "a leaf beside it gets nothing but zeros, the rest of the gradient goes on"
+_FIRST_STATE = "it multiplies with data that needs no gradient and is zero; later runs of this line get a gradient"
 _LEVELS: dict[Literal["error", "warning", "note"], FlagLevel] = {
     "error": "alarm", "warning": "warning", "note": "quiet",
 }  # fmt: skip
@@ -92,10 +93,26 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
 def _gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     by_node = facts.gradient_origins.by_node
     origins = [by_node[node] for node in item.nodes if node in by_node]
-    loud = [origin for origin in origins if not origin.is_aside]
+    first_states = {node for node in item.nodes if _is_of_first_state(facts, node)}
+    loud = [
+        by_node[node] for node in item.nodes if node in by_node and not _is_quiet(by_node[node], node, first_states)
+    ]
+    if first_states and not loud and item.kind != "box":
+        return Flag("gradient 0: first state", "quiet", _FIRST_STATE)
     if origins and not loud and item.kind != "box":
         return Flag(f"gradient {STATE_WORDS[origins[0].state]} to a leaf", "quiet", _ASIDE)
     return _origin_flag(facts, item, loud) if loud else _quiet_flag(facts, item)
+
+
+def _is_quiet(origin: GradientOrigin, node: int, first_states: Set[int]) -> bool:
+    return origin.is_aside or node in first_states
+
+
+def _is_of_first_state(facts: SubjectFacts, node: int) -> bool:
+    """Whether a gradient becomes zero at a node only because the state that it begins with is zero."""
+    origin = facts.gradient_origins.by_node.get(node)
+    is_zero = origin is not None and origin.state not in BROKEN
+    return is_zero and facts.takes_first_state(facts.graph.nodes[node])
 
 
 def _origin_flag(facts: SubjectFacts, item: Item, origins: Sequence[GradientOrigin]) -> Flag:

@@ -128,7 +128,7 @@ class LinkGradients:
 def gradient_words(facts: SubjectFacts, item: Item) -> str:
     """``0.0312``, the L2 norm; ``0`` if every element is zero; ``NaN``; ``Inf``; ``none`` if nothing arrived.
 
-    For a box, of its first output. For several repetitions, ``1.2e-05 … 0.0312``: of the first and the last. Empty if
+    For a box, of its first output. For several repetitions, ``1.2e-05 → 0.0312``: of the first and the last. Empty if
     nothing is known.
     """
     repetitions = arrived_by_repetition(facts, item)
@@ -137,7 +137,7 @@ def gradient_words(facts: SubjectFacts, item: Item) -> str:
     first = figures_words(repetitions[0])
     if len(repetitions) > 1:
         last = figures_words(repetitions[-1])
-        return first if first == last else f"{first or '?'} … {last or '?'}"
+        return first if first == last else f"{first or '?'} → {last or '?'}"
     if item.node is not None and not first:
         return _nothing_arrived(facts.graph.nodes[item.node])
     return first

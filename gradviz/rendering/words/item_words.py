@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from gradviz.graph.model import CallSite, Node, RefusedRoot
+from gradviz.graph.model import CallSite, Constant, Node, RefusedRoot
 from gradviz.graph.node_findings import CutEdge
-from gradviz.graph.query.operation_names import autograd_name, constant_names
+from gradviz.graph.query.operation_names import autograd_name, constant_names, operation_word
 from gradviz.graph.query.own_line import line_words
 from gradviz.graph.query.root_names import refused_name
 from gradviz.rendering.words import tooltips
@@ -54,6 +54,10 @@ class ItemText:
     """Its value and its gradient, if they are small and were recorded: ``↓ 10  ↑ 0.1``."""
     figure: str = ""
     """The measured figure, in a picture that is coloured by it."""
+    says_it_twice: bool = False
+    """Whether the subtitle says no more than the title: ``AddBackward0`` for ``add``."""
+    line_is_said: bool = False
+    """Whether the title of a box around it says the line."""
 
 
 def item_texts(facts: SubjectFacts) -> tuple[ItemText, ...]:
@@ -117,9 +121,12 @@ def _text_of(facts: SubjectFacts, item: Item) -> ItemText:
 
 def _operation(facts: SubjectFacts, item: Item) -> ItemText:
     node = facts.graph.nodes[item.node or 0]
+    title = facts.operation_title(node)
     return ItemText(
-        title=facts.operation_title(node),
+        title=title,
         subtitle=autograd_name(node),
+        says_it_twice=title.rstrip("_") == operation_word(node.name),
+        line_is_said=facts.line_is_said_around(item, node.call_site),
         badge=" · ".join(_peculiarities(node)),
         name=_variables(facts, facts.result_of(item, node)) or _variables(facts, node),
         shape=operation_shapes(facts, item, node),
@@ -182,9 +189,14 @@ def _constant(facts: SubjectFacts, item: Item) -> ItemText:
     words = {"data": "no gradient", "parameter": "frozen parameter", "buffer": "buffer"}[constant.kind]
     return ItemText(
         title=_within(facts, item, constant_names(constant)[0]),
-        subtitle=words,
+        subtitle=_detached(constant) or words,
         shape=_given_shape(facts, item, constant_shapes(facts, item) or shape_words(constant.tensor)),
+        settings="" if f"{constant.detached_from}.detach()" in constant_names(constant)[0] else _detached(constant),
     )
+
+
+def _detached(constant: Constant) -> str:
+    return f"detached from {constant.detached_from}" if constant.detached_from else ""
 
 
 def _given_shape(facts: SubjectFacts, item: Item, shape: str) -> str:
@@ -258,6 +270,7 @@ def _box(facts: SubjectFacts, item: Item) -> ItemText:
         shape="" if item.is_open else leaving_shapes(facts, item),
         badge=box_badge(facts, item),
         path=box_path(facts, item),
+        line_is_said=facts.line_is_said_around(item, facts.common_call_site(item)),
         **_place(facts, facts.common_call_site(item)),
     )
 

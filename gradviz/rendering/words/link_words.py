@@ -15,6 +15,7 @@ from gradviz.rendering.words.common_words import counted, full_tensor_words, lis
 from gradviz.rendering.words.gradient_tooltips import link_gradients
 from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
+from gradviz.rendering.words.repetition_shapes import is_of_several
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import link_numbers
 from gradviz.view.model import Item, Link
@@ -148,7 +149,7 @@ def _label(facts: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> st
     """Roots show their own shape; links of repetitions that differ in shape have none; a parameter changes at most by
     the transpose that belongs to its operation."""
     items = facts.view.items
-    if items[link.target].kind == "root" or flow.maker.kind == "parameter" or "…" in source.shape:
+    if items[link.target].kind == "root" or flow.maker.kind == "parameter" or is_of_several(source.shape):
         return ""
     shape, said = shape_words(flow.tensor), _SEPARATORS.split(source.shape)
     is_worth_naming = flow.is_one_of_several and items[link.source].kind == "node"

@@ -1,4 +1,4 @@
-"""The shapes of repetitions that are drawn once and differ in nothing else: ``[1, 1…512]``."""
+"""The shapes of repetitions that are drawn once and differ in nothing else: ``[1, 1 to 512]``."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Node, TensorFacts
 from gradviz.rendering.words.box_words import lies_where_shapes_differ, operations_in, repetitions
-from gradviz.rendering.words.common_words import listed, shape_words
+from gradviz.rendering.words.common_words import RANGE, listed, range_words, shape_words
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item
 
 
 def shapes_through(tensors: Sequence[TensorFacts | None]) -> str:
-    """One shape for all tensors, with the first and the last value of each size that differs: ``[2, 16…268, 8]``."""
+    """One shape for all tensors, with the range of each size that differs: ``[2, 16 to 268, 8]``."""
     known = [tensor for tensor in tensors if tensor is not None]
     if not known or len({len(tensor.shape) for tensor in known}) > 1:
         return shape_words(known[0]) if known else ""
@@ -23,19 +23,20 @@ def shapes_through(tensors: Sequence[TensorFacts | None]) -> str:
 
 
 def _through(sizes: tuple[int | str, ...]) -> int | str:
-    """The first and the last size; the smallest and the largest if those two are equal."""
+    """The smallest and the largest size, the other way round if the sizes only fall."""
+    numbers = [size for size in sizes if isinstance(size, int)]
     if len(set(sizes)) == 1:
         return sizes[0]
-    ends = (sizes[0], sizes[-1]) if sizes[0] != sizes[-1] else (min(sizes, key=_value), max(sizes, key=_value))
-    return f"{ends[0]}…{ends[1]}"
+    return range_words(numbers, str) if len(numbers) == len(sizes) else f"{sizes[0]} → {sizes[-1]}"
 
 
-def _value(size: int | str) -> tuple[int, str]:
-    return (size, "") if isinstance(size, int) else (0, size)
+def is_of_several(shape: str) -> bool:
+    """Whether the words of a shape are those of shapes that differ."""
+    return RANGE in shape or " → " in shape
 
 
 def operation_shapes(facts: SubjectFacts, item: Item, node: Node) -> str:
-    """The shape of the output of an operation or a leaf, in the first repetition and the last."""
+    """The shape of the output of an operation or a leaf, in all repetitions."""
     index = next((index for index, tensor in enumerate(node.outputs) if tensor), None)
     if index is None:
         return ""
@@ -53,13 +54,13 @@ def _result_shapes(node: Node) -> str:
 
 
 def constant_shapes(facts: SubjectFacts, item: Item) -> str:
-    """The shape of a constant, in the first repetition and the last."""
+    """The shape of a constant, in all repetitions."""
     chosen = item.constants if lies_where_shapes_differ(facts, item) else item.constants[:1]
     return shapes_through([facts.graph.constants[index].tensor for index in chosen])
 
 
 def leaving_shapes(facts: SubjectFacts, item: Item) -> str:
-    """The shape of the output of a folded box, in the first repetition and the last."""
+    """The shape of the output of a folded box, in all repetitions."""
     leaving = facts.node_leaving(item)
     series = _series(facts, item) if leaving and lies_where_shapes_differ(facts, item) else []
     for nodes in series:
@@ -74,7 +75,7 @@ def differing_shapes(facts: SubjectFacts, item: Item) -> Iterator[str]:
     for what, series in (("results", _series(facts, item)), ("parameters", _in_turns(parameters, item.repeat))):
         changes = [f"{_title(facts, nodes[0])} {shapes}" for nodes in series if (shapes := _change(nodes))]
         if changes:
-            yield f"{what} from the first to the last: {listed(changes)}"
+            yield f"{what} in all repetitions: {listed(changes)}"
 
 
 def _title(facts: SubjectFacts, node: Node) -> str:
@@ -86,7 +87,7 @@ def _title(facts: SubjectFacts, node: Node) -> str:
 def _change(nodes: list[Node]) -> str:
     """The shapes of the first outputs of several nodes; empty if all are equal."""
     shapes = shapes_through([node.outputs[0] for node in nodes if node.outputs])
-    return shapes if "…" in shapes else ""
+    return shapes if is_of_several(shapes) else ""
 
 
 def _series(facts: SubjectFacts, item: Item) -> list[list[Node]]:

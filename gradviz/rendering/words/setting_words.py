@@ -24,7 +24,10 @@ def setting_words(node: Node) -> str:
     """The words for `node`; empty if it has no such argument or if torch does not report it."""
     stem, call = stem_of(node.name), (node.forward_call or "").rpartition(".")[2]
     words = _AS_CALLED.get((call, stem)) or _TABLE.get(stem)
-    return words(node.attributes) if words and node.attributes else ""
+    settings = words(node.attributes) if words and node.attributes else ""
+    if node.number is None or (stem == "Pow" and settings):
+        return settings
+    return ", ".join(filter(None, (_REVERSED.get(call, "{}").format(_value(node.number)), settings)))
 
 
 def _value(value: Attribute) -> str:
@@ -129,6 +132,9 @@ _AS_CALLED: dict[tuple[str, str], _Words] = {
     ),
 }
 """Calls whose arguments are written differently from those of the node that they make, or are other ones."""
+
+_REVERSED = {"__rsub__": "{} - …", "rsub": "{} - …", "__rpow__": "{} ** …"}
+"""Calls whose number is not the second operand."""
 
 _ROWS: tuple[tuple[str, _Words], ...] = (
     ("Softmax LogSoftmax SafeSoftmax Glu CosineSimilarity LinalgCross FftC2C FftR2C FftC2R", _dim),

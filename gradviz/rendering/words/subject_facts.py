@@ -203,13 +203,57 @@ class SubjectFacts:
         return sorted(found)
 
     def common_call_site(self, item: Item) -> int | None:
-        """The line that made everything in a box; None if there are several."""
-        nodes = (self.graph.nodes[node] for node in self.nodes_in(item))
-        sites = {node.call_site for node in nodes if not node.is_leaf}
-        # One line with two calls has two call sites.
-        own = {self._own_lines[site] for site in sites if site is not None}
-        lines = {(self.graph.call_sites[site].file, self.graph.call_sites[site].line) for site in own}
-        return min(own) if len(lines) == 1 and None not in sites else None
+        """The line that made everything in a box, open or not; None if there are several."""
+        lines = self._lines_inside[item.id]
+        return next(iter(lines.values())) if len(lines) == 1 else None
+
+    def line_is_said_around(self, item: Item, call_site: int | None) -> bool:
+        """Whether everything in a box around an item was made by one line, that of `call_site`."""
+        own = self.own_site(call_site)
+        while own is not None and item.parent is not None:
+            item = self.view.items[item.parent]
+            site = self.own_site(self.common_call_site(item))
+            if site is not None and (site.file, site.line) == (own.file, own.line):
+                return True
+        return False
+
+    @cached_property
+    def _plain_siblings(self) -> dict[tuple[str, int | None], list[int]]:
+        """Nodes that take no data without gradient, by their name and line."""
+        found: dict[tuple[str, int | None], list[int]] = {}
+        for node in self.graph.nodes:
+            if not node.is_leaf and not node.constants:
+                found.setdefault((node.name, node.call_site), []).append(node.id)
+        return found
+
+    def takes_first_state(self, node: Node) -> bool:
+        """Whether a node multiplies with data that needs no gradient where later runs of its line have a gradient.
+
+        A recurrent network begins with a state of zeros, so what it is multiplied with gets zero at first.
+        """
+        if not node.constants or node.call_site is None:
+            return False
+        later = self._plain_siblings.get((node.name, node.call_site), ())
+        return any(other > node.id for other in later) and not any(
+            other in self.gradient_origins.by_node for other in later
+        )
+
+    @cached_property
+    def _lines_inside(self) -> list[dict[tuple[str, int] | None, int | None]]:
+        """For each item the lines that made the operations in it, each with a call site; None for an unknown line."""
+        found: list[dict[tuple[str, int] | None, int | None]] = [{} for _ in self.view.items]
+        nodes, sites = self.graph.nodes, self.graph.call_sites
+        for item in reversed(self.view.items):  # A box precedes its children.
+            for call_site in {nodes[node].call_site for node in item.nodes if not nodes[node].is_leaf}:
+                # One line with two calls has two call sites.
+                own = None if call_site is None else self._own_lines[call_site]
+                line = None if own is None else (sites[own].file, sites[own].line)
+                first = found[item.id].get(line)
+                found[item.id][line] = own if first is None or own is None else min(first, own)
+            if item.parent is not None:
+                for line, own in found[item.id].items():
+                    found[item.parent].setdefault(line, own)
+        return found
 
 
 def _enclosing_scopes(view: View) -> list[int | None]:

@@ -84,8 +84,9 @@ def _constant(facts: SubjectFacts, item: Item, of: Constant) -> tuple[str, ...]:
     alike = [f"stands for {len(item.constants):,} tensors, one of each repetition"] if len(item.constants) > 1 else []
     names = ["also " + listed(of.names[1:])] if of.names[1:] else []
     first = _only_first(facts, item)
+    detached = [f"detached from {of.detached_from}: no gradient goes back to it here"] if of.detached_from else []
     value = [f"value = {value_words(of.value, MAX_NUMBERS)}"] if value_words(of.value) else []
-    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *value, *alike, *first)
+    return (*of.names[:1], *names, full_tensor_words(of.tensor), "needs no gradient", *detached, *value, *alike, *first)
 
 
 def carried(facts: SubjectFacts, item: Item, source: str, instead: str) -> tuple[str, ...]:

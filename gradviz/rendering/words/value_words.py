@@ -59,11 +59,15 @@ def _first(values: Sequence[float], most: int) -> list[str]:
 
 MAX_OUTPUTS = 3
 DOWN, UP = "↓", "↑"
+BETWEEN = "  "
 """Values flow down a picture, gradients up."""
 
 
 def item_numbers(facts: SubjectFacts, item: Item) -> str:
-    """``↓ 10  ↑ 0.1``: the value of an operation, a leaf or a root, and the gradient that arrived for it."""
+    """``↓ 10  ↑ 0.1``: the value of an operation, a leaf or a root, and the gradient that arrived for it.
+
+    Each keeps its arrow, and painters may write them on two lines.
+    """
     graph = facts.graph
     if item.constant is not None:
         return _together([graph.constants[item.constant].value], ())
@@ -89,4 +93,4 @@ def link_numbers(value: TensorFigures | None, branches: Sequence[LinkBranch], *,
 
 def _together(values: Sequence[TensorFigures | None], gradients: Sequence[TensorFigures | None]) -> str:
     down, up = (", ".join(filter(None, map(value_words, each))) for each in (values, gradients))
-    return "  ".join([*([f"{DOWN} {down}"] if down else []), *([f"{UP} {up}"] if up else [])])
+    return BETWEEN.join([*([f"{DOWN} {down}"] if down else []), *([f"{UP} {up}"] if up else [])])

@@ -73,11 +73,11 @@ def test_an_editor_in_the_environment_is_no_obstacle(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("option", "value", "format_name", "said"),
     [
-        ("--direction", "down", "pdf", "unknown direction 'DOWN'"),
-        ("--theme", "darc", "dot", "unknown theme 'darc'; did you mean 'dark'?"),
-        ("--arrows", "gradients", "mermaid", "unknown arrows 'gradients'; did you mean 'gradient'?"),
+        ("--direction", "down", "pdf", "unknown --direction 'DOWN'"),
+        ("--theme", "darc", "dot", "unknown --theme 'darc'; did you mean 'dark'?"),
+        ("--arrows", "gradients", "mermaid", "unknown --arrows 'gradients'; did you mean 'gradient'?"),
         ("--editor", "vscod", "dot", "unknown editor 'vscod'; did you mean 'vscode'"),
-        ("--engine", "neato", "png", "unknown engine 'neato'"),
+        ("--engine", "neato", "png", "unknown --engine 'neato'"),
         ("--scale", "99", "png", "a scale of 99 is out of range"),
     ],
 )
@@ -99,7 +99,7 @@ def test_colours_that_cannot_be_are_refused_before_the_script_runs(capsys: pytes
     told = refusal(capsys, "run.gradviz", "-o", "a.json", "--color-by", "memory")
     assert told == "--color-by has no effect on json; it is for svg, png, pdf, dot, mermaid, html"
     told = refusal(capsys, "run.gradviz", "-o", "a.svg", "--color-by", "gradients")
-    assert told == "unknown color_by 'gradients'; did you mean 'gradient'?"
+    assert told == "unknown --color-by 'gradients'; did you mean 'gradient'?"
     assert written() == set()
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 import click
 import pytest
 
 from gradviz.capture.capture import Capture, Program
+from gradviz.cli.player import player
+from gradviz.cli.player.keys import Keys
 from gradviz.cli.player.player import Player
 from gradviz.cli.player.replay_session import ReplaySession
 from gradviz.rendering.replay.step_text import TextLook
@@ -37,7 +40,7 @@ def press(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -
         )
         words = session.words(viewing)
         waiting = iter((*keys, "q"))
-        monkeypatch.setattr(click, "getchar", lambda: next(waiting))
+        monkeypatch.setattr(player, "keys_of_terminal", lambda: nullcontext(Keys(lambda: next(waiting), lambda: False)))
         Player(session, viewing, words, steps or range(len(words.replay) + 1)).play()
         return [page.split("\n")[0] for page in capsys.readouterr().out.split("\x1b[H\x1b[2J")[1:]]
 
@@ -114,3 +117,20 @@ def test_what_cannot_be_done_is_said_in_the_last_line(
     monkeypatch.setattr(click, "echo", heard)
     press(*keys)
     assert any(message in text for text in said), said[-1]
+
+
+def test_keys_that_arrive_together_all_count(press: Press) -> None:
+    assert press(RIGHT * 3)[-1].startswith("step 3 of 5")
+    assert press("g", "4\r", "p")[-1].startswith("step 3 of 5")
+
+
+def test_the_code_of_a_key_may_arrive_in_parts() -> None:
+    parts = iter(("\x1b", "[", "C" + LEFT, "n", ESCAPE))
+    more = iter((True, True, False))
+    keys = Keys(lambda: next(parts), lambda: next(more))
+    assert [keys.next() for _ in range(4)] == [RIGHT, LEFT, "n", ESCAPE]
+
+
+def test_the_end_of_the_input_is_no_key() -> None:
+    with pytest.raises(EOFError):
+        Keys(lambda: "", lambda: False).next()

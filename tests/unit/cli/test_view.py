@@ -60,7 +60,7 @@ def test_several_graphs_are_in_one_page(opened: list[str], monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("options", "refusal"),
     [
-        (["--theme", "drak"], "unknown theme 'drak'; did you mean 'dark'?"),
+        (["--theme", "drak"], "unknown --theme 'drak'; did you mean 'dark'?"),
         (["--port", "8000"], "--port 8000 has no effect without --serve; add --serve"),
         (["--unfold", "atn"], "no box is named 'atn'; choose from model"),
     ],

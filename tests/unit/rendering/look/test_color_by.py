@@ -67,7 +67,7 @@ def test_a_gradient_that_fades_runs_through_the_colours() -> None:
 def test_an_item_that_represents_repetitions_shows_the_tint_of_each() -> None:
     graph = fading(stack_of_blocks(3))
     tints, figure = coloured(graph, "gradient", depth=1)["h.0 … h.2"]
-    assert (tints, figure) == (("step2", "step4", "step6"), "1e-05 … 0.1")
+    assert (tints, figure) == (("step2", "step4", "step6"), "1e-05 → 0.1")
 
 
 def test_zero_nan_and_unknown_gradients_are_not_on_the_scale() -> None:
@@ -97,7 +97,7 @@ def test_modules_are_coloured_at_the_deepest_level_with_enough_colours() -> None
     colouring = colouring_of(subject, "module")
     assert colouring is not None
     assert len(colouring.categories) <= 8
-    assert any("h" in name for name in colouring.categories)
+    assert any("h" in name for _, name in colouring.categories)
     assert {tint for tint in colouring.present if tint.startswith("category")}
 
 
@@ -109,7 +109,7 @@ def test_a_colouring_without_recorded_figures_is_refused_with_what_to_do(by: Col
 
 
 @every_coloured_format
-@pytest.mark.parametrize("by", ["gradient", "memory", "time", "module"])
+@pytest.mark.parametrize("by", ["kind", "gradient", "memory", "time", "module", "none"])
 def test_every_format_draws_every_colouring_the_same_twice(chosen: Format, by: str) -> None:
     graph = fading(stack_of_blocks(3))
     renderer = chosen.renderer(color_by=by, theme="dark")
@@ -144,3 +144,17 @@ def test_two_coloured_pictures_on_one_page_of_a_notebook_share_no_name() -> None
     assert any(name.endswith("-bands0") for name in names)
     assert set(re.findall(r"url\(#([^)]+)\)", page)) <= names
     assert "#bands0" not in page
+
+
+def test_colours_show_the_kind_of_operation_and_leaves_keep_their_own() -> None:
+    found = coloured(graph_of("w -> Convolution -> Relu -> Add -> NllLoss -> loss"), "kind")
+    tints = {title: tints for title, (tints, _) in found.items()}
+    assert tints.pop("convolution") == ("category0",)
+    assert tints.pop("relu") == ("category3",)
+    assert tints.pop("nll_loss") == ("category7",)
+    assert tints == {"w": (), "add": (), "loss": ()}
+
+
+def test_a_graph_without_coloured_kinds_has_the_colours_of_roles() -> None:
+    assert colouring_of(subject_of(graph_of("w -> Add -> loss")), "kind") is None
+    assert colouring_of(subject_of(graph_of("w -> Relu -> loss")), "none") is None

@@ -57,7 +57,8 @@ def test_every_text_has_the_contrast_that_wcag_asks_for(name: ThemeName) -> None
 
 def every_tint(theme: Theme) -> list[Ink]:
     tints = theme.tints
-    return [*(ink for ramp in tints.ramps.values() for ink in ramp), *tints.categories, tints.plain, tints.unknown]
+    ramps = (ink for ramp in tints.ramps.values() for ink in ramp)
+    return [*ramps, *tints.categories, *tints.kinds, tints.others, tints.plain, tints.unknown]
 
 
 @pytest.mark.parametrize("name", ["light", "dark"])
@@ -94,3 +95,38 @@ def test_roles_of_operations_differ_in_shape_and_not_only_in_colour() -> None:
     kinds: tuple[Role, ...] = ("operation", "view", "custom", "inplace", "checkpoint", "compiled", "parameter", "input")
     alike = [(a, b) for a, b in combinations(kinds, 2) if ROLE_STYLES[a].shape == ROLE_STYLES[b].shape]
     assert alike == []
+
+
+_BLINDNESS = {
+    "none": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
+    "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.011820, 0.042940, 0.968881)),
+    "tritanopia": ((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602), (0.004733, 0.691367, 0.303900)),
+}
+"""What linear RGB becomes for a user without one kind of cone: Machado, Oliveira and Fernandes, 2009, severity 1."""
+
+
+def seen(colour: str, blindness: str) -> str:
+    """The colour as a user with this colour blindness sees it."""
+    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in channels]
+    mixed = (sum(factor * value for factor, value in zip(row, linear, strict=True)) for row in _BLINDNESS[blindness])
+    clipped = (min(max(value, 0.0), 1.0) for value in mixed)
+    coded = (12.92 * value if value <= 0.0031308 else 1.055 * value ** (1 / 2.4) - 0.055 for value in clipped)
+    return "#" + "".join(f"{round(value * 255):02x}" for value in coded)
+
+
+@pytest.mark.parametrize("blindness", _BLINDNESS)
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_the_colours_of_kinds_can_be_told_apart_with_any_colour_blindness(name: ThemeName, blindness: str) -> None:
+    fills = [oklab(seen(ink.fill, blindness)) for ink in THEMES[name].tints.kinds]
+    assert len(fills) == CATEGORIES
+    assert min(dist(one, other) for one, other in combinations(fills, 2)) > 0.04
+
+
+@pytest.mark.parametrize("name", ["light", "dark"])
+def test_the_colours_of_kinds_are_quiet_and_none_of_them_is_loud_beside_the_others(name: ThemeName) -> None:
+    found = [oklab(ink.fill) for ink in THEMES[name].tints.kinds]
+    assert max(dist((0, a, b), (0, 0, 0)) for _, a, b in found) < 0.08
+    lightness = [light for light, _, _ in found]
+    assert max(lightness) - min(lightness) < 0.12

@@ -131,3 +131,8 @@ def test_other_accents_and_bars_without_a_letter_are_drawn() -> None:
     for words in ("café = ñ", "\u0304x", "A™"):
         root = ElementTree.fromstring(FormulaLine(words, 10).markup(0, 0))
         assert "".join(root.itertext()) == words.replace("\u0304", "")
+
+
+def test_many_steps_are_laid_in_a_grid() -> None:
+    (page,) = strip_of(chain_graph(12), show_all=True)[0].pages()
+    assert page.height < 3 * page.width

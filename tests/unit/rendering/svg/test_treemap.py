@@ -22,7 +22,9 @@ def test_areas_are_proportional_to_bytes() -> None:
     graph = builder.build()
 
     svg = ElementTree.fromstring(TreemapRenderer("light").render("train.py", graph, memory_of(graph)))
-    exp, tanh = (rect for rect in svg.iter(f"{SVG}rect") if rect.get("class") == "s")
+    exp, tanh = (
+        rect for rect in svg.iter(f"{SVG}rect") if rect.get("class") == "s" and float(rect.attrib["height"]) > 20
+    )
 
     areas = [(float(rect.attrib["width"]) + 1) * (float(rect.attrib["height"]) + 1) for rect in (exp, tanh)]
     assert abs(areas[0] / areas[1] - 3) < 0.01
@@ -53,3 +55,27 @@ def test_a_graph_that_keeps_nothing_is_an_empty_map() -> None:
     graph = builder.build()
 
     assert "0 B kept" in TreemapRenderer().render("train.py", graph, memory_of(graph))
+
+
+def test_a_cell_without_words_has_a_number_in_the_list_below() -> None:
+    builder = GraphBuilder()
+    leaf = builder.leaf("w")
+    last = builder.operation("Exp", leaf, saved=[saved("result", builder.storage(5_000_000), 5_000_000)])
+    for _ in range(3):
+        storage = builder.storage(4_000)
+        last = builder.operation("Relu", last, saved=[saved("result", storage, 4_000)], call_site=None)
+    builder.root(last)
+    graph = builder.build()
+
+    picture = TreemapRenderer().render("train.py", graph, memory_of(graph))
+
+    assert "1  Relu.result · 11.7 KiB" in picture
+
+
+def test_a_map_has_the_colours_of_kinds_and_can_be_pixels() -> None:
+    graph = relu_and_square()
+    renderer = TreemapRenderer("light")
+    picture = renderer.render("train.py", graph, memory_of(graph))
+    assert '<g class="operation category3">' in picture
+    assert ">activation</text>" in picture
+    assert renderer.png("train.py", graph, memory_of(graph)).startswith(b"\x89PNG")

@@ -58,7 +58,7 @@ operation    shape   grad_fn
 
 ◆ root of backward  ● operation  ○ parameter  ◇ input that requires grad
 · constant, no gradient  ↓ shown further down
-7 autograd nodes in train.py
+7 autograd nodes in train.py, from the loss down to its inputs
 """
     )
 
@@ -94,7 +94,7 @@ operation                       shape   grad_fn
 └─· tokens                      [2, 3]  no gradient
 
 ◆ root of backward  ● operation  ■ module call  · constant, no gradient
-416 autograd nodes in train.py
+416 autograd nodes in train.py, from the loss down to its inputs
 note: 12 alike model.h.0 … model.h.11 are drawn once
 note: depth 1 of 3: --depth N or --unfold PATH shows more
 note: 85 view operations are merged into their neighbours (--plumbing shows
@@ -118,7 +118,7 @@ operation  shape   grad_fn
 └─○ a      [2, 3]  AccumulateGrad
 
 ◆ root of backward  ● operation  ○ parameter
-7 autograd nodes in train.py
+7 autograd nodes in train.py, from the loss down to its inputs
 """
     )
 
@@ -137,7 +137,7 @@ operation   shape   grad_fn
 └─○ w       [2, 3]  AccumulateGrad
 
 ◆ root of backward  ● operation  ○ parameter  ↓ shown further down
-4 autograd nodes in train.py
+4 autograd nodes in train.py, from the loss down to its inputs
 """
     )
 
@@ -208,7 +208,7 @@ def test_names_cannot_move_the_cursor() -> None:
 
 def test_the_node_that_failed_is_marked() -> None:
     tree = tree_of(graph_of("w -> Exp -> Sum -> loss", failed="Exp"))
-    assert "│ ✗ backward failed here\n✗ exp " in tree
+    assert re.search(r"✗ exp .*\n[│├ ]*✗ backward failed here\n", tree)
 
 
 def test_the_error_the_notes_and_what_was_not_recorded_are_below_the_tree() -> None:
@@ -219,7 +219,7 @@ def test_the_error_the_notes_and_what_was_not_recorded_are_below_the_tree() -> N
     )
     assert tree_of(graph_of("w -> T -> Mm -> loss"), capture=capture).endswith("""\
 
-3 autograd nodes in train.py
+3 autograd nodes in train.py, from the loss down to its inputs
 error: RuntimeError: it broke
 note: 1 view operation is merged into its neighbour (--plumbing shows it)
 not recorded: Saved tensors of 2 nodes are packed by hooks; their size is
@@ -259,7 +259,7 @@ in fc1 (Fc1) · 6 params
 
 ◆ root of backward  ● operation  ○ parameter  ◇ input that requires grad
 · constant, no gradient  ↑ shown further up
-7 autograd nodes in train.py
+7 autograd nodes in train.py, from the inputs down to the loss
 """
     )
 
@@ -294,7 +294,7 @@ def test_matches_are_shown_in_their_context_and_other_rows_are_counted() -> None
   … 14 rows
 
 ◆ root of backward  ● operation  ▸ match
-416 autograd nodes in train.py
+416 autograd nodes in train.py, from the loss down to its inputs
 13 matches in 2 rows
 note: 12 alike model.h.0 … model.h.11 are drawn once
 note: 85 view operations are merged into their neighbours (--plumbing shows

@@ -117,4 +117,4 @@ def test_a_box_shows_the_gradient_of_its_output_and_a_repeated_one_the_first_and
     nodes = (replace(node, arrived=(TensorFigures(count=4, norm=float(node.id)),)) for node in graph.nodes)
     graph = replace(graph, nodes=tuple(nodes))
     assert "model · 6 params 8" in rows_with("gradient", graph, depth=0)
-    assert "h.0 … h.2 ×3 3 … 7" in rows_with("gradient", graph, depth=1)
+    assert "h.0 … h.2 ×3 3 → 7" in rows_with("gradient", graph, depth=1)

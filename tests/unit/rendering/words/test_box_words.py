@@ -59,15 +59,15 @@ def test_a_box_for_repetitions_of_different_sizes_says_what_differs() -> None:
     assert blocks.subtitle == "Block · shapes differ"
     assert blocks.tooltip[2:5] == (
         "80 alike but for shapes, one after the other; the first is shown",
-        "results from the first to the last: mm [2, 8…87], relu [2, 8…87]",
-        "parameters from the first to the last: weight [8, 8…87]",
+        "results in all repetitions: mm [2, 8 to 87], relu [2, 8 to 87]",
+        "parameters in all repetitions: weight [8, 8 to 87]",
     )
-    assert layer.badge == "64…696 params"
+    assert layer.badge == "64 to 696 params"
 
 
 def test_a_folded_box_for_repetitions_of_different_sizes_shows_the_shapes_of_its_output() -> None:
     blocks = boxes(widening_layers(80), depth=1)[1]
-    assert blocks.shape == "[2, 8…87]"
+    assert blocks.shape == "[2, 8 to 87]"
 
 
 def test_everything_inside_has_the_shapes_of_the_first_to_the_last() -> None:
@@ -76,7 +76,7 @@ def test_everything_inside_has_the_shapes_of_the_first_to_the_last() -> None:
     texts = item_texts(SubjectFacts(Capture(Program("train.py")), viewed.graph, viewed.view))
     shapes = {text.title: text.shape for text in texts}
     assert [shapes[title] for title in ("weight", "mm", "relu", "sum")] == [
-        "[8, 8…87]", "[2, 8…87]", "[2, 8…87]", "scalar",
+        "[8, 8 to 87]", "[2, 8 to 87]", "[2, 8 to 87]", "scalar",
     ]  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import Graph
@@ -10,7 +11,7 @@ from gradviz.rendering.formats import FORMATS, Format, Subject
 from gradviz.rendering.words.item_words import item_texts
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
-from tests.builders import graph_of
+from tests.builders import GraphBuilder, graph_of
 from tests.unit.analysis.test_gradient_origins import FINE, NAN, ZERO, with_flow
 
 PICTURES = ("svg", "dot", "mermaid", "tree")
@@ -62,3 +63,31 @@ def test_every_format_to_look_at_shows_where_the_gradient_is_lost(chosen: Format
     content = chosen.renderer().render(subject)
     assert isinstance(content, str)
     assert content.count("✗ gradient becomes 0") == 1
+
+
+def test_a_zero_from_the_first_state_of_a_loop_is_quiet_and_one_from_data_used_every_time_is_loud() -> None:
+    def flags(data: str) -> set[str]:
+        builder = GraphBuilder()
+        line, state = builder.line(3), builder.constant("h0")
+        w = builder.leaf("w")
+        last = builder.operation("Mul", builder.operation("Sigmoid", w), call_site=line, constants=[state])
+        for _ in range(2):
+            given = [state] if data == "always" else []
+            last = builder.operation("Mul", builder.operation("Tanh", last), call_site=line, constants=given)
+        builder.root(last)
+        graph = builder.build()
+        first = next(node.id for node in graph.nodes if node.name == "MulBackward0")
+        nodes = [
+            replace(
+                node,
+                arrived=(ZERO if node.id < first else FINE,),
+                gradients=tuple(ZERO if node.id <= first else FINE for _ in node.edges),
+            )
+            for node in graph.nodes
+        ]
+        view = fold(replace(graph, nodes=tuple(nodes)), FoldOptions())
+        texts = item_texts(SubjectFacts(Capture(Program("train.py")), replace(graph, nodes=tuple(nodes)), view))
+        return {f"{text.flag.level}: {text.flag.words}" for text in texts if text.flag is not None}
+
+    assert "quiet: gradient 0: first state" in flags("at first")
+    assert any(flag.startswith("warning: gradient becomes 0") for flag in flags("always"))

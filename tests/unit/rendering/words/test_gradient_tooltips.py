@@ -112,7 +112,7 @@ def test_a_link_says_its_part_of_the_sum_where_branches_meet() -> None:
 
 def test_a_box_shows_the_gradient_of_its_output_for_the_first_and_the_last_repetition() -> None:
     lines = tooltip(fading(stack_of_blocks(3)), "h.0 … h.2", depth=1)
-    assert lines[-1] == "gradient, norm: 1e-05 … 0.1, at the first and the last of 3"
+    assert lines[-1] == "gradient, norm: 1e-05 → 0.1, at the first and the last of 3"
 
 
 def test_small_values_are_on_the_picture_in_both_directions() -> None:

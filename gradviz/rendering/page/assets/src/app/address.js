@@ -40,7 +40,7 @@ export function hashOf(model, view) {
  * @param {string} tab of the panel
  */
 export const hashOfGraph = (index, colour, tab) =>
-  `graph=${index + 1}${colour === "role" ? "" : `&color=${colour}`}${tab === "about" ? "" : `&tab=${tab}`}`;
+  `graph=${index + 1}${colour === "kind" ? "" : `&color=${colour}`}${tab === "about" ? "" : `&tab=${tab}`}`;
 
 /**
  * What a hash asks for; parts that fit nothing in this graph are passed over.
@@ -57,7 +57,7 @@ export function viewOf(model, hash) {
   const selected = selectedBy(model, asked, opened);
   if (selected !== null) opened = model.withOpen(opened, model.boxesAround(selected));
   const colour = asked.get("color") ?? "";
-  const isKnown = Object.hasOwn(model.document.legends, colour) || colour === "role";
+  const isKnown = Object.hasOwn(model.document.legends, colour) || colour === "none";
   return { opened, selected, isWeighed: WEIGHED.get(asked.get("weigh") ?? "") ?? null, colour: isKnown ? colour : model.firstColour };
 }
 

@@ -8,7 +8,7 @@ import { byId, h, listenToButtons } from "../shared/dom.js";
 import { nextTheme } from "./theme.js";
 
 /** @type {Record<string, string>} */
-const COLOURS = { role: "what it is", gradient: "gradient", memory: "memory", time: "time", module: "module", dtype: "dtype", finding: "findings" };
+const COLOURS = { none: "what it is", kind: "kind of operation", gradient: "gradient", memory: "memory", time: "time", module: "module", dtype: "dtype", finding: "findings" };
 
 /** @param {App} app */
 export function offerTools(app) {
@@ -17,7 +17,7 @@ export function offerTools(app) {
   byId("facts").textContent = facts;
   byId("play").hidden = !app.player.canPlay;
   byId("weigh").hidden = !app.canWeigh;
-  byId("colour").append(...["role", ...Object.keys(legends)].map((by) => h("option", { value: by }, COLOURS[by])));
+  byId("colour").append(...["none", ...Object.keys(legends)].map((by) => h("option", { value: by }, COLOURS[by])));
   byId("colour").addEventListener("change", () => app.colourBy(byId("colour").value));
   byId("calls").hidden = !calls.length;
   byId("call").append(...calls.map(({ title }, number) => h("option", { value: number }, title)));

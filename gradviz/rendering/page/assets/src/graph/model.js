@@ -36,7 +36,7 @@ export class Model {
   /** What colours mean at first: what was asked for, unless there is nothing of it. */
   get firstColour() {
     const { color_by: asked, legends } = this.document;
-    return asked in legends ? asked : "role";
+    return asked in legends ? asked : "none";
   }
 
   /**

@@ -24,7 +24,7 @@ export function showLegend(model, scene, { colour, isWeighed }) {
   if (isWeighed) rows.push(h("span", { class: "entry" }, colour === "gradient" ? "wires are as wide as it is large" : `width of wires: ${legends.gradient.words}`));
   for (const { tint, words } of legend?.tints ?? []) if (words) rows.push(h("span", { class: "entry" }, swatchRow([tint]), words));
   for (const [name, role] of Object.entries(roles)) {
-    const isPlain = legend && ["box", "operation"].includes(name);
+    const isPlain = legend && colour !== "kind" && ["box", "operation"].includes(name);
     if (present.has(name) && !isPlain && name !== "root") rows.push(h("span", { class: "entry" }, roleSwatch(name, role), role.words));
   }
   byId("legend").replaceChildren(...rows);

@@ -55,7 +55,7 @@ export class Picture {
     const { layers } = this.elements;
     this.painter = new CanvasPainter(model, layers, seen);
     byId("scene").append(...Object.values(layers), this.labels, this.words);
-    this.colour = "role";
+    this.colour = "none";
     this.isPainted = false;
   }
 
