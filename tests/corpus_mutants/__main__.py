@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 
 from tests.corpus_mutants.mutants import in_turns, is_program_set_aside, is_set_aside, mutants, programs
 from tests.corpus_mutants.planting import Mutant, Program
-from tests.corpus_mutants.running import Runner, Trace, is_fault
+from tests.corpus_mutants.running import Runner, Trace, has_history, is_fault
 
 BUILD = Path(__file__).parents[2] / "build" / "corpus_mutants"
 
@@ -123,7 +123,7 @@ def _score_all(
             return None
         healthy = traces.of(mutant.program)
         trace = runner().trace(mutant.source)
-        if not is_fault(mutant, healthy, trace):
+        if not is_fault(mutant, healthy, trace) or not has_history(mutant, runner()):
             return None
         assert trace is not None
         (BUILD / "scripts").mkdir(parents=True, exist_ok=True)

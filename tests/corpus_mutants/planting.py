@@ -30,6 +30,8 @@ class Planted:
 
     edits: tuple[Edit, ...]
     lines: tuple[int, ...] = ()
+    value: Edit | None = None
+    """Wraps a result in a probe that raises if the result has a history: without one, there is nothing to cut."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Operator:
     plant: Callable[[Program], Iterator[Planted]]
     needs: str = "change"
     """What has to differ from the healthy run: `change` of any gradient or parameter, `loss` of a gradient that was
-    there, or `nothing` (graphs that are kept)."""
+    there, `raise` where only autograd's refusal shows that it is a fault, or `nothing` (graphs that are kept)."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class Mutant:
     lines: frozenset[int]
     """Where one would edit it."""
     number: int = 0
+    probe: str | None = None
+    """The healthy program, which raises where the fault would cut a history."""
 
     @property
     def name(self) -> str:
@@ -62,6 +66,7 @@ class Mutant:
 
 
 OPERATORS: list[Operator] = []
+PROBE = "tests.corpus_mutants.probe"
 
 
 def operator(
@@ -210,7 +215,13 @@ class Program:
             ast.parse(text)
         except SyntaxError:
             return None
-        return Mutant(self.name, by, text, frozenset(written | set(lines.values())), number)
+        probe = planted.value
+        probing = None if probe is None else self.text[: probe.start] + probe.text + self.text[probe.end :]
+        return Mutant(self.name, by, text, frozenset(written | set(lines.values())), number, probing)
+
+    def probe(self, value: ast.expr) -> Edit:
+        """An edit for `Planted.value`."""
+        return self.replace(value, f"__import__({PROBE!r}, fromlist=['live']).live({self.of(value)})")
 
 
 def one_line(node: ast.AST) -> bool:

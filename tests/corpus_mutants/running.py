@@ -82,6 +82,14 @@ class Runner:
         return code, text
 
 
+def has_history(mutant: Mutant, runner: Runner) -> bool:
+    """Whether the result that the fault takes the history from has one in the healthy program."""
+    if mutant.probe is None:
+        return True
+    trace = runner.trace(mutant.probe)
+    return trace is not None and (trace.raised or "").startswith("HasHistory")
+
+
 def is_fault(mutant: Mutant, healthy: Trace, trace: Trace | None) -> bool:
     """Whether a mutant does something else than the healthy program, and it is autograd that does it."""
     if trace is None:
@@ -90,6 +98,8 @@ def is_fault(mutant: Mutant, healthy: Trace, trace: Trace | None) -> bool:
         return trace.raised.startswith(("RuntimeError", "ValueError")) and not _is_about_shapes(trace.raised)
     if mutant.operator.needs == "nothing":
         return True
+    if mutant.operator.needs == "raise":
+        return False
     if mutant.operator.needs == "loss":
         return bool(_lost(healthy, trace))
     return not _alike(healthy.steps, trace.steps) or not _alike(healthy.ends, trace.ends)

@@ -194,13 +194,13 @@ def loss_not_reduced(program: Program) -> Iterator[Planted]:
             yield Planted((edit,), _backward_lines(program, target))
 
 
-@operator("inplace_modified_saved", "view_inplace", "leaf_inplace")
+@operator("inplace_modified_saved", "view_inplace", "leaf_inplace", needs="raise")
 def in_place_before_use(program: Program) -> Iterator[Planted]:
     for statement, name in _kept_by_backward(program):
         yield Planted((program.after(statement, f"{name}.mul_(0.5)"),))
 
 
-@operator("inplace_modified_saved", "view_inplace", "leaf_inplace")
+@operator("inplace_modified_saved", "view_inplace", "leaf_inplace", needs="raise")
 def in_place_through_a_view(program: Program) -> Iterator[Planted]:
     for statement, name in _kept_by_backward(program):
         yield Planted((program.after(statement, f"{name}[:1] = 0"),))
@@ -209,7 +209,8 @@ def in_place_through_a_view(program: Program) -> Iterator[Planted]:
 @operator("data_access", "data_written_unseen")
 def data_changed_unseen(program: Program) -> Iterator[Planted]:
     for statement, name in _kept_by_backward(program):
-        yield Planted((program.after(statement, f"{name}.data.mul_(0.5)"),))
+        edit = program.after(statement, f"{name}.data.mul_(0.5)")
+        yield Planted((edit,), value=program.probe(statement.value))
 
 
 @operator("broken_weight_tie", "unused_parameter", "stale_optimizer_params")
@@ -262,14 +263,16 @@ def bias_far_below(program: Program) -> Iterator[Planted]:
 def root_of_zero(program: Program) -> Iterator[Planted]:
     for statement, _name in results(program):
         text = program.of(statement.value)
-        yield Planted((program.replace(statement.value, f"({text}) + (({text}) * 0).abs().sqrt()"),))
+        edit = program.replace(statement.value, f"({text}) + (({text}) * 0).abs().sqrt()")
+        yield Planted((edit,), value=program.probe(statement.value))
 
 
 @operator("overflow", "nan_from_op", "nan_in_masked_branch", "exploding_chain")
 def exponential_overflows(program: Program) -> Iterator[Planted]:
     for statement, _name in results(program):
         text = program.of(statement.value)
-        yield Planted((program.replace(statement.value, f"torch.log1p(torch.exp(({text}) + 1000))"),))
+        edit = program.replace(statement.value, f"torch.log1p(torch.exp(({text}) + 1000))")
+        yield Planted((edit,), value=program.probe(statement.value))
 
 
 def _modules(program: Program) -> list[str]:
@@ -288,7 +291,7 @@ def _module_lines(program: Program) -> Iterator[tuple[ast.Assign, str]]:
 
 def _kept_by_backward(program: Program) -> Iterator[tuple[ast.Assign, str]]:
     """Results whose own values backward needs."""
-    for statement, name in results(program):
+    for statement, _ in results(program):
         if re.search(r"\b(tanh|sigmoid|softmax|exp|relu|sqrt)\(", program.of(statement.value)):
             yield statement, name
 

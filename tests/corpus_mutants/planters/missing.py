@@ -30,12 +30,16 @@ def _appended(program: Program, suffix: str) -> Iterator[Planted]:
     for statement, _ in results(program):
         text = program.of(statement.value)
         needs_brackets = not isinstance(statement.value, (ast.Call, ast.Subscript))
-        yield Planted((program.replace(statement.value, f"({text}){suffix}" if needs_brackets else text + suffix),))
+        yield Planted(
+            (program.replace(statement.value, f"({text}){suffix}" if needs_brackets else text + suffix),),
+            value=program.probe(statement.value),
+        )
 
 
 def _wrapped(program: Program, template: str) -> Iterator[Planted]:
     for statement, _ in results(program):
-        yield Planted((program.replace(statement.value, template.format(program.of(statement.value))),))
+        edit = program.replace(statement.value, template.format(program.of(statement.value)))
+        yield Planted((edit,), value=program.probe(statement.value))
 
 
 @operator("detached", "term_without_gradient")
@@ -51,7 +55,7 @@ def use_data(program: Program) -> Iterator[Planted]:
 @operator("no_grad_block", "term_without_gradient")
 def no_grad_around(program: Program) -> Iterator[Planted]:
     for statement, _ in results(program):
-        yield Planted((program.within(statement, "with torch.no_grad():"),))
+        yield Planted((program.within(statement, "with torch.no_grad():"),), value=program.probe(statement.value))
 
 
 @operator("no_grad_block", "term_without_gradient")
@@ -74,7 +78,8 @@ def grad_mode_left_off(program: Program) -> Iterator[Planted]:
 @operator("inference_tensor", "no_grad_block", "term_without_gradient")
 def inference_mode_around(program: Program) -> Iterator[Planted]:
     for statement, _ in results(program):
-        yield Planted((program.within(statement, "with torch.inference_mode():"),))
+        edit = program.within(statement, "with torch.inference_mode():")
+        yield Planted((edit,), value=program.probe(statement.value))
 
 
 @operator("tensor_rewrap", "numpy_roundtrip", "term_without_gradient")
@@ -116,14 +121,15 @@ def clamped_outside(program: Program) -> Iterator[Planted]:
 def masked_with_zeros(program: Program) -> Iterator[Planted]:
     for statement, _name in results(program):
         value = program.of(statement.value)
-        yield Planted((program.replace(statement.value, f"({value}) * torch.zeros_like({value})"),))
+        edit = program.replace(statement.value, f"({value}) * torch.zeros_like({value})")
+        yield Planted((edit,), value=program.probe(statement.value))
 
 
 @operator("hook_alters_grad")
 def hook_gives_zeros(program: Program) -> Iterator[Planted]:
     for statement, name in results(program):
         hook = f"{name}.register_hook(lambda g: torch.zeros_like(g))"
-        yield Planted((program.after(statement, hook),))
+        yield Planted((program.after(statement, hook),), value=program.probe(statement.value))
 
 
 @operator("tensor_rewrap", "detached", "unused_parameter", "term_without_gradient")
