@@ -291,7 +291,7 @@ def _module_lines(program: Program) -> Iterator[tuple[ast.Assign, str]]:
 
 def _kept_by_backward(program: Program) -> Iterator[tuple[ast.Assign, str]]:
     """Results whose own values backward needs."""
-    for statement, _ in results(program):
+    for statement, name in results(program):
         if re.search(r"\b(tanh|sigmoid|softmax|exp|relu|sqrt)\(", program.of(statement.value)):
             yield statement, name
 
