@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +44,19 @@ class Score:
     failure: str | None
     lines: list[int]
     said: list[list[Any]]
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """When to stop."""
+
+    size: int
+    """Mutants to score; 0 for all."""
+    end: float
+    """On the clock of `time.monotonic`."""
+
+    def are_reached(self, scored: int) -> bool:
+        return (self.size > 0 and scored >= self.size) or time.monotonic() > self.end
 
 
 class _Traces:
@@ -101,7 +116,8 @@ def _scored(options: argparse.Namespace, pool: ThreadPoolExecutor, runner: Calla
         if is_set_aside(mutant) == options.set_aside
         and (not options.only or any(word in mutant.name for word in options.only))
     ]
-    scores = _score_all(in_turns(found), traces, options.sample, pool, runner)
+    end = time.monotonic() + 60 * options.minutes if options.minutes else math.inf
+    scores = _score_all(in_turns(found), traces, _Limits(options.sample, end), pool, runner)
     BUILD.mkdir(parents=True, exist_ok=True)
     report = {"alarms": alarms, "scores": [asdict(score) for score in scores]}
     options.json.write_text(json.dumps(report, indent=1) + "\n")
@@ -112,14 +128,14 @@ def _scored(options: argparse.Namespace, pool: ThreadPoolExecutor, runner: Calla
 def _score_all(
     found: list[Mutant],
     traces: _Traces,
-    size: int,
+    limits: _Limits,
     pool: ThreadPoolExecutor,
     runner: Callable[[], Runner],
 ) -> list[Score]:
     scores: list[Score] = []
 
     def score(mutant: Mutant) -> Score | None:
-        if size and len(scores) >= size:
+        if limits.are_reached(len(scores)):
             return None
         healthy = traces.of(mutant.program)
         trace = runner().trace(mutant.source)
@@ -185,6 +201,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("only", nargs="*", help="parts of names: of programs, operators or mutants; or 'healthy'")
     parser.add_argument("--sample", type=int, default=0, help="this many mutants, each operator in turn (default: all)")
     parser.add_argument("--set-aside", action="store_true", help="those on which rules are not developed")
+    parser.add_argument("--minutes", type=float, default=0, help="start no further mutant after so many minutes")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--json", type=Path, default=BUILD / "scores.json")
     return parser.parse_args()
