@@ -59,15 +59,10 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
 
 
 def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None, since: int) -> Cut | None:
-    """The newest cut through which a term came; a gradient without a graph of its own is one."""
+    """The newest cut through which a term came."""
     if exit_row is not None:
         return next((cut for cut in flow.cuts if cut.call == exit_row), None)
     cuts = [cut for cut in flow.cuts_reaching(term, row, since) if cut.kind not in _STATE]
-    for above in reversed(flow.ancestors(term, row, since)):
-        call = flow.log.calls[above]
-        if call.kind == "backward" and call.outputs and (not cuts or cuts[0].call < above):
-            roots = tuple(use.tensor for use in call.roots if use.requires_grad)
-            return Cut(above, "other", roots, tuple(use.tensor for use in call.outputs), call.call_site)
     return cuts[0] if cuts else None
 
 

@@ -17,6 +17,7 @@ from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
 from gradviz.analysis.rules.missing_gradients.data_access import DataAccess
 from gradviz.analysis.rules.missing_gradients.detached import Detached
 from gradviz.analysis.rules.missing_gradients.inference_tensor import InferenceTensor
@@ -70,6 +71,7 @@ RULES: tuple[type[Rule], ...] = (
     ComplexMisuse,
     NoBackward,
     TermWithoutGradient,
+    CreateGraphMissing,
     ZeroGradientOp,
     DeadRelu,
     Saturation,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -19,7 +20,7 @@ class TermWithoutGradient(Rule):
     What it finds
     -------------
     A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
-    through ``item()``, ``detach()``, ``no_grad()``, or ``autograd.grad()`` without ``create_graph``.
+    through ``item()``, ``detach()`` or ``no_grad()``.
 
     Why it matters
     --------------
@@ -58,7 +59,8 @@ class TermWithoutGradient(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[Location | None, list[DeadTerm]] = defaultdict(list)
         for term in dead_terms(case.histories):
-            by_line[case.location_of_site(term.cut.call_site)].append(term)
+            if not is_gradient(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.
+                by_line[case.location_of_site(term.cut.call_site)].append(term)
         for location, terms in by_line.items():
             yield self._finding(case, location, terms)
 
@@ -70,13 +72,11 @@ class TermWithoutGradient(Rule):
         cut = call_words(flow.log.calls[first.cut.call])
         is_switch = first.cut.kind in ("no_grad", "inference")
         by = f"gradients were off in {cut}" if is_switch else f"{cut} cut it off"
-        if flow.log.calls[first.cut.call].kind == "backward":
-            by = "autograd.grad() computed it without create_graph=True"
         return self.finding(
             f"{name} is added to the loss{at_line(added)} and brings no gradient: {by}",
             symptom="grad_none",
             why=f"it was computed from {case.histories.together(parameters)}, but without a history it is a constant",
-            fix=_remedy(case, first, cut),
+            fix=_remedy(first, cut),
             location=location,
             symptom_location=added if added != location else None,
             tensors=names_of(flow, parameters),
@@ -84,9 +84,7 @@ class TermWithoutGradient(Rule):
         )
 
 
-def _remedy(case: Case, term: DeadTerm, cut: str) -> str:
-    if case.dataflow.log.calls[term.cut.call].kind == "backward":
-        return "pass create_graph=True to autograd.grad()"
+def _remedy(term: DeadTerm, cut: str) -> str:
     if term.cut.kind in ("no_grad", "inference"):
         return "compute it with gradients on; if it should be a constant, leave it out of the loss"
     return f"add the tensor itself, without {cut}; if it should be a constant, leave it out of the loss"

@@ -81,7 +81,7 @@ class NotStepped(Rule):
                 symptom="grad_wrong",
                 why="backward() only computes gradients; the step of the optimizer changes the parameters",
                 fix=f"call {name}.step() after this backward",
-                location=location_of_call(flow, reaching[-1]),
+                location=location_of_call(flow, _where_to_step(histories, number, reaching)),
                 symptom_location=location_of_call(flow, given[0]) if given else None,
                 tensors=names_of(flow, held),
                 evidence={"backward_calls": len(reaching), "parameters": len(held)},
@@ -124,12 +124,34 @@ def _is_still_trainable(histories: ParameterHistories, number: int) -> bool:
 
 
 def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]) -> int:
-    """The call that made the optimizer to which these belong: it holds what most of the same backward calls reach."""
+    """The call that made the optimizer to which these belong: it steps after the backward calls that reach them.
+
+    Most of all if it holds nothing that such a backward reaches: then it was given other parameters by mistake.
+    """
     calls = histories.log.calls
-    together = [leaves for leaves in histories.reached_by.values() if not leaves.isdisjoint(left_out)]
+    votes: dict[int | None, int] = defaultdict(int)
+    for row, leaves in histories.reached_by.items():
+        step = next((step for step in histories.steps if step > row), None)
+        if step is not None and not leaves.isdisjoint(left_out):
+            is_vain = leaves.isdisjoint(use.tensor for use in calls[step].inputs)
+            votes[calls[step].optimizer] += _VAIN_STEP if is_vain else 1
+    return max(made, key=lambda row: votes[calls[row].optimizer])
 
-    def shared(row: int) -> int:
-        held = {use.tensor for use in calls[row].inputs}
-        return sum(not leaves.isdisjoint(held) for leaves in together)
 
-    return max(made, key=shared)
+_VAIN_STEP = 100
+"""How much a step that had none of the gradients before it counts."""
+
+
+def _where_to_step(histories: ParameterHistories, optimizer: int, reaching: list[int]) -> int:
+    """The call that clears the gradients after a backward, if it stands below it: the step belongs before it.
+
+    Else the last backward.
+    """
+    flow, calls = histories.flow, histories.log.calls
+    last = location_of_call(flow, reaching[-1])
+    for row in flow.rows_of_kind("zero_grad"):
+        here = location_of_call(flow, row)
+        is_below = last is not None and here is not None and here.file == last.file and here.line > last.line
+        if calls[row].optimizer == optimizer and row > reaching[0] and is_below:
+            return row
+    return reaching[-1]
