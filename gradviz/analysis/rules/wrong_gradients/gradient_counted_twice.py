@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
@@ -104,7 +104,7 @@ def _pairs(histories: ParameterHistories) -> Iterator[tuple[int, int, int]]:
                     yield first, second, use.tensor
 
 
-def _meet_in_a_step(events: list[tuple[int, str]], first: int, second: int) -> bool:
+def _meet_in_a_step(events: Sequence[tuple[int, str]], first: int, second: int) -> bool:
     """Whether one step uses the gradients of both."""
     between = [kind for row, kind in events if first < row < second]
     after = next((kind for row, kind in events if row > second and kind != "backward"), None)
