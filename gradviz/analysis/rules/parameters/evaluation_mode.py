@@ -61,7 +61,7 @@ class EvaluationMode(Rule):
         for backward in last.values():
             rows = sorted({row for use in flow.log.calls[backward].roots for row in _graph(case, use.tensor, backward)})
             modes = [(row, mode) for row in rows if (mode := _is_training(flow.log.calls[row])) is not None]
-            drops = [mode for row, mode in modes if flow.log.calls[row].function.endswith("dropout")]
+            drops = [mode for row, mode in modes if _WORDS[flow.log.calls[row].function] == "dropout"]
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
             if asleep and not any(drops):
                 yield self._finding(case, asleep, backward)
@@ -114,8 +114,11 @@ _RUNNING_STATISTICS = 2
 
 
 def _is_trained_there(case: Case, row: int) -> bool:
-    """Whether something that an optimizer trains is above the call."""
-    live = [use.tensor for use in case.dataflow.log.calls[row].live_inputs]
+    """Whether a gradient goes through the call to something that an optimizer trains; not to a teacher."""
+    call = case.dataflow.log.calls[row]
+    if not any(use.requires_grad for use in call.outputs):
+        return False
+    live = [use.tensor for use in call.live_inputs]
     leaves, _ = case.histories.live_leaves(live, row)
     return not (leaves | set(live)).isdisjoint(case.histories.trained)
 
