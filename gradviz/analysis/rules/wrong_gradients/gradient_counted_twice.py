@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -100,7 +101,10 @@ def _pairs(histories: ParameterHistories) -> Iterator[tuple[int, int, int]]:
             for use in calls[first].roots:
                 made = flow.producers(use.tensor, first)
                 below = flow.descendants(use.tensor, made[-1] if made else None, second, live=True)
-                if use.tensor in roots or any(out.tensor in roots for row in below for out in calls[row].outputs):
+                # The derivative of a loss is another quantity than the loss.
+                is_differentiated = any(is_gradient(calls[row]) or calls[row].kind == "backward" for row in below)
+                is_in_sum = any(out.tensor in roots for row in below for out in calls[row].outputs)
+                if use.tensor in roots or (is_in_sum and not is_differentiated):
                     yield first, second, use.tensor
 
 
