@@ -26,7 +26,7 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus mutants hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus corpus-mutants mutants hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -40,6 +40,7 @@ help:
 	@echo "make formulas      measure how much of torch 'gradviz explain' knows"
 	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
 	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
+	@echo "make corpus-mutants plant faults in healthy scripts, and score gradviz check on them; SAMPLE=300 or ONLY=WORDS for some"
 	@echo "make hostile       100,000 captures and run logs that lie through every command and format; COUNT=1000 for fewer"
 	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
 	@echo "make gpu           run the tests that need a CUDA GPU, and measure the overhead there; one line where there is none"
@@ -107,11 +108,16 @@ corpus: $(TEST_INSTALLED)
 	PATH="$(abspath $(VENV)/bin):$$PATH" $(PYTHON) tests/corpus/score.py -v --json build/corpus.json $(CASES)
 	$(PYTHON) -m tests.corpus_time build/corpus.json
 
+# Parts of names: make corpus-mutants ONLY="drop_detach gan". Without SAMPLE it takes hours.
+corpus-mutants: SAMPLE ?= 0
+corpus-mutants: $(TEST_INSTALLED)
+	nice $(PYTHON) -m tests.corpus_mutants $(ONLY) --sample $(SAMPLE)
+
 # Modules or folders: make mutants ONLY="gradviz/graph/traversal.py". SAMPLE=0 tries every position, which takes hours.
 ONLY ?=
-SAMPLE ?= 5
 SEED ?= 1
 
+mutants: SAMPLE ?= 5
 mutants: $(MUTANTS_INSTALLED)
 	nice $(PYTHON) -m tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED)
 

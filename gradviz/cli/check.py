@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from gradviz.cli.terminal.terminal import Terminal
 
 MIN_WIDTH = 40
+NOTHING_CHECKED = 2
+"""The exit code where no backward ran: not the 0 of a healthy program."""
 
 _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 
@@ -47,6 +49,7 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
 )
 @click.option("--why", metavar="NAME", help="Print only which gradient this parameter or variable gets, and why.")
 @click.option("--all-params-get-grad", is_flag=True, default=None, help="A parameter without a gradient is an error.")
+@click.option("--allow-empty", is_flag=True, help="Exit code 0, not 2, if the script calls no backward().")
 @click.option("--max-saved", metavar="SIZE", help="A graph that keeps more memory than this is an error: 2GiB.")
 @terminal_options(min_width=MIN_WIDTH)
 def check_command(
@@ -100,6 +103,8 @@ def check_command(
             print_document(text)
         # Last, so that the findings are printed even if a picture cannot be drawn.
         pictures.write(source.capture, report.findings)
+    if report.is_empty and not options["allow_empty"] and options["why"] is None:
+        return source.exit_code or NOTHING_CHECKED
     return source.exit_code or int(_is_failure(report, settings))
 
 

@@ -131,8 +131,10 @@ def test_seconds_stop_it_too_and_can_be_in_the_configuration_file(tmp_path: Path
 def test_a_script_without_any_backward_is_reported(tmp_path: Path) -> None:
     text = "import torch\nnet = torch.nn.Linear(2, 1)\nprint(net(torch.ones(3, 2)).detach())\n"
     run = gradviz("check", written_script(tmp_path, text), cwd=tmp_path)
-    assert run.exit_code == 0
+    assert run.exit_code == 2
+    assert "train.py: nothing to check" in run.stdout
     assert "no backward() ran, so no gradient could be checked" in run.stdout
+    assert gradviz("check", "train.py", "--allow-empty", cwd=tmp_path).exit_code == 0
 
 
 def installed_package(folder: Path, entry_point: str, code: str) -> dict[str, str]:

@@ -39,6 +39,8 @@ class Report(Struct, frozen=True):
     """Rules that could not run on the torch of the recording."""
     raised: str | None = None
     """The type of the exception that ended the program, if any."""
+    is_empty: bool = False
+    """Whether there was nothing to check: no backward ran, and nothing was found."""
 
     def line_at(self, location: Location | None) -> str:
         """The text of a line; empty if unknown."""
@@ -63,6 +65,7 @@ def check_report(
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
         capture.disclosures, result.not_looked_for, None if capture.error is None else capture.error.type_name,
+        not (capture.backward_calls or case.measured_graphs or result.findings or capture.error),
     )  # fmt: skip
 
 

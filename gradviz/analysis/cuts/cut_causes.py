@@ -17,6 +17,7 @@ CutCause = Literal[
     "tensor_rewrap",
     "non_differentiable_op",
     "integer_cast",
+    "create_graph_missing",
 ]
 _INTO_INTEGERS = ("__int__", "__index__")
 _WRAPPED = "__array_wrap__"
@@ -48,11 +49,18 @@ def cause_of(flow: Dataflow, found: CutOff) -> CutCause | None:
             return "numpy_roundtrip" if _gives_array(flow.log.calls[exit_call]) else _of_number(flow, exit_call)
     if cut.kind == "value":
         return _of_number(flow, cut.call)
+    if is_gradient(call):
+        return "create_graph_missing"
     if found.is_draw:
         return "non_differentiable_op"
     if call.function == REENTRANT_CHECKPOINT:
         return None
     return _BY_KIND.get(cut.kind)
+
+
+def is_gradient(call: Call) -> bool:
+    """Whether a call computed gradients: what it cuts off has a history with ``create_graph=True``."""
+    return call.function == "torch.autograd.grad"
 
 
 def exit_on_path(flow: Dataflow, found: CutOff) -> int | None:

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
 
@@ -54,7 +55,8 @@ class GraphUses:
             runs.setdefault(outermost, []).append(row)
             if row in used or (row > last and self._outcome != "finished"):
                 busy.add(outermost)
-        return tuple(self._idle_run(scope, rows) for scope, rows in runs.items() if scope not in busy)
+        shared = {line for scope in busy for row in runs.get(scope, ())[:1] for line in callers(self._flow, row)}
+        return tuple(self._idle_run(scope, rows, shared) for scope, rows in runs.items() if scope not in busy)
 
     @property
     def retained_needlessly(self) -> tuple[int, ...]:
@@ -99,17 +101,23 @@ class GraphUses:
                 if maker is not None:
                     yield maker
 
-    def _idle_run(self, scope: int, rows: list[int]) -> IdleRun:
+    def _idle_run(self, scope: int, rows: list[int], shared: set[CallSite]) -> IdleRun:
         nodes = sum(self._calls[row].node_count for row in rows)
         leaves = (use.tensor for row in rows for use in self._calls[row].inputs if use.is_live_leaf)
-        return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows), nodes, frozenset(leaves))
+        return IdleRun(self._flow.log.scopes[scope].path, self._calling_line(rows, shared), nodes, frozenset(leaves))
 
-    def _calling_line(self, rows: list[int]) -> Location | None:
-        """The innermost of the user's own lines outside ``forward`` that all of these calls share."""
+    def _calling_line(self, rows: list[int], shared: set[CallSite]) -> Location | None:
+        """The innermost of the user's own lines outside ``forward`` that all of these calls share.
+
+        Not a line that training goes through as well, if an outer one is only of these calls.
+        """
         chains = [list(callers(self._flow, row))[::-1] for row in (rows[0], rows[-1])]
         common = [one for one, other in zip(*chains, strict=False) if one == other]
         while len(common) > 1 and common[-1].function.rpartition(".")[2] == "forward":
             common.pop()
+        training = {(line.file, line.line) for line in shared}
+        own = [line for line in common if (line.file, line.line) not in training]
+        common = own or common
         return location_of_line(common[-1]) if common else None
 
     def _outermost(self, scope: int) -> int:

@@ -196,7 +196,9 @@ class ZeroGradients:
             writes = first_writes(flow, use.tensor, zero.call or origin.call)
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
             return replace(zero, cause="masked_out", blamed_site=site, by="value")
-        written = flow.changes(origin.tensor, origin.call, zero.call or origin.call)
+        changes = flow.changes(origin.tensor, origin.call, zero.call or origin.call)
+        # A step that leaves zeros where they are did not make them.
+        written = [row for row in changes if flow.log.calls[row].kind != "step"]
         last = flow.log.calls[written[-1]] if written else maker
         return replace(zero, cause="masked_out", blamed_site=last.call_site, by="value")
 

@@ -17,6 +17,7 @@ from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
 from gradviz.analysis.rules.missing_gradients.data_access import DataAccess
 from gradviz.analysis.rules.missing_gradients.detached import Detached
 from gradviz.analysis.rules.missing_gradients.inference_tensor import InferenceTensor
@@ -26,22 +27,29 @@ from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
+from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
 from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
+from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
+from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
+from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
 from gradviz.analysis.rules.wrong_gradients.custom_function_bad_return import CustomFunctionBadReturn
 from gradviz.analysis.rules.wrong_gradients.custom_function_wrong_backward import CustomFunctionWrongBackward
 from gradviz.analysis.rules.wrong_gradients.double_backward_unsupported import DoubleBackwardUnsupported
+from gradviz.analysis.rules.wrong_gradients.duplicate_index import DuplicateIndex
 from gradviz.analysis.rules.wrong_gradients.grad_argument import GradArgument
+from gradviz.analysis.rules.wrong_gradients.gradient_counted_twice import GradientCountedTwice
+from gradviz.analysis.rules.wrong_gradients.gradient_into_target import GradientIntoTarget
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
@@ -62,6 +70,8 @@ RULES: tuple[type[Rule], ...] = (
     IntegerCast,
     ComplexMisuse,
     NoBackward,
+    TermWithoutGradient,
+    CreateGraphMissing,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
@@ -88,11 +98,17 @@ RULES: tuple[type[Rule], ...] = (
     HookAltersGrad,
     GradArgument,
     BroadcastMismatch,
+    GradientCountedTwice,
+    ClipMisplaced,
+    DuplicateIndex,
+    GradientIntoTarget,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
     UnusedParameter,
     BrokenWeightTie,
+    NotStepped,
+    EvaluationMode,
     ReentrantCheckpoint,
     IdleGraph,
     NeedlessRetainGraph,

@@ -172,7 +172,7 @@ def test_a_rule_that_lacks_what_it_needs_does_not_run_and_is_named_with_the_reas
 
 def test_nothing_wrong_is_never_said_without_what_was_not_looked_for() -> None:
     text = FindingsText(100).text(check_report(Case(BLIND), [Blind]))
-    assert text.splitlines()[0] == "train.py: nothing wrong found"
+    assert text.splitlines()[0] == "train.py: nothing to check"
     assert TOLD in text
 
 

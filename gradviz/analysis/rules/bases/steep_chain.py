@@ -83,7 +83,7 @@ class SteepChain(Rule):
         if whole.is_from_loss:  # parallel nodes are skipped
             return next(filter(None, (chain_above_layers(graph, each, STEEP) for each in steepest_first)), None)
         least = _MIN_PART * abs(log10(whole.factor))
-        return next((each for each in steepest_first[:1] if sign * each.trend >= least), None)
+        return next((each for each in steepest_first[:1] if min(sign * each.trend, sign * each.decades) >= least), None)
 
     def _finding(self, case: Case, number: int, whole: Descent, culprit: Growth) -> Finding:
         rows = self._most_affected_first(case.flow_of(number).rows)

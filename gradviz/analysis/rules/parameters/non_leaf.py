@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
 
 
 class NonLeaf(Rule):
@@ -64,24 +65,35 @@ class NonLeaf(Rule):
                 tensors = [number, *alike.to(number)]
                 yield self._finding(case, tensors, row, producer, is_refused=(number, row) in refused)
 
+    def _is_intermediate(self, histories: ParameterHistories, call: Call) -> bool:
+        """Whether it was computed from something that the program still has, not from a leaf that only was to become
+        it."""
+        return any(use.has_grad_fn or histories.tensor(use.tensor).names for use in call.live_inputs)
+
     def _finding(self, case: Case, tensors: list[int], row: int, producer: int, *, is_refused: bool) -> Finding:
         """Of the first of these tensors; the others were made in the same way."""
         histories = case.histories
         call = histories.log.calls[producer]
         function = call.function.rpartition(".")[2].strip("_")
         name = histories.name(tensors[0])
+        is_between = not is_refused and self._is_intermediate(histories, call)
         what = "so no optimizer accepts it" if is_refused else "so its .grad stays None"
         return self.finding(
             f"{name} is not a leaf: it is the result of {function}(), {what}",
             symptom="raises" if case.capture.error is not None else "grad_none",
             why="requires_grad was set before the computation, so the leaf, which gets the gradient, is its input",
-            fix="compute first and set requires_grad on the result: (...).detach().requires_grad_(); update a leaf in "
-            "place, under torch.no_grad()",
+            fix=f"call {name}.retain_grad() before backward()" if is_between else _COMPUTE_FIRST,
             location=location_of_call(histories.flow, producer),
             symptom_location=location_of_call(histories.flow, row),
             tensors=names_of(histories.flow, tensors),
             evidence={"function": call.function},
         )
+
+
+_COMPUTE_FIRST = (
+    "compute first and set requires_grad on the result: (...).detach().requires_grad_(); update a leaf in place, under "
+    "torch.no_grad()"
+)
 
 
 def _read_without_gradient(histories: ParameterHistories) -> Iterator[tuple[int, int]]:

@@ -121,7 +121,7 @@ class GradArgument(Rule):
             if gradient is None:
                 continue
             said = _what_is_wrong(flow, row, use.tensor, gradient)
-            if said is not None and _is_trained_on(flow, row):
+            if said is not None and _is_trained_on(case, row):
                 elements = prod(shape_of(flow, use.tensor))
                 return self._finding(case, row, use.tensor, said, symptom="grad_wrong", evidence={"elements": elements})
         return None
@@ -146,9 +146,13 @@ class _Wrong(NamedTuple):
     fix: str
 
 
-def _is_trained_on(flow: Dataflow, row: int) -> bool:
+def _is_trained_on(case: Case, row: int) -> bool:
     """Whether an optimizer steps with what this call added to ``.grad``; False for calls of ``grad``."""
-    return flow.log.calls[row].function.endswith("backward") and flow.has_step_after(row)
+    flow, histories = case.dataflow, case.histories
+    if not flow.log.calls[row].function.endswith("backward") or not flow.has_step_after(row):
+        return False
+    leaves = histories.reached_by.get(row)
+    return leaves is None or not leaves.isdisjoint(histories.trained)
 
 
 def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:

@@ -56,6 +56,8 @@ def _summary(report: Report) -> str:
         return ", ".join(said)
     if report.raised:
         return f"it raised {report.raised}, which no rule explains"
+    if report.is_empty:
+        return "nothing to check"
     return "nothing new found" if report.known or report.suppressed else "nothing wrong found"
 
 

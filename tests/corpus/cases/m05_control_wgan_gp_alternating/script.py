@@ -4,7 +4,7 @@ import torch.nn as nn
 torch.manual_seed(0)
 G = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 2))
 D = nn.Sequential(nn.Linear(2, 16), nn.LeakyReLU(0.2), nn.Linear(16, 1))
-og, od = torch.optim.Adam(G.parameters(), 1e-4, (0, 0.9)), torch.optim.Adam(D.parameters(), 1e-4, (0, 0.9))
+og, od = torch.optim.Adam(G.parameters(), 1e-4, (0.0, 0.9)), torch.optim.Adam(D.parameters(), 1e-4, (0.0, 0.9))
 for it in range(6):
     real = torch.randn(32, 2)
     fake = G(torch.randn(32, 4)).detach()

@@ -1,0 +1,99 @@
+"""Terms of a loss that bring no gradient, though they were computed from what the program trains.
+
+A loss is taken apart where one number is the sum of others. A term without a history is a constant: whatever it says,
+no step follows it. The cut on its way is to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, TensorUse
+
+_SUMS = frozenset({"add", "sub"})
+_SCALES = frozenset({"mul", "div", "neg"})
+_KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "view", "clone", "mean", "sum"})
+_MAX_TERMS = 200
+_STATE = frozenset({"buffer", "in_place"})
+"""Kinds of cuts that update a state: that carries no history on purpose."""
+
+
+class DeadTerm(Struct, frozen=True):
+    """One term of a loss."""
+
+    tensor: int
+    cut: Cut
+    sum: int
+    """The call that adds it to the loss."""
+    backward: int
+    parameters: tuple[int, ...]
+    """Trained tensors that it was computed from, above the cut."""
+
+
+def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
+    """Those of the last backward call of each line."""
+    flow = histories.flow
+    last = {flow.log.calls[row].call_site: row for row in histories.backward_calls if row in histories.reached_by}
+    for backward in last.values():
+        for use in flow.log.calls[backward].roots:
+            if use.has_grad_fn and flow.log.calls[backward].function.endswith(".backward"):
+                yield from _dead_terms_of(histories, backward, use.tensor)
+
+
+def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> Iterator[DeadTerm]:
+    flow = histories.flow
+    for row, term, exit_row in _constant_terms(flow, backward, root):
+        cut = _cut_above(flow, term, row, exit_row, flow.step_before(backward))
+        if cut is None:
+            continue
+        leaves, _ = histories.live_leaves(cut.live_inputs, cut.call)
+        parameters = leaves.union(cut.live_inputs) & histories.trained
+        if parameters:
+            yield DeadTerm(term, cut, row, backward, tuple(sorted(parameters)))
+
+
+def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None, since: int) -> Cut | None:
+    """The newest cut through which a term came."""
+    if exit_row is not None:
+        return next((cut for cut in flow.cuts if cut.call == exit_row), None)
+    cuts = [cut for cut in flow.cuts_reaching(term, row, since) if cut.kind not in _STATE]
+    return cuts[0] if cuts else None
+
+
+def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:
+    """Terms without a history: the sum, the term, and the call where it left torch, if it is a Python number."""
+    waiting, seen = [(root, backward)], set[int]()
+    while waiting and len(seen) < _MAX_TERMS:
+        tensor, before = waiting.pop()
+        row = flow.newest_producer(tensor, before)
+        if row is None or row in seen:
+            continue
+        seen.add(row)
+        call = flow.log.calls[row]
+        operands = [use for use in call.inputs if _is_number(flow, use)]
+        name = plain_name(call.function)
+        if len(operands) != len(call.inputs) or call.kind != "operation":
+            continue
+        if name in _SUMS:
+            waiting += [(use.tensor, row) for use in operands if use.has_grad_fn]
+            yield from ((row, use.tensor, None) for use in operands if not use.requires_grad)
+            yield from _numbers_added(flow, row, call)
+        elif name in _SCALES | _KEEPS_THE_NUMBER:
+            waiting += [(use.tensor, row) for use in operands if use.has_grad_fn][:1]
+
+
+def _numbers_added(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, int, int | None]]:
+    """Python numbers that had left torch with the same value, or on the same line."""
+    for entry in flow.reentries.get(row, ()) if len(call.inputs) < 2 else ():
+        if entry.certainty == "value" or flow.line_of(entry.exit) == flow.line_of(row):
+            yield row, entry.tensor, entry.exit
+
+
+def _is_number(flow: Dataflow, use: TensorUse) -> bool:
+    return all(size == 1 for size in flow.log.tensors[use.tensor].facts.shape)

@@ -1,0 +1,127 @@
+"""Changes of ``.grad`` at the wrong time: after its step, before its backward, or before it is unscaled."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location
+from gradviz.analysis.parameters.gradient_events import Event, GradientEvents
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call
+
+TextOf = Callable[[Location | None], str | None]
+
+
+class MisplacedChange(Struct, frozen=True):
+    """Calls from one line that change gradients."""
+
+    call: int
+    """The first of them."""
+    times: int
+    tensors: tuple[int, ...]
+    """The leaves; empty if there were no gradients."""
+    step: int | None = None
+    """The step before, or the call that unscales after it; None if there were no gradients."""
+
+
+def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:
+    """Changes after the last use of a gradient and before it is cleared, and clipping where there is no gradient."""
+    events = GradientEvents(histories).events
+    lines: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
+    useful: set[Location | None] = set()
+    for row, leaf in _changes(histories.flow):
+        step, following = _around(events.get(leaf, []), row)
+        location = location_of_call(histories.flow, row)
+        if following == "step" or step is None:
+            useful.add(location)
+        else:
+            lines[location].append((row, leaf, step))
+    for location, found in lines.items():
+        if location not in useful:
+            rows = {row for row, _, _ in found}
+            leaves = tuple(sorted({leaf for _, leaf, _ in found}))
+            yield MisplacedChange(min(rows), len(rows), leaves, found[0][2])
+    useful.update(lines)
+    empty = [row for row in _clips_of_nothing(histories.flow, text_of) if histories.steps and row < histories.steps[-1]]
+    first = {location_of_call(histories.flow, row): row for row in reversed(empty)}
+    for location, row in first.items():
+        if location not in useful:
+            yield MisplacedChange(row, sum(location_of_call(histories.flow, each) == location for each in empty), ())
+
+
+def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedChange]:
+    """Clipping between the backward of a scaled loss and the call that unscales its gradients."""
+    flow = histories.flow
+    unscaling = _unscaling_calls(histories)
+    found: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
+    for row, leaf in _changes(flow) if unscaling else ():
+        backward = histories.backward_calls[bisect_left(histories.backward_calls, row) - 1]
+        unscale = unscaling.get(backward)
+        if backward < row and unscale is not None and row < unscale:
+            found[location_of_call(flow, row)].append((row, leaf, unscale))
+    for changes in found.values():
+        rows = {row for row, _, _ in changes}
+        leaves = tuple(sorted({leaf for _, leaf, _ in changes}))
+        yield MisplacedChange(min(rows), len(rows), leaves, changes[0][2])
+
+
+def _changes(flow: Dataflow) -> Iterator[tuple[int, int]]:
+    """Calls of the program that multiply or clamp a gradient in place, with its leaf."""
+    for row, call in enumerate(flow.log.calls):
+        if call.inside is None and call.kind == "operation" and _can_clip(call):
+            for use in call.changed:
+                leaf = flow.log.tensors[use.tensor].gradient_of
+                if leaf is not None:
+                    yield row, leaf
+
+
+def _can_clip(call: Call) -> bool:
+    return call.function.rpartition(".")[2] in _CLIP
+
+
+_CLIP = frozenset({
+    "_foreach_mul_", "mul_", "__imul__", "div_", "__itruediv__", "_foreach_div_", "clamp_", "clip_", "clamp_max_",
+    "clamp_min_", "_foreach_clamp_max_", "_foreach_clamp_min_",
+})  # fmt: skip
+
+
+def _around(events: list[tuple[int, Event]], row: int) -> tuple[int | None, Event | None]:
+    """The step that used the gradient before a call, if nothing has filled or cleared it since; and the next event."""
+    index = bisect_left(events, (row, "backward"))
+    before = events[index - 1] if index else None
+    following = events[index][1] if index < len(events) else None
+    return (before[0] if before is not None and before[1] == "step" else None), following
+
+
+def _clips_of_nothing(flow: Dataflow, text_of: TextOf) -> Iterator[int]:
+    """``clip_grad_norm_`` makes a zero where no parameter has a gradient."""
+    for row, call in enumerate(flow.log.calls):
+        makes_zero = call.function == "torch.tensor" and call.scalars.get("0") == 0.0 and not call.inputs
+        if makes_zero and "clip_grad_norm_" in (text_of(location_of_call(flow, row)) or ""):
+            yield row
+
+
+def _unscaling_calls(histories: ParameterHistories) -> dict[int, int]:
+    """For each backward of a loss times a scale: the next call that inverts the scale."""
+    calls, flow = histories.log.calls, histories.flow
+    inverted: dict[int, list[int]] = defaultdict(list)
+    for row, call in enumerate(calls):
+        if call.function == "torch.Tensor.reciprocal" and not call.inputs[0].requires_grad:
+            for maker in flow.producers(call.inputs[0].tensor, row)[-1:]:
+                for use in calls[maker].inputs[:1]:
+                    inverted[use.tensor].append(row)
+    found: dict[int, int] = {}
+    for backward in histories.backward_calls if inverted else ():
+        for root in calls[backward].roots:
+            for maker in flow.producers(root.tensor, backward)[-1:]:
+                for use in calls[maker].inputs:
+                    after = [row for row in inverted.get(use.tensor, ()) if row > backward]
+                    if after and not use.requires_grad:
+                        found[backward] = after[0]
+    return found

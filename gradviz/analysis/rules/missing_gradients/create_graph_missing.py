@@ -1,0 +1,99 @@
+"""GV112."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rules.bases.cut_rule import CutRule
+
+
+class CreateGraphMissing(CutRule):
+    """A gradient is used in a loss, but it was computed without ``create_graph=True``.
+
+    What it finds
+    -------------
+    A loss, or one term of it, that was computed from the result of ``autograd.grad()``, where that result has no
+    history: a gradient penalty, the residual of a differential equation, a meta step.
+
+    Why it matters
+    --------------
+    Without ``create_graph=True``, ``autograd.grad()`` returns numbers without a history. If other terms have one,
+    nothing raises: the penalty is in the loss, and no parameter learns from it.
+
+    Example
+    -------
+    critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(5, 3, requires_grad=True)
+        score = critic(x)
+        (slope,) = torch.autograd.grad(score.sum(), x, retain_graph=True)
+        penalty = (slope.norm(dim=1) - 1).square().mean()
+        loss = score.mean() + 10 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(5, 3, requires_grad=True)
+        score = critic(x)
+        (slope,) = torch.autograd.grad(score.sum(), x, create_graph=True)
+        penalty = (slope.norm(dim=1) - 1).square().mean()
+        loss = score.mean() + 10 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV112"
+    name = "create_graph_missing"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from super().check(case)
+        told: set[Location | None] = set()
+        for term in dead_terms(case.histories):
+            location = location_of_call(case.dataflow, term.cut.call)
+            if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
+                told.add(location)
+                yield self._of_term(case, term, location)
+
+    def culprit(self, flow: Dataflow, found: CutOff) -> str:
+        return "autograd.grad() without create_graph=True"
+
+    def why(self, flow: Dataflow, found: CutOff) -> str:
+        return _WHY
+
+    def fix(self, flow: Dataflow, found: CutOff) -> str:
+        return _FIX
+
+    def _of_term(self, case: Case, term: DeadTerm, location: Location | None) -> Finding:
+        flow = case.dataflow
+        added = location_of_call(flow, term.sum)
+        return self.finding(
+            f"{case.tensor_name(term.tensor)} is added to the loss{at_line(added)} and brings no gradient: "
+            "autograd.grad() computed it without create_graph=True",
+            severity="warning",
+            symptom="grad_none",
+            why=_WHY,
+            fix=_FIX,
+            location=location,
+            symptom_location=added if added != location else None,
+            tensors=names_of(flow, term.parameters),
+            evidence={"parameters": len(term.parameters)},
+        )
+
+
+_WHY = "the result of autograd.grad() has a history only with create_graph=True; without it, it is a constant"
+_FIX = "pass create_graph=True to this autograd.grad()"

@@ -1,0 +1,90 @@
+"""GV111."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+
+
+class TermWithoutGradient(Rule):
+    """A term of the loss is a constant for autograd, so nothing learns from it.
+
+    What it finds
+    -------------
+    A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
+    through ``item()``, ``detach()`` or ``no_grad()``.
+
+    Why it matters
+    --------------
+    The parameters still get gradients from the other terms, so nothing is None and nothing raises. The value of the
+    term is in the loss, and it influences no step: a penalty that penalises nothing.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        error = model(torch.randn(5, 4)).square().mean()
+        penalty = model.weight.abs().sum()
+        loss = error + 0.1 * penalty.item()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        error = model(torch.randn(5, 4)).square().mean()
+        penalty = model.weight.abs().sum()
+        loss = error + 0.1 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV111"
+    name = "term_without_gradient"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        by_line: dict[Location | None, list[DeadTerm]] = defaultdict(list)
+        for term in dead_terms(case.histories):
+            if not is_gradient(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.
+                by_line[case.location_of_site(term.cut.call_site)].append(term)
+        for location, terms in by_line.items():
+            yield self._finding(case, location, terms)
+
+    def _finding(self, case: Case, location: Location | None, terms: list[DeadTerm]) -> Finding:
+        flow, first = case.dataflow, terms[0]
+        added = location_of_call(flow, first.sum)
+        parameters = sorted({number for term in terms for number in term.parameters})
+        name = case.tensor_name(first.tensor)
+        cut = call_words(flow.log.calls[first.cut.call])
+        is_switch = first.cut.kind in ("no_grad", "inference")
+        by = f"gradients were off in {cut}" if is_switch else f"{cut} cut it off"
+        return self.finding(
+            f"{name} is added to the loss{at_line(added)} and brings no gradient: {by}",
+            symptom="grad_none",
+            why=f"it was computed from {case.histories.together(parameters)}, but without a history it is a constant",
+            fix=_remedy(first, cut),
+            location=location,
+            symptom_location=added if added != location else None,
+            tensors=names_of(flow, parameters),
+            evidence={"terms": len(terms), "parameters": len(parameters)},
+        )
+
+
+def _remedy(term: DeadTerm, cut: str) -> str:
+    if term.cut.kind in ("no_grad", "inference"):
+        return "compute it with gradients on; if it should be a constant, leave it out of the loss"
+    return f"add the tensor itself, without {cut}; if it should be a constant, leave it out of the loss"

@@ -1,0 +1,130 @@
+"""GV707."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class EvaluationMode(Rule):
+    """A model is trained while its dropout or batch normalization is in evaluation mode.
+
+    What it finds
+    -------------
+    Backward calls that go through ``dropout`` with ``training=False``, and steps that follow: ``eval()`` was called,
+    and ``train()`` was not called again before training. Batch normalization alone is only reported where dropout is in
+    evaluation mode as well, or the model has none: people freeze its statistics on purpose.
+
+    Why it matters
+    --------------
+    In evaluation mode dropout does nothing, and batch normalization uses its running statistics and never updates them.
+    The model trains, but not as it was meant to: it overfits, or its statistics keep their first values.
+
+    Example
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.eval()
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.train()
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV707"
+    name = "evaluation_mode"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        histories, flow = case.histories, case.dataflow
+        last = {
+            flow.log.calls[row].call_site: row
+            for row in histories.reached_by
+            if flow.log.calls[row].function.endswith(".backward") and flow.has_step_after(row)
+        }
+        for backward in last.values():
+            rows = sorted({row for use in flow.log.calls[backward].roots for row in _graph(case, use.tensor, backward)})
+            modes = [(row, mode) for row in rows if (mode := _is_training(flow.log.calls[row])) is not None]
+            drops = [mode for row, mode in modes if _WORDS[flow.log.calls[row].function] == "dropout"]
+            asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
+            if asleep and not any(drops):
+                yield self._finding(case, asleep, backward)
+                return
+
+    def _finding(self, case: Case, asleep: list[int], backward: int) -> Finding:
+        flow = case.dataflow
+        words = sorted({_WORDS[flow.log.calls[row].function] for row in asleep})
+        forward = location_of_call(flow, asleep[0])
+        switch = _line_of_switch(case, forward)
+        return self.finding(
+            f"the model is in evaluation mode while it is trained: {' and '.join(words)} "
+            f"{'does' if len(words) == 1 else 'do'} not work as in training"
+            f"{at_line(location_of_call(flow, backward))}",
+            symptom="grad_wrong",
+            why="eval() stays until train() is called",
+            fix="call model.train() before training, and again after each evaluation",
+            location=switch or forward,
+            symptom_location=forward if switch is not None else None,
+            evidence={"calls": len(asleep)},
+        )
+
+
+_WORDS = {
+    "torch.nn.functional.dropout": "dropout",
+    "torch.nn.functional.feature_dropout": "dropout",
+    "torch.nn.functional.dropout2d": "dropout",
+    "torch.nn.functional.alpha_dropout": "dropout",
+    "torch.nn.functional.batch_norm": "batch normalization",
+}
+
+
+def _graph(case: Case, root: int, backward: int) -> tuple[int, ...]:
+    return case.dataflow.ancestors(root, backward, case.dataflow.step_before(backward))
+
+
+def _is_training(call: Call) -> bool | None:
+    """The mode of a dropout or normalization that could change something; None for other calls."""
+    if call.function not in _WORDS or call.scalars.get("p", call.scalars.get("1", 0.5)) == 0.0:
+        return None
+    if call.function.endswith("batch_norm"):
+        flag = call.scalars.get("training", call.scalars.get("5"))
+        has_statistics = len([use for use in call.inputs if not use.requires_grad]) >= _RUNNING_STATISTICS
+        return flag if isinstance(flag, bool) and has_statistics else None
+    flag = call.scalars.get("training", call.scalars.get("2"))
+    return flag if isinstance(flag, bool) else None
+
+
+_RUNNING_STATISTICS = 2
+
+
+def _is_trained_there(case: Case, row: int) -> bool:
+    """Whether a gradient goes through the call to something that an optimizer trains; not to a teacher."""
+    call = case.dataflow.log.calls[row]
+    if not any(use.requires_grad for use in call.outputs):
+        return False
+    live = [use.tensor for use in call.live_inputs]
+    leaves, _ = case.histories.live_leaves(live, row)
+    return not (leaves | set(live)).isdisjoint(case.histories.trained)
+
+
+def _line_of_switch(case: Case, forward: Location | None) -> Location | None:
+    """The only line of the program that calls ``eval()``; None if there are several, or it is unknown."""
+    sources = case.capture.sources.get(forward.file, {}) if forward is not None else {}
+    lines = [number for number, text in sources.items() if re.search(r"\.(eval\(\)|train\(False\))", text)]
+    return Location(forward.file, lines[0]) if forward is not None and len(lines) == 1 else None

@@ -1,0 +1,157 @@
+"""GV706."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
+from gradviz.analysis.rule import Rule
+
+_MIN_BACKWARD_CALLS = 2
+"""One backward without a step may be a look at the gradients."""
+
+
+class NotStepped(Rule):
+    """Parameters get gradients, but nothing ever changes them.
+
+    What it finds
+    -------------
+    An optimizer whose parameters get gradients and whose ``step()`` is never called; and parameters of a module that
+    get gradients and are in no optimizer, while other parameters are trained.
+
+    Why it matters
+    --------------
+    Nothing raises, and the loss may even fall, because the other parameters adapt. The parameters keep their first
+    values, so the model is worse than it could be.
+
+    Example
+    -------
+    encoder, head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        head(torch.relu(encoder(torch.randn(5, 4)))).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    encoder, head = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        head(torch.relu(encoder(torch.randn(5, 4)))).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV706"
+    name = "not_stepped"
+    severity = "warning"
+    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
+        if case.capture.error is not None:
+            return
+        yield from self._idle_optimizers(histories)
+        yield from self._in_no_optimizer(histories)
+
+    def _idle_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
+        log, flow = histories.log, histories.flow
+        stepped = {log.calls[row].optimizer for row in histories.steps}
+        handed_on = HandedOnGradients(log)
+        for number, optimizer in enumerate(log.optimizers):
+            held = [tensor for group in optimizer.groups for tensor in group]
+            reaching = [row for row, leaves in histories.reached_by.items() if not leaves.isdisjoint(held)]
+            first = next(iter(reaching), None)
+            if number in stepped or first is None or len(reaching) < _MIN_BACKWARD_CALLS:
+                continue
+            if any(flow.changes(tensor, first, len(log.calls)) or handed_on.is_of(tensor) for tensor in held):
+                continue
+            name = optimizer.names[0] if optimizer.names else f"this {optimizer.class_name}"
+            given = histories.given_at(number)
+            yield self.finding(
+                f"{name}.step() is never called: {histories.together(held)} got gradients from "
+                f"{len(reaching):,} backward calls and never changed",
+                severity="error",
+                symptom="grad_wrong",
+                why="backward() only computes gradients; the step of the optimizer changes the parameters",
+                fix=f"call {name}.step() after this backward",
+                location=location_of_call(flow, _where_to_step(histories, number, reaching)),
+                symptom_location=location_of_call(flow, given[0]) if given else None,
+                tensors=names_of(flow, held),
+                evidence={"backward_calls": len(reaching), "parameters": len(held)},
+            )
+
+    def _in_no_optimizer(self, histories: ParameterHistories) -> Iterator[Finding]:
+        log = histories.log
+        accumulating: dict[int, int] = defaultdict(int)
+        for row, leaves in histories.reached_by.items():
+            if log.calls[row].function.endswith(".backward") and not log.calls[row].asked:
+                for leaf in leaves:
+                    accumulating[leaf] += 1
+        left_out = [
+            number
+            for number in histories.untrained
+            if histories.tensor(number).role == "parameter"
+            and accumulating[number] >= _MIN_BACKWARD_CALLS
+            and _is_still_trainable(histories, number)
+        ]
+        made = [row for number in range(len(log.optimizers)) for row in histories.given_at(number)[:1]]
+        if not left_out or not histories.steps or not made:
+            return
+        them, verb = ("it", "is") if len(left_out) == 1 else ("them", "are")
+        yield self.finding(
+            f"{histories.together(left_out)} {verb} in no optimizer: they get gradients and never change"
+            if len(left_out) > 1
+            else f"{histories.together(left_out)} is in no optimizer: it gets gradients and never changes",
+            symptom="grad_wrong",
+            why="an optimizer changes only what it was given, and nothing clears the gradients of the others",
+            fix=f"give {them} to the optimizer, or freeze {them} with requires_grad_(False) if that is meant",
+            location=location_of_call(histories.flow, _nearest(histories, left_out, made)),
+            tensors=names_of(histories.flow, left_out),
+            evidence={"parameters": len(left_out), "backward_calls": max(accumulating[n] for n in left_out)},
+        )
+
+
+def _is_still_trainable(histories: ParameterHistories, number: int) -> bool:
+    end = histories.tensor(number).end
+    return end is not None and end.requires_grad
+
+
+def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]) -> int:
+    """The call that made the optimizer to which these belong: it steps after the backward calls that reach them.
+
+    Most of all if it holds nothing that such a backward reaches: then it was given other parameters by mistake.
+    """
+    calls = histories.log.calls
+    votes: dict[int | None, int] = defaultdict(int)
+    for row, leaves in histories.reached_by.items():
+        step = next((step for step in histories.steps if step > row), None)
+        if step is not None and not leaves.isdisjoint(left_out):
+            is_vain = leaves.isdisjoint(use.tensor for use in calls[step].inputs)
+            votes[calls[step].optimizer] += _VAIN_STEP if is_vain else 1
+    return max(made, key=lambda row: votes[calls[row].optimizer])
+
+
+_VAIN_STEP = 100
+"""How much a step that had none of the gradients before it counts."""
+
+
+def _where_to_step(histories: ParameterHistories, optimizer: int, reaching: list[int]) -> int:
+    """The call that clears the gradients after a backward, if it stands below it: the step belongs before it.
+
+    Else the last backward.
+    """
+    flow, calls = histories.flow, histories.log.calls
+    last = location_of_call(flow, reaching[-1])
+    for row in flow.rows_of_kind("zero_grad"):
+        here = location_of_call(flow, row)
+        is_below = last is not None and here is not None and here.file == last.file and here.line > last.line
+        if calls[row].optimizer == optimizer and row > reaching[0] and is_below:
+            return row
+    return reaching[-1]

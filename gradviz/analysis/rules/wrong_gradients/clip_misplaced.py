@@ -1,0 +1,93 @@
+"""GV610."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.gradient_changes import MisplacedChange, changes_before_unscale, changes_nobody_uses
+from gradviz.analysis.rule import Rule
+
+
+class ClipMisplaced(Rule):
+    """Gradients are clipped or changed at a time when it has no effect, or another one.
+
+    What it finds
+    -------------
+    Changes of ``.grad`` after the step that used it and before it is cleared; clipping before ``backward()``, when
+    there is no gradient yet; and clipping before ``GradScaler.unscale_()``, when gradients are still scaled.
+
+    Why it matters
+    --------------
+    The step uses what is in ``.grad`` when ``step()`` runs. Clipping that comes later or earlier protects nothing, and
+    clipping of scaled gradients makes each of them tiny after they are unscaled.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+        optimizer.step()
+    """
+
+    code = "GV610"
+    name = "clip_misplaced"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
+        if not histories.reached_by:
+            return
+        for change in changes_nobody_uses(histories, case.source_line):
+            yield self._unused(case, change)
+        for change in changes_before_unscale(histories):
+            yield self._scaled(case, change)
+
+    def _unused(self, case: Case, change: MisplacedChange) -> Finding:
+        calls, flow = case.dataflow.log.calls, case.dataflow
+        when = (
+            "after the step that used them"
+            if change.step is not None
+            else "before backward() computes them: there are none yet"
+        )
+        what = "gradients are changed" if change.tensors else "gradients are clipped"
+        return self.finding(
+            f"{what} {when}",
+            symptom="grad_wrong",
+            why="a step uses what is in .grad when it runs, so this change has no effect",
+            fix="do it between backward() and step()",
+            location=location_of_call(flow, change.call),
+            symptom_location=None if change.step is None else location_of_call(flow, change.step),
+            tensors=names_of(flow, change.tensors),
+            evidence={"call": call_words(calls[change.call]), "times": change.times},
+        )
+
+    def _scaled(self, case: Case, change: MisplacedChange) -> Finding:
+        flow = case.dataflow
+        return self.finding(
+            "gradients are clipped while they are still scaled: unscale_() comes later",
+            symptom="grad_wrong",
+            why="the loss was multiplied by the scale of GradScaler, so all norms are too large by this factor, and "
+            "clipping leaves almost nothing",
+            fix="call scaler.unscale_(optimizer) before the clipping",
+            location=location_of_call(flow, change.call),
+            symptom_location=None if change.step is None else location_of_call(flow, change.step),
+            tensors=names_of(flow, change.tensors),
+            evidence={"times": change.times},
+        )

@@ -1,0 +1,116 @@
+"""GV611."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class DuplicateIndex(Rule):
+    """Values are written through an index that names a position several times: all but one are lost.
+
+    What it finds
+    -------------
+    ``x[index] = values``, ``x[index] += values``, ``index_copy`` and ``scatter`` with values that have a history, where
+    the index must contain duplicates, because it has more entries than there are positions.
+
+    Why it matters
+    --------------
+    Of all values for one position, only one is kept, and only this one gets a gradient. ``+=`` through an index does
+    not add them up either: it reads, adds and writes once.
+
+    Example
+    -------
+    layer = torch.nn.Linear(4, 2)
+    node = torch.tensor([0, 0, 1, 1, 2, 2])
+    total = torch.zeros(3, 2)
+    total[node] += layer(torch.randn(6, 4))
+    total.square().sum().backward()
+
+    Instead
+    -------
+    layer = torch.nn.Linear(4, 2)
+    node = torch.tensor([0, 0, 1, 1, 2, 2])
+    total = torch.zeros(3, 2).index_add(0, node, layer(torch.randn(6, 4)))
+    total.square().sum().backward()
+    """
+
+    code = "GV611"
+    name = "duplicate_index"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[Location | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            lost = _lost_entries(flow, row, call)
+            location = location_of_call(flow, row) if lost else None
+            if lost and location not in told:
+                told.add(location)
+                yield self._finding(case, row, call, lost, location)
+
+    def _finding(self, case: Case, row: int, call: Call, lost: int, location: Location | None) -> Finding:
+        flow = case.dataflow
+        values = [use for use in call.inputs[1:] if use.requires_grad]
+        at = case.node_of_call(row)
+        return self.finding(
+            f"{call_words(call)} writes through an index with duplicates: at least {lost:,} of its values are lost",
+            symptom="grad_wrong",
+            why="of several values for one position one is kept, and the others get no gradient",
+            fix="add them up: x.index_add(0, index, values), or scatter_add; or make the index unique",
+            location=location,
+            tensors=leaf_names_above(flow, values[0].tensor, row, flow.step_before(row)) if values else (),
+            evidence={"values_lost_at_least": lost},
+            **case.facts_of_node((at.graph, at.node) if at is not None else None),
+        )
+
+
+_ASSIGN = frozenset({"torch.Tensor.__setitem__", "torch.Tensor.index_put_", "torch.Tensor.index_put"})
+_WRITE_ALONG = frozenset(
+    f"torch.{prefix}{name}{suffix}"
+    for prefix in ("", "Tensor.")
+    for name in ("index_copy", "scatter")
+    for suffix in ("", "_")
+)
+
+
+def _lost_entries(flow: Dataflow, row: int, call: Call) -> int:
+    """How many values are overwritten for certain."""
+    if call.kind != "operation" or call.raised is not None or not any(use.requires_grad for use in call.inputs[1:]):
+        return 0
+    if call.scalars.get("accumulate") or call.scalars.get("3") is True or "reduce" in call.scalars:
+        return 0
+    indexes = [use for use in call.inputs[1:] if _is_index(flow, use)]
+    if call.function in _ASSIGN:
+        return _without_a_position(flow, row, indexes, None)
+    if call.function in _WRITE_ALONG and len(indexes) == 1:
+        along = call.scalars.get("1", call.scalars.get("dim", 0))
+        return _without_a_position(flow, row, indexes, along if isinstance(along, int) else 0)
+    return 0
+
+
+def _is_index(flow: Dataflow, use: TensorUse) -> bool:
+    return flow.log.tensors[use.tensor].facts.dtype in ("int64", "int32") and not use.requires_grad
+
+
+def _without_a_position(flow: Dataflow, row: int, indexes: list[TensorUse], along: int | None) -> int:
+    """Entries of an index beyond the number of positions that it can name."""
+    positions = 1
+    for use in indexes:
+        values = flow.values_of(use, row)
+        if values is None or values.minimum is None or values.maximum is None:
+            return 0
+        positions *= int(values.maximum - values.minimum) + 1
+    shapes = [[size for size in flow.log.tensors[use.tensor].facts.shape if isinstance(size, int)] for use in indexes]
+    if not shapes or not all(shapes):
+        return 0
+    entries = max(prod(shape) for shape in shapes) if along is None else shapes[0][along]
+    return max(entries - positions, 0)

@@ -1,0 +1,120 @@
+"""GV612."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import line_outside_modules, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.rule import Rule
+
+
+class GradientIntoTarget(Rule):
+    """A gradient flows into a copy of a model that is only there to compute targets.
+
+    What it finds
+    -------------
+    Parameters that no optimizer has and that the program itself overwrites with those of a trained model (a target
+    network, a moving average), and that get gradients from a loss.
+
+    Why it matters
+    --------------
+    The target is then a part of what is differentiated: the loss also falls by moving the target, and gradients that
+    go through the target into what it was computed from are wrong.
+
+    Example
+    -------
+    online, target = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(online.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(5, 4)
+        loss = (online(x) - 0.9 * target(x + 1)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        target.load_state_dict(online.state_dict())
+
+    Instead
+    -------
+    online, target = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(online.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(5, 4)
+        with torch.no_grad():
+            wanted = 0.9 * target(x + 1)
+        loss = (online(x) - wanted).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        target.load_state_dict(online.state_dict())
+    """
+
+    code = "GV612"
+    name = "gradient_into_target"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
+        calls = histories.log.calls
+        reached = {
+            leaf: row
+            for row, leaves in histories.reached_by.items()
+            if calls[row].function.endswith(".backward")
+            for leaf in leaves
+        }
+        targets = [
+            leaf
+            for leaf, row in sorted(reached.items())
+            if leaf not in histories.trained
+            and histories.tensor(leaf).role == "parameter"
+            and histories.steps
+            and _follows_trained(histories, leaf)
+        ]
+        if targets:
+            yield self._finding(histories, targets, reached[targets[0]])
+
+    def _finding(self, histories: ParameterHistories, targets: list[int], backward: int) -> Finding:
+        flow = histories.flow
+        uses = [row for row in histories.forward_uses(targets[0]) if row < backward and _is_live(histories, row)]
+        here = line_outside_modules(flow, uses[-1]) if uses else None
+        return self.finding(
+            f"{histories.together(targets)} {'gets' if len(targets) == 1 else 'get'} gradients from the loss, but the "
+            "program overwrites them with trained parameters: they belong to a target",
+            symptom="grad_wrong",
+            why="a target should be a constant for the loss, or its gradient also moves what the target was made from",
+            fix="compute the target under torch.no_grad(), or detach() it",
+            location=location_of_line(here),
+            symptom_location=location_of_call(flow, backward),
+            tensors=names_of(flow, targets),
+            evidence={"parameters": len(targets)},
+        )
+
+
+def _follows_trained(histories: ParameterHistories, leaf: int) -> bool:
+    """Whether values of trained parameters are written into it, without a history, while training runs."""
+    calls, flow = histories.log.calls, histories.flow
+    for row in flow.changes(leaf, histories.steps[0], len(calls)):
+        for use in calls[row].inputs:
+            if use.tensor == leaf or use.tensor in flow.sharing_memory(leaf):
+                continue
+            if _is_of_trained(histories, use.tensor, row):
+                return True
+    return False
+
+
+def _is_of_trained(histories: ParameterHistories, tensor: int, before: int) -> bool:
+    """Whether a tensor is a trained parameter, shares its memory, or was computed from one by a call just before."""
+    flow, calls = histories.flow, histories.log.calls
+    if not histories.trained.isdisjoint(flow.sharing_memory(tensor)):
+        return True
+    made = flow.producers(tensor, before)[-1:]
+    return any(
+        not histories.trained.isdisjoint(flow.sharing_memory(use.tensor)) for row in made for use in calls[row].inputs
+    )
+
+
+def _is_live(histories: ParameterHistories, row: int) -> bool:
+    return any(use.requires_grad for use in histories.log.calls[row].outputs)
