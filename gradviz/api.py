@@ -96,6 +96,7 @@ def record(
     values: int = 0,
     root_shares: bool = False,
     calls: bool = False,
+    fingerprints: bool = False,
     model: Any = None,
 ) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
@@ -113,6 +114,8 @@ def record(
             ``graph.root_shares``. Each root or term costs one backward, and memory for its gradients of all leaves.
         calls: also log every torch call, so that `Inspection.check` knows what was cut off or changed on the way to
             the loss. Of many backward calls only the informative ones are kept.
+        fingerprints: also log every torch call, and keep a fingerprint of every tensor, so that `diff` can compare
+            values.
         model: the module (or a list or dict of modules) whose parameters are named ``model.…`` if no variable holds
             it, for example inside a training library.
 
@@ -141,7 +144,8 @@ def record(
         gradients=gradients,
         values_up_to=values,
         root_shares=root_shares,
-        calls=calls,
+        calls=calls or fingerprints,
+        fingerprints=fingerprints,
         begins_midway=True,
         remedy_when_full="record(backward=N) picks a single one, and backward='last' keeps the last",
     )
