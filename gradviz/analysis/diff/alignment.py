@@ -193,9 +193,11 @@ def _match_by_operands(aligner: _Aligner) -> int:
             if operation.index in matched or not operation.operands:
                 continue
             sources = [
-                (operand.leaf or "") if operand.source is None
+                (operand.leaf or "")
+                if operand.source is None
                 # The same number for both runs: that of the second.
-                else to_b.get(operand.source) if tree is aligner.a
+                else to_b.get(operand.source)
+                if tree is aligner.a
                 else operand.source
                 for operand in operation.operands
             ]

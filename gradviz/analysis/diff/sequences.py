@@ -74,7 +74,9 @@ def longest_ascending(pairs: Sequence[Pair]) -> list[Pair]:
     return series[::-1]
 
 
-def _pairs_of_shared_keys(a: Sequence[Hashable], b: Sequence[Hashable], within: tuple[int, int, int, int]) -> list[Pair]:
+def _pairs_of_shared_keys(
+    a: Sequence[Hashable], b: Sequence[Hashable], within: tuple[int, int, int, int]
+) -> list[Pair]:
     """The pairs of an edit script of what both ranges have: the rest would only make it longer."""
     a0, a1, b0, b1 = within
     shared = set(a[a0:a1]) & set(b[b0:b1]) - {None}
