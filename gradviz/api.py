@@ -258,7 +258,7 @@ def diff(a: Any, b: Any, *, rtol: float | None = None) -> Differed:
         ...         torch.nn.functional.layer_norm(x, (8,), eps=eps).square().sum().backward()
         ...     return recording
         >>> gradviz.diff(step(1e-5), step(1e-6)).first.what
-        'layer_norm: eps is 1e-05 in A, is 1e-06 in B'
+        'layer_norm: eps is 1e-05 in A, 1e-06 in B'
     """
     from gradviz.diff_result import differed
 

@@ -18,7 +18,9 @@ MIN_WIDTH = 40
 @click.option("--env-b", multiple=True, metavar="NAME=VALUE", help="Set this variable for B only.")
 @click.option("--args", "args", metavar="ARGUMENTS", help='Arguments of the scripts: --args "--lr 0.1".')
 @click.option("--args-b", metavar="ARGUMENTS", help="Arguments of B, in place of --args.")
-@click.option("--backward", metavar="N|last|all", help="Which backward() or grad() call to record (default: the first).")
+@click.option(
+    "--backward", metavar="N|last|all", help="Which backward() or grad() call to record (default: the first)."
+)
 @click.option("--keep-going", is_flag=True, help="Run scripts to their end, not only to the recorded backward.")
 @click.option(
     "--rtol",

@@ -35,6 +35,10 @@ class Alignment:
     """Operations of the first run that stand at another point of the order in the second."""
     modules: dict[int, int] = field(default_factory=dict)
     """Module calls that belong together, by their scopes."""
+    compiled_a: dict[int, list[int]] = field(default_factory=dict)
+    """For compiled code in the second run, by its counterpart in the first, the operations that it stands for."""
+    compiled_b: dict[int, list[int]] = field(default_factory=dict)
+    """The same for compiled code in the first run; the keys are operations of the second."""
 
     def add(self, a: int, b: int) -> None:
         """Note that these two belong together."""
@@ -42,10 +46,12 @@ class Alignment:
         self.to_a[b] = a
 
     def only_a(self, run: Run) -> list[Operation]:
-        return [operation for operation in run.operations if operation.index not in self.to_b]
+        known = {*self.to_b, *(index for inside in self.compiled_a.values() for index in inside)}
+        return [operation for operation in run.operations if operation.index not in known]
 
     def only_b(self, run: Run) -> list[Operation]:
-        return [operation for operation in run.operations if operation.index not in self.to_a]
+        known = {*self.to_a, *(index for inside in self.compiled_b.values() for index in inside)}
+        return [operation for operation in run.operations if operation.index not in known]
 
 
 def aligned(a: Run, b: Run) -> Alignment:
@@ -53,6 +59,8 @@ def aligned(a: Run, b: Run) -> Alignment:
     keys = KeyTable()
     aligner = _Aligner(CallTree(a, keys), CallTree(b, keys))
     aligner.align_in_order()
+    _match_compiled_code(b, a, aligner.found.to_a, aligner.found.to_b, aligner.found.compiled_a)
+    _match_compiled_code(a, b, aligner.found.to_b, aligner.found.to_a, aligner.found.compiled_b)
     _match_what_moved(aligner)
     return aligner.found
 
@@ -147,6 +155,31 @@ def _gaps(pairs: list[tuple[int, int]], end_a: int, end_b: int) -> list[tuple[tu
         for (i, j), (k, m) in zip(corners, corners[1:], strict=False)
         if k - i > 1 and m - j > 1
     ]
+
+
+# -- Compiled code -----------------------------------------------------------------------------------------------------
+
+
+def _match_compiled_code(
+    run: Run, eager: Run, to_eager: dict[int, int], from_eager: dict[int, int], inside: dict[int, list[int]]
+) -> None:
+    """A call of compiled code in `run` belongs to the last of the operations that stand at its point in the other.
+
+    These are the unmatched ones between the counterparts of what is before and after the call.
+    """
+    for operation in run.operations:
+        if operation.kind != "compiled" or operation.index in to_eager:
+            continue
+        before = next((to_eager[i] for i in range(operation.index - 1, -1, -1) if i in to_eager), -1)
+        end = next((to_eager[i] for i in range(operation.index + 1, len(run.operations)) if i in to_eager), None)
+        stands_for = [
+            index
+            for index in range(before + 1, len(eager.operations) if end is None else end)
+            if index not in from_eager
+        ]
+        if stands_for:
+            to_eager[operation.index], from_eager[stands_for[-1]] = stands_for[-1], operation.index
+            inside[stands_for[-1]] = stands_for[:-1]
 
 
 # -- What moved --------------------------------------------------------------------------------------------------------

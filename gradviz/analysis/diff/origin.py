@@ -139,6 +139,8 @@ class ForwardComparison:
     def _origin(self, one: Operation, other: Operation, result: Apart, *, drew_otherwise: bool) -> Origin | None:
         if drew_otherwise:
             return self._random_origin(one, other, result)
+        if (one.kind == "compiled") != (other.kind == "compiled"):
+            return self._origin_in_compiled_code(one, other, result)
         pairs = list(_operand_pairs(one, other))
         differing = [(x, y, far) for x, y in pairs if (far := apart(x, y, self._tolerance)).differs]
         for x, y, _ in differing:
@@ -153,6 +155,17 @@ class ForwardComparison:
             if x.source is None and y.source is None:
                 return self._input_origin(one, other, x, y, far, result)
         return None if differing else self._computed_origin(one, other, result)
+
+    def _origin_in_compiled_code(self, one: Operation, other: Operation, result: Apart) -> Origin | None:
+        """The other run has several operations in its place, of which only the last is looked at."""
+        compiled, counterpart = (one, self._alignment.to_b) if one.kind == "compiled" else (other, self._alignment.to_a)
+        for operand in compiled.operands:
+            source = operand.source
+            if source is not None and compiled is other:
+                source = counterpart.get(source)
+            if source is not None and self.found.results.get(source, SAME).differs:
+                return None
+        return self._computed_origin(one, other, result)
 
     def _own_cause(self, one: Operation, other: Operation, result: Apart, *, is_inherited: bool) -> Origin | None:
         """The operation, its arguments or its operands changed in number."""
@@ -221,7 +234,8 @@ class ForwardComparison:
         return self._at(cause, what, one, other, far.distance, None)
 
     def _computed_origin(self, one: Operation, other: Operation, result: Apart) -> Origin:
-        reason = _reason(one, result)
+        compiled = one if one.kind == "compiled" else other
+        reason = _reason(compiled, result)
         if result.level == "rounding":
             what = f"{one.word} rounds the same numbers differently"
             return self._at("rounding", what, one, other, result.distance, reason)

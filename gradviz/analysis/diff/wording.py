@@ -81,7 +81,7 @@ def _is_same(x: Any, y: Any) -> bool:
 
 def arguments_words(changed: Changes) -> str:
     """``eps is 1e-05 in A, 1e-06 in B``."""
-    return "; ".join(f"{argument_name(name)} {_value(a, 'A')}, {_value(b, 'B')}" for name, a, b in changed)
+    return "; ".join(f"{argument_name(name)} is {_value(a, 'A')}, {_value(b, 'B')}" for name, a, b in changed)
 
 
 def argument_name(name: str) -> str:
@@ -90,4 +90,4 @@ def argument_name(name: str) -> str:
 
 
 def _value(value: Any, run: str) -> str:
-    return f"not given in {run}" if value is _ABSENT else f"is {value!r} in {run}"
+    return f"not given in {run}" if value is _ABSENT else f"{value!r} in {run}"

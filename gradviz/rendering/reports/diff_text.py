@@ -14,7 +14,6 @@ from gradviz.graph.number_words import byte_words, counted
 from gradviz.graph.query.own_line import file_name
 from gradviz.rendering.reports.terminal_tables import empty_table, facts_table, printed, shortened_name, wrapped
 
-
 MAX_CHANGES = 20
 MAX_FIGURES = 12
 _SIGNS = {"only_a": "-", "only_b": "+"}
