@@ -9,9 +9,9 @@ in them is aligned with the rest: so operations that were wrapped in a module, o
 What is left is matched by keys that only one operation on each side has, and by its operands: these are moved or
 reordered operations, and their matches may cross others.
 
-Cost: keys take one pass over each run. Each sequence takes O(n log n) for each of the six keys, and a gap of n items with
-d differences O(n + d²), where d is limited (see `sequences`); every opened level is one more pass over its gap. Two
-graphs of 200,000 nodes take seconds.
+Cost: keys take one pass over each run. Each sequence takes O(n log n) for each of the six keys, and a gap of n items
+with d differences O(n + d²), where d is limited (see `sequences`); every opened level is one more pass over its gap.
+Two graphs of 200,000 nodes take seconds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from gradviz.analysis.diff.call_tree import LEVELS, CallTree, Item, KeyTable
 from gradviz.analysis.diff.runs import Operation, Run
@@ -150,11 +151,7 @@ def _open(tree: CallTree, gap: Iterable[int], threshold: int) -> list[int]:
 def _gaps(pairs: list[tuple[int, int]], end_a: int, end_b: int) -> list[tuple[tuple[int, int], tuple[int, int]]]:
     """The ranges between pairs that have something on both sides."""
     corners = [(-1, -1), *pairs, (end_a, end_b)]
-    return [
-        ((i + 1, k), (j + 1, m))
-        for (i, j), (k, m) in zip(corners, corners[1:], strict=False)
-        if k - i > 1 and m - j > 1
-    ]
+    return [((i + 1, k), (j + 1, m)) for (i, j), (k, m) in pairwise(corners) if k - i > 1 and m - j > 1]
 
 
 # -- Compiled code -----------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compa
     forward = ForwardComparison(a, b, alignment, tolerance).run()
     nodes = nodes_that_belong_together(a, b, alignment)
     backward, is_beyond = backward_origin(a, b, nodes, forward, tolerance)
-    changes = changes_between(a, b, alignment)
+    changes = changes_between(a, b, alignment, forward.results)
     first = _first(forward, backward if is_beyond else None, changes)
     if first is None and one.capture.error is not None and other.capture.error is None:
         first = _failed(one.capture, "A")

@@ -58,27 +58,31 @@ class GrowthPoint(Struct, frozen=True, omit_defaults=True):
     """Whether it is larger than the tolerance."""
 
 
+ChangeKind = Literal[
+    "only_a",
+    "only_b",
+    "replaced",
+    "arguments",
+    "shape",
+    "dtype",
+    "device",
+    "autocast",
+    "parameter",
+    "frozen",
+    "hooks",
+    "moved",
+    "renamed",
+    "file",
+    "wrapped",
+    "compiled",
+]
+_OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled"})
+
+
 class Change(Struct, frozen=True, omit_defaults=True):
     """One difference in structure."""
 
-    kind: Literal[
-        "only_a",
-        "only_b",
-        "replaced",
-        "arguments",
-        "shape",
-        "dtype",
-        "device",
-        "autocast",
-        "moved",
-        "renamed",
-        "file",
-        "wrapped",
-        "parameter",
-        "frozen",
-        "hooks",
-        "finding",
-    ]
+    kind: ChangeKind
     what: str
     a: Where | None = None
     b: Where | None = None
@@ -87,7 +91,7 @@ class Change(Struct, frozen=True, omit_defaults=True):
     @property
     def is_cosmetic(self) -> bool:
         """True for names and order alone."""
-        return self.kind in ("moved", "renamed", "file", "wrapped")
+        return self.kind in _OF_NAMES_AND_ORDER
 
 
 class Figure(Struct, frozen=True, omit_defaults=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Sequence
+from itertools import pairwise
 
 Pair = tuple[int, int]
 MAX_EDITS = 1_000
@@ -36,7 +37,7 @@ def common_pairs(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[Pair]:
             continue
         found += anchors
         corners = [(a0 - 1, b0 - 1), *anchors, (a1, b1)]
-        for (i, j), (k, m) in zip(corners, corners[1:], strict=False):
+        for (i, j), (k, m) in pairwise(corners):
             if k - i > 1 and m - j > 1:
                 open_ranges.append((i + 1, k, j + 1, m))
     return sorted(found)

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from gradviz.analysis.diff.alignment import Alignment
+from gradviz.analysis.diff.closeness import UNKNOWN, Apart
 from gradviz.analysis.diff.difference import Change
 from gradviz.analysis.diff.runs import Operand, Operation, Run
-from gradviz.analysis.diff.wording import arguments_words, changed_arguments, where
+from gradviz.analysis.diff.wording import arguments_words, changed_arguments, is_given_in_both, where
 from gradviz.capture.capture import Parameter
 from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import file_name
 
 
-def changes_between(a: Run, b: Run, alignment: Alignment) -> tuple[Change, ...]:
-    """All of them, those that are more than names and order first."""
+def changes_between(a: Run, b: Run, alignment: Alignment, results: Mapping[int, Apart]) -> tuple[Change, ...]:
+    """All of them, those that are more than names and order first.
+
+    Args:
+        results: for pairs, by the operation of the first run, how far apart their results are.
+    """
     pairs = [(a.operations[i], b.operations[j]) for i, j in sorted(alignment.to_b.items())]
     found = [
         *_only(a, "only_a", [operation.index for operation in alignment.only_a(a)]),
         *_only(b, "only_b", [operation.index for operation in alignment.only_b(b)]),
-        *(change for one, other in pairs for change in _of_pair(a, b, one, other)),
+        *(change for one, other in pairs for change in _of_pair(a, b, one, other, results.get(one.index, UNKNOWN))),
+        *_compiled(a, b, alignment),
         *_parameters(a, b, pairs),
         *_hooks(a, b, pairs),
         *_moved(a, b, alignment),
@@ -72,11 +78,17 @@ def _chain(run: Run, scope: int | None) -> list[int]:
 # -- Operations that belong together -----------------------------------------------------------------------------------
 
 
-def _of_pair(a: Run, b: Run, one: Operation, other: Operation) -> Iterator[Change]:
+def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) -> Iterator[Change]:
+    if (one.kind == "compiled") != (other.kind == "compiled"):
+        return
     if one.word != other.word:
         yield Change("replaced", f"{one.word} in A, {other.word} in B", where(a, one), where(b, other))
-    elif changed := changed_arguments(one, other):
-        if not _are_shapes(one, other):
+    else:
+        changed = changed_arguments(one, other)
+        if result.level == "same":
+            # An argument that one of them leaves to its default.
+            changed = [entry for entry in changed if is_given_in_both(entry)]
+        if changed and not _are_shapes(one, other):
             yield Change("arguments", f"{one.word}: {arguments_words(changed)}", where(a, one), where(b, other))
     if one.is_autocast != other.is_autocast:
         which = "A" if one.is_autocast else "B"
@@ -171,6 +183,17 @@ def _hooks(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator
 
 
 # -- Names and order ---------------------------------------------------------------------------------------------------
+
+
+def _compiled(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:
+    for index, inside in alignment.compiled_a.items():
+        place = b.operations[alignment.to_b[index]]
+        what = f"{counted(len(inside) + 1, 'operation')} of A are compiled code in B"
+        yield Change("compiled", what, where(a, a.operations[index]), where(b, place), len(inside) + 1)
+    for index, inside in alignment.compiled_b.items():
+        place = a.operations[alignment.to_a[index]]
+        what = f"{counted(len(inside) + 1, 'operation')} of B are compiled code in A"
+        yield Change("compiled", what, where(a, place), where(b, b.operations[index]), len(inside) + 1)
 
 
 def _moved(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:

@@ -65,6 +65,11 @@ def changed_arguments(one: Operation, other: Operation) -> Changes:
     return _joined(changed)
 
 
+def is_given_in_both(entry: tuple[str, Any, Any]) -> bool:
+    """False for an argument that one of the calls leaves to its default."""
+    return entry[1] is not _ABSENT and entry[2] is not _ABSENT
+
+
 def _joined(changed: Changes) -> Changes:
     """One argument that is passed by position here and by name there, with two values."""
     gone = [entry for entry in changed if entry[2] is _ABSENT]

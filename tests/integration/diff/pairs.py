@@ -56,10 +56,7 @@ class Block(nn.Module):
                 self.up.weight.copy_(self.up.weight.t().clone())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.is_post_norm:
-            x = self.norm(x + self.attention(x))
-        else:
-            x = x + self.attention(self.norm(x))
+        x = self.norm(x + self.attention(x)) if self.is_post_norm else x + self.attention(self.norm(x))
         hidden = self.act(self.up(x))
         if self.dropout:
             hidden = F.dropout(hidden, self.dropout)
