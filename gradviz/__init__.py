@@ -2,8 +2,9 @@
 
 `inspect` shows an existing tensor, `record` records a ``with`` block, `load` opens a file; each returns an
 `Inspection`. `check` says why a gradient is missing, zero, NaN or wrong. `diff` says where two recordings begin to
-differ. `watch` measures from time to time how large the gradients of a long training are. `callbacks` check steps of Hugging Face's and Lightning's trainers. Every name is
-imported when it is first used: importing gradviz imports neither torch nor anything else.
+differ. `watch` measures from time to time how large the gradients of a long training are. `callbacks` check steps of
+Hugging Face's and Lightning's trainers. Every name is imported when it is first used: importing gradviz imports neither
+torch nor anything else.
 """
 
 from __future__ import annotations

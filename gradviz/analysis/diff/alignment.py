@@ -71,6 +71,8 @@ class _Aligner:
         self.a = a
         self.b = b
         self.found = Alignment()
+        self._gaps: list[tuple[list[int], list[int]]] = []
+        """Gaps with operations on both sides that no key matched."""
 
     def align_in_order(self) -> None:
         waiting = [(self.a.top, self.b.top)]
@@ -108,19 +110,19 @@ class _Aligner:
         """The gap with its largest module calls open; None if there is nothing to open."""
         sizes = [item.size for item in (*_modules(self.a, gap_a), *_modules(self.b, gap_b))]
         if not sizes:
-            self._match_replaced(gap_a, gap_b)
+            self._gaps.append((gap_a, gap_b))
             return None
         threshold = (max(sizes) + 1) // 2
         return _open(self.a, gap_a, threshold), _open(self.b, gap_b, threshold)
 
-    def _match_replaced(self, gap_a: list[int], gap_b: list[int]) -> None:
-        """One operation in the place of another: as many on both sides, with results of the same shapes."""
-        if len(gap_a) != len(gap_b):
-            return
-        pairs = [(self._operation(self.a, i), self._operation(self.b, j)) for i, j in zip(gap_a, gap_b, strict=True)]
-        if all(_may_replace(one, other) for one, other in pairs):
-            for one, other in pairs:
-                self.found.add(one.index, other.index)
+    def match_replaced(self) -> None:
+        """One operation in the position of another: as many on both sides, with results of the same shapes."""
+        for gap_a, gap_b in self._gaps:
+            left_a = [one for i in gap_a if (one := self._operation(self.a, i)).index not in self.found.to_b]
+            left_b = [one for j in gap_b if (one := self._operation(self.b, j)).index not in self.found.to_a]
+            if len(left_a) == len(left_b) and all(map(_may_replace, left_a, left_b)):
+                for one, other in zip(left_a, left_b, strict=True):
+                    self.found.add(one.index, other.index)
 
     def _operation(self, tree: CallTree, item: int) -> Operation:
         index = tree.items[item].operation
@@ -188,6 +190,7 @@ def _match_what_moved(aligner: _Aligner) -> None:
         _match_unique(aligner, lambda tree, level=level: _keys_by_operation(tree, level))
     while _match_by_operands(aligner):
         pass
+    aligner.match_replaced()
     pairs = sorted(found.to_b.items())
     found.moved = set(found.to_b) - {a for a, _ in longest_ascending(pairs)}
 
@@ -212,6 +215,9 @@ def _match_unique(aligner: _Aligner, keys_of: Callable[[CallTree], dict[int, Has
     return matched
 
 
+_NAMELESS = ("", "data", "input", "parameter", "buffer")
+
+
 def _match_by_operands(aligner: _Aligner) -> int:
     """Match operations of one kind that take what belongs together."""
     to_b = aligner.found.to_b
@@ -231,7 +237,7 @@ def _match_by_operands(aligner: _Aligner) -> int:
                 else operand.source
                 for operand in operation.operands
             ]
-            if None not in sources and any(isinstance(source, int) for source in sources):
+            if None not in sources and any(source not in _NAMELESS for source in sources):
                 keys[operation.index] = (operation.word, tuple(sources))
         return keys
 
