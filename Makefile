@@ -26,7 +26,7 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus mutants gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus mutants diff-edits gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -41,6 +41,7 @@ help:
 	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
 	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
 	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
+	@echo "make diff-edits    change one operation of small models at random, and count how often gradviz diff names it first"
 	@echo "make gpu           run the tests that need a CUDA GPU, and measure the overhead there; one line where there is none"
 	@echo "make jupyterlab    open notebooks in a real JupyterLab, and check what they show"
 	@echo "make gallery       draw every sample in samples/gallery again; tests compare with these pictures"
@@ -113,6 +114,12 @@ SEED ?= 1
 
 mutants: $(MUTANTS_INSTALLED)
 	nice $(PYTHON) -m tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED)
+
+# How many pairs with an edit, and as many without.
+PAIRS ?= 100
+
+diff-edits: $(TEST_INSTALLED)
+	$(PYTHON) -W ignore -m tests.diff_edits --pairs $(PAIRS)
 
 gpu: $(BENCH_INSTALLED)
 	$(PYTHON) -m tests.cuda

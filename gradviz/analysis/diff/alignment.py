@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 from gradviz.analysis.diff.call_tree import LEVELS, CallTree, Item, KeyTable
@@ -187,7 +188,7 @@ def _match_compiled_code(
 def _match_what_moved(aligner: _Aligner) -> None:
     found = aligner.found
     for level in ("value", "parameters", "exact"):
-        _match_unique(aligner, lambda tree, level=level: _keys_by_operation(tree, level))
+        _match_unique(aligner, partial(_keys_by_operation, level=level))
     while _match_by_operands(aligner):
         pass
     aligner.match_replaced()

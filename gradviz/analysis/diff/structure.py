@@ -54,10 +54,10 @@ def _only(run: Run, kind: str, indices: list[int]) -> Iterator[Change]:
         whole = next((scope for scope in _chain(run, operation.scope) if size[scope] == missing[scope]), None)
         groups[whole, -1 if whole is not None else index].append(operation)
     name = "A" if kind == "only_a" else "B"
-    for (scope, _), operations in groups.items():
+    for (outermost, _), operations in groups.items():
         what = f"only {name} has {operations[0].word}"
-        if scope is not None:
-            module = run.scopes[scope]
+        if outermost is not None:
+            module = run.scopes[outermost]
             what = f"only {name} has {module.path} ({module.class_name}, {counted(len(operations), 'operation')})"
         place = where(run, operations[0])
         if kind == "only_a":
@@ -98,7 +98,7 @@ def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) ->
         # Where an operand has changed as well, it is told there.
         if x != y and _of_operands(one, kind) == _of_operands(other, kind):
             what = f"{one.word}: the result's {kind} is {_listed(x)} in A, {_listed(y)} in B"
-            yield Change(kind, what, where(a, one), where(b, other))  # type: ignore[arg-type]
+            yield Change(kind, what, where(a, one), where(b, other))
 
 
 def _are_shapes(one: Operation, other: Operation) -> bool:
@@ -209,19 +209,26 @@ def _wrapped(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterat
         return
     for run, name, side in ((a, "A", 0), (b, "B", 1)):
         deeper: Counter[str] = Counter()
+        other_run = (b, a)[side]
         for pair in pairs:
-            chain, counterpart = _chain(run, pair[side].scope), _chain((b, a)[side], pair[1 - side].scope)
-            if len(chain) > len(counterpart):
-                other_run = (b, a)[side]
-                classes = Counter(other_run.scopes[scope].class_name for scope in counterpart)
-                for scope in chain:
-                    if classes[run.scopes[scope].class_name]:
-                        classes[run.scopes[scope].class_name] -= 1
-                    else:
-                        deeper[f"{run.scopes[scope].path} ({run.scopes[scope].class_name})"] += 1
+            chain, counterpart = _chain(run, pair[side].scope), _chain(other_run, pair[1 - side].scope)
+            for scope in _without_counterpart(run, chain, other_run, counterpart):
+                deeper[f"{run.scopes[scope].path} ({run.scopes[scope].class_name})"] += 1
         for path, count in deeper.items():
             what = f"only {name} has {counted(count, 'operation')} inside the module {path}"
             yield Change("wrapped", what, count=count)
+
+
+def _without_counterpart(run: Run, chain: list[int], other: Run, counterpart: list[int]) -> list[int]:
+    """As many module calls as `chain` has more, the innermost of those whose class the other has not."""
+    classes = Counter(other.scopes[scope].class_name for scope in counterpart)
+    others: list[int] = []
+    for scope in reversed(chain):
+        if classes[run.scopes[scope].class_name]:
+            classes[run.scopes[scope].class_name] -= 1
+        else:
+            others.append(scope)
+    return others[: max(0, len(chain) - len(counterpart))]
 
 
 def _renamed_modules(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator[Change]:

@@ -23,7 +23,7 @@ class GeneratorStates(NamedTuple):
 def states_before(kwargs: dict[str, Any]) -> GeneratorStates:
     """The states of the generators that a call with these arguments could draw from."""
     checksums = {"cpu": _checksum(torch.default_generator)}
-    if torch.cuda.is_available() and torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():
+    if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
         for index, generator in enumerate(torch.cuda.default_generators):
             checksums[f"cuda:{index}"] = _checksum_elsewhere(generator)
     own = kwargs.get("generator")

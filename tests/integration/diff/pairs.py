@@ -143,3 +143,26 @@ def index_add_step(*, is_reversed: bool) -> Callable[[], torch.Tensor]:
         return (total * total).sum()
 
     return step
+
+
+def initialised_step(limit: float) -> Callable[[], torch.Tensor]:
+    """A weight with values from another range."""
+
+    def step() -> torch.Tensor:
+        layer = nn.Linear(16, 16)
+        nn.init.uniform_(layer.weight, -limit, limit)
+        return layer(torch.randn(4, 16)).square().mean()
+
+    return step
+
+
+class LastBits(torch.autograd.Function):
+    """Multiplies by a number that the recording does not see among the arguments of a torch function."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, scale: float) -> torch.Tensor:
+        return torch.from_numpy(x.detach().numpy() * scale).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None

@@ -87,9 +87,7 @@ def test_an_inserted_layer_is_told_as_one_and_the_rest_belongs_together(number: 
     changed.insert(random.randint(0, len(layers)), Layer("model.extra", ["Sigmoid", "Sigmoid"], "Extra"))
     found = difference(layers, changed)
     assert found.matched == found.operations_a
-    assert [what for kind, what in told(found) if kind == "only_b"] == [
-        "only B has model.extra (Extra, 2 operations)"
-    ]
+    assert [what for kind, what in told(found) if kind == "only_b"] == ["only B has model.extra (Extra, 2 operations)"]
 
 
 @pytest.mark.parametrize("number", range(20))
