@@ -1,8 +1,9 @@
 """Changes one operation of small real models at random, and counts how often `gradviz.diff` names it first.
 
 ``make diff-edits`` records 100 pairs with one edit each, and 100 pairs without any. An edit is one of four: an
-operation is added after a random module, the ``eps`` of a normalisation is another, an activation is another, one element of a
-parameter is another. A pair counts as found if the first difference is at the edited module, or names the parameter.
+operation is added after a random module, the ``eps`` of a normalisation is another, an activation is another, one
+element of a parameter is another. A pair counts as found if the first difference is at the edited module, or names the
+parameter.
 """
 
 from __future__ import annotations
