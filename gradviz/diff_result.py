@@ -71,7 +71,7 @@ def differed(a: Any, b: Any, *, rtol: float | None = None) -> Differed:
     from gradviz.analysis.diff.closeness import Tolerance
     from gradviz.analysis.diff.comparison import compare
 
-    if rtol is not None and not (isinstance(rtol, (int, float)) and rtol >= 0):
+    if rtol is not None and not rtol >= 0:
         raise BadInput(f"rtol={rtol!r} is not a number from 0 on", hint="such as 1e-5; leave it out to go by dtype")
     return Differed(compare(_side(a, "A"), _side(b, "B"), Tolerance(rtol)))
 

@@ -16,9 +16,12 @@ fingerprint on every machine, device and number of threads.
 from __future__ import annotations
 
 import struct
-from math import inf, sqrt
+from math import dist, inf, sqrt
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
+
+from gradviz.graph.bounded_types import Count, Magnitude
 
 PROJECTIONS = 8
 _PACKED = struct.Struct(f"<{PROJECTIONS}d")
@@ -28,13 +31,13 @@ class Fingerprint(Struct, frozen=True, array_like=True, gc=False):
     """The fingerprint of one tensor. Its elements are those of the tensor in order, whatever the strides."""
 
     checksum: int
-    norm: float
+    norm: Magnitude
     """L2 norm of the finite elements, to about five digits."""
-    largest: float
+    largest: Magnitude
     """The largest absolute value of the finite elements, exactly."""
-    unusual: int = 0
+    unusual: Count
     """How many elements are NaN or Inf; the projections count them as zero."""
-    packed: bytes = b""
+    packed: Annotated[bytes, Meta(min_length=_PACKED.size, max_length=_PACKED.size)]
     """The projections, float64, little endian."""
 
     @property
@@ -56,7 +59,6 @@ def distance(one: Fingerprint, other: Fingerprint) -> float:
         return 0.0
     if one.unusual != other.unusual:
         return inf
-    squares = sum((a - b) ** 2 for a, b in zip(one.projections, other.projections, strict=True))
-    apart = sqrt(squares / PROJECTIONS)
+    apart = dist(one.projections, other.projections) / sqrt(PROJECTIONS)
     scale = max(one.norm, other.norm)
     return apart / scale if scale else 0.0

@@ -77,7 +77,7 @@ def _recorded(family: Family, number: int, edit: Callable[[Subject], None] | Non
         edit(subject)
     seed(number)
     with gradviz.record(fingerprints=True, backward=1, model=subject.model) as recording:
-        loss_of(subject.model(**subject.inputs)).backward()
+        loss_of(subject.model(**subject.inputs)).backward()  # type: ignore[no-untyped-call]
     return recording
 
 

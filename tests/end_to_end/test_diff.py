@@ -57,7 +57,7 @@ def test_two_backward_calls_of_one_recording_are_compared(tmp_path: Path, capsys
     weight = torch.nn.Parameter(torch.ones(3))
     with gradviz.record(fingerprints=True) as recording:
         for limit in (1.0, 1.0, 2.0):
-            weight.clamp(max=limit).exp().sum().backward()
+            weight.clamp(max=limit).exp().sum().backward()  # type: ignore[no-untyped-call]
     path = str(tmp_path / "run.gradviz")
     recording.save(path)
     numbers = [graph.backward.number for graph in recording.capture.graphs if graph.backward is not None]

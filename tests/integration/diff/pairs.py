@@ -11,8 +11,10 @@ from torch.nn import functional as F
 
 import gradviz
 
+Step = Callable[[], Any]
 
-def recorded(step: Callable[[], Any]) -> gradviz.Recording:
+
+def recorded(step: Step) -> gradviz.Recording:
     """The recording of one step from a fixed seed."""
     torch.manual_seed(0)
     with gradviz.record(fingerprints=True) as recording:
@@ -26,7 +28,7 @@ class Attention(nn.Module):
         self.query, self.key, self.value = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
         self.is_scaled = is_scaled
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         scores = self.query(x) @ self.key(x).transpose(-2, -1)
         if self.is_scaled:
             scores = scores / 4.0
@@ -55,7 +57,7 @@ class Block(nn.Module):
             with torch.no_grad():
                 self.up.weight.copy_(self.up.weight.t().clone())
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> Any:
         x = self.norm(x + self.attention(x)) if self.is_post_norm else x + self.attention(self.norm(x))
         hidden = self.act(self.up(x))
         if self.dropout:
@@ -72,30 +74,30 @@ class ByHand(nn.Module):
         self.q, self.k, self.v = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 16)
         self.c_fc, self.c_proj = nn.Linear(16, 16), nn.Linear(16, 16)
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden: torch.Tensor) -> Any:
         normed = self.ln_1(hidden)
         scores = torch.matmul(self.q(normed), self.k(normed).transpose(-2, -1)) / 4.0
         hidden = hidden + torch.matmul(torch.softmax(scores, dim=-1), self.v(normed))
         return hidden + self.c_proj(F.gelu(self.c_fc(hidden)))
 
 
-def block_step(**options: Any) -> Callable[[], torch.Tensor]:
+def block_step(**options: Any) -> Step:
     """A step of one block."""
 
-    def step() -> torch.Tensor:
+    def step() -> Any:
         model = Block(**options)
         return model(torch.randn(2, 5, 16)).square().mean()
 
     return step
 
 
-def by_hand_step(eps: float = 1e-5) -> torch.Tensor:
+def by_hand_step(eps: float = 1e-5) -> Any:
     """A step of the port."""
     model = ByHand(eps)
     return model(torch.randn(2, 5, 16)).square().mean()
 
 
-def autocast_step() -> torch.Tensor:
+def autocast_step() -> Any:
     """A step of the block in which one part runs in bfloat16."""
     model = Block()
     x = torch.randn(2, 5, 16)
@@ -103,17 +105,17 @@ def autocast_step() -> torch.Tensor:
         return model(x).float().square().mean()
 
 
-def compiled_step() -> torch.Tensor:
+def compiled_step() -> Any:
     """The block, compiled."""
     model = Block()
     x = torch.randn(2, 5, 16)
     return torch.compile(model, backend="aot_eager")(x).square().mean()
 
 
-def seeded_step(seed: int) -> Callable[[], torch.Tensor]:
+def seeded_step(seed: int) -> Step:
     """The block, seeded again before its data are drawn."""
 
-    def step() -> torch.Tensor:
+    def step() -> Any:
         model = Block()
         torch.manual_seed(seed)
         data = torch.randn(2, 5, 16)
@@ -122,10 +124,10 @@ def seeded_step(seed: int) -> Callable[[], torch.Tensor]:
     return step
 
 
-def shuffled_step(seed: int) -> Callable[[], torch.Tensor]:
+def shuffled_step(seed: int) -> Step:
     """Data are shuffled with a generator of their own."""
 
-    def step() -> torch.Tensor:
+    def step() -> Any:
         model = Block()
         order = torch.randperm(8, generator=torch.Generator().manual_seed(seed))
         return model(torch.randn(8, 5, 16)[order]).square().mean()
@@ -133,10 +135,10 @@ def shuffled_step(seed: int) -> Callable[[], torch.Tensor]:
     return step
 
 
-def index_add_step(*, is_reversed: bool) -> Callable[[], torch.Tensor]:
+def index_add_step(*, is_reversed: bool) -> Step:
     """The same numbers, added up in another order, as threads of a GPU do."""
 
-    def step() -> torch.Tensor:
+    def step() -> Any:
         weight = nn.Parameter(torch.randn(2_000))
         index = torch.zeros(2_000, dtype=torch.long)
         total = torch.zeros(1).index_add(0, index, weight.flip(0) if is_reversed else weight)
@@ -145,10 +147,10 @@ def index_add_step(*, is_reversed: bool) -> Callable[[], torch.Tensor]:
     return step
 
 
-def initialised_step(limit: float) -> Callable[[], torch.Tensor]:
+def initialised_step(limit: float) -> Step:
     """A weight with values from another range."""
 
-    def step() -> torch.Tensor:
+    def step() -> Any:
         layer = nn.Linear(16, 16)
         nn.init.uniform_(layer.weight, -limit, limit)
         return layer(torch.randn(4, 16)).square().mean()

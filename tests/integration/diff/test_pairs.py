@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +18,8 @@ from tests.integration.diff.pairs import block_step, recorded
 class Pair:
     """Two programs, and what is to be named."""
 
-    one: Callable[[], torch.Tensor]
-    other: Callable[[], torch.Tensor]
+    one: pairs.Step
+    other: pairs.Step
     cause: str
     operation: str
     source: str
@@ -107,7 +106,7 @@ def test_one_changed_element_in_a_million_is_seen() -> None:
             with torch.no_grad():
                 weight[index] += 1.0
         with gradviz.record(fingerprints=True) as recording:
-            weight.sigmoid().mean().backward()
+            weight.sigmoid().mean().backward()  # type: ignore[no-untyped-call]
         return recording
 
     found = gradviz.diff(step(None), step(123_456))
@@ -121,10 +120,10 @@ def test_a_difference_that_grows_from_the_last_bits_is_told_as_growth() -> None:
         torch.manual_seed(0)
         with gradviz.record(fingerprints=True) as recording:
             x = torch.randn(1_000, requires_grad=True)
-            total = pairs.LastBits.apply(x.sigmoid(), scale)
+            total = pairs.LastBits.apply(x.sigmoid(), scale)  # type: ignore[no-untyped-call]
             for _ in range(40):
                 total = 3.9 * total * (1 - total)  # every step roughly doubles what is different
-            total.sum().backward()
+            total.sum().backward()  # type: ignore[no-untyped-call]
         return recording
 
     found = gradviz.diff(step(1.0), step(1.0 + 2.0**-23))
@@ -136,7 +135,7 @@ def test_captures_without_fingerprints_are_compared_in_what_they_have() -> None:
         torch.manual_seed(0)
         with gradviz.record() as recording:
             x = torch.randn(4, requires_grad=True)
-            (x.exp() * scale).sum().backward()
+            (x.exp() * scale).sum().backward()  # type: ignore[no-untyped-call]
         return recording
 
     assert gradviz.diff(step(1.0), step(1.0)).same

@@ -75,9 +75,9 @@ def test_tensors_without_values_have_none() -> None:
 def test_fingerprints_are_only_kept_if_they_are_asked_for_and_change_no_result() -> None:
     def step(**options: bool) -> tuple[gradviz.Recording, torch.Tensor, torch.Tensor]:
         torch.manual_seed(0)
-        with gradviz.record(**options) as recording:  # type: ignore[arg-type]
+        with gradviz.record(**options) as recording:
             weight = torch.randn(8, requires_grad=True)
-            torch.nn.functional.dropout(weight * 3).sum().backward()
+            torch.nn.functional.dropout(weight * 3).sum().backward()  # type: ignore[no-untyped-call]
         assert weight.grad is not None
         return recording, weight.grad, torch.get_rng_state()
 
