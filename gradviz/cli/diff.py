@@ -43,6 +43,7 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
     from gradviz.analysis.diff.comparison import compare
     from gradviz.cli.captures.compared_sources import HowToRun, environment_of, side_of, words_of
     from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.printing import print_document
     from gradviz.cli.terminal.progress import working
     from gradviz.cli.terminal.terminal import standard_output
 
@@ -58,7 +59,10 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
         difference = compare(one, other, Tolerance(options["rtol"])).difference
     format_name = "json" if options["as_json"] else options["format_name"]
     text = _text(difference, format_name, terminal.text_width(options["width"], MIN_WIDTH), terminal, options)
-    show(text, terminal, use_pager=format_name == "terminal" and not options["no_pager"])
+    if format_name == "terminal":
+        show(text, terminal, use_pager=not options["no_pager"])
+    else:
+        print_document(text)
     return int(not difference.same)
 
 
