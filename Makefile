@@ -26,7 +26,7 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus corpus-mutants mutants hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -43,6 +43,7 @@ help:
 	@echo "make corpus-mutants plant faults in healthy scripts, and score gradviz check on them; SAMPLE=300 or ONLY=WORDS for some"
 	@echo "make hostile       100,000 captures and run logs that lie through every command and format; COUNT=1000 for fewer"
 	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
+	@echo "make diff-edits    change one operation of small models at random, and count how often gradviz diff names it first"
 	@echo "make gpu           run the tests that need a CUDA GPU, and measure the overhead there; one line where there is none"
 	@echo "make jupyterlab    open notebooks in a real JupyterLab, and check what they show"
 	@echo "make gallery       draw every sample in samples/gallery again; tests compare with these pictures"
@@ -120,6 +121,12 @@ SEED ?= 1
 mutants: SAMPLE ?= 5
 mutants: $(MUTANTS_INSTALLED)
 	nice $(PYTHON) -m tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED)
+
+# How many pairs with an edit, and as many without.
+PAIRS ?= 100
+
+diff-edits: $(TEST_INSTALLED)
+	$(PYTHON) -W ignore -m tests.diff_edits --pairs $(PAIRS)
 
 # FIRST is the seed of the first one: a fault is printed with its seed.
 COUNT ?= 100000

@@ -1,9 +1,10 @@
 """gradviz: see and understand PyTorch's autograd graph.
 
 `inspect` shows an existing tensor, `record` records a ``with`` block, `load` opens a file; each returns an
-`Inspection`. `check` says why a gradient is missing, zero, NaN or wrong. `watch` measures from time to time how large
-the gradients of a long training are. `callbacks` check steps of Hugging Face's and Lightning's trainers. Every name is
-imported when it is first used: importing gradviz imports neither torch nor anything else.
+`Inspection`. `check` says why a gradient is missing, zero, NaN or wrong. `diff` says where two recordings begin to
+differ. `watch` measures from time to time how large the gradients of a long training are. `callbacks` check steps of
+Hugging Face's and Lightning's trainers. Every name is imported when it is first used: importing gradviz imports neither
+torch nor anything else.
 """
 
 from __future__ import annotations
@@ -14,18 +15,20 @@ from gradviz._version import __version__
 
 if TYPE_CHECKING:
     from gradviz import callbacks
-    from gradviz.api import Recording, Watch, check, inspect, load, record, watch
+    from gradviz.api import Recording, Watch, check, diff, inspect, load, record, watch
     from gradviz.capture.capture import Capture
     from gradviz.check_result import Checked
+    from gradviz.diff_result import Differed
     from gradviz.errors import BadCapture, BadInput, GradvizError, MissingDependency, NothingFound, NothingRecorded
     from gradviz.graph.model import Node
     from gradviz.inspection import Inspection
     from gradviz.public_graph import Graph
 else:
     _MODULES = {
-        "gradviz.api": ("Recording", "Watch", "check", "inspect", "load", "record", "watch"),
+        "gradviz.api": ("Recording", "Watch", "check", "diff", "inspect", "load", "record", "watch"),
         "gradviz.capture.capture": ("Capture",),
         "gradviz.check_result": ("Checked",),
+        "gradviz.diff_result": ("Differed",),
         "gradviz.errors": (
             "BadCapture",
             "BadInput",
@@ -58,6 +61,7 @@ __all__ = [
     "BadInput",
     "Capture",
     "Checked",
+    "Differed",
     "GradvizError",
     "Graph",
     "Inspection",
@@ -70,6 +74,7 @@ __all__ = [
     "__version__",
     "callbacks",
     "check",
+    "diff",
     "inspect",
     "load",
     "record",

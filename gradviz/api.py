@@ -1,4 +1,4 @@
-"""The functions of gradviz for Python: `inspect`, `check`, `record`, `watch` and `load`.
+"""The functions of gradviz for Python: `inspect`, `check`, `record`, `diff`, `watch` and `load`.
 
 Only functions that record import torch, when they are called. Looking at a recording never imports it.
 """
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from gradviz.capture.capture import Capture
     from gradviz.check_result import Checked
+    from gradviz.diff_result import Differed
     from gradviz.recording.recorded_block import BlockRecorder
     from gradviz.recording.run.recording_plan import RecordingPlan
     from gradviz.recording.watch.model_watch import ModelWatch
@@ -96,6 +97,7 @@ def record(
     values: int = 0,
     root_shares: bool = False,
     calls: bool = False,
+    fingerprints: bool = False,
     model: Any = None,
 ) -> Recording:
     """Record what a ``with`` block computes: each operation with its line and module, and every backward call.
@@ -113,6 +115,8 @@ def record(
             ``graph.root_shares``. Each root or term costs one backward, and memory for its gradients of all leaves.
         calls: also log every torch call, so that `Inspection.check` knows what was cut off or changed on the way to
             the loss. Of many backward calls only the informative ones are kept.
+        fingerprints: also log every torch call, and keep a fingerprint of every tensor, so that `diff` can compare
+            values.
         model: the module (or a list or dict of modules) whose parameters are named ``model.…`` if no variable holds
             it, for example inside a training library.
 
@@ -141,7 +145,8 @@ def record(
         gradients=gradients,
         values_up_to=values,
         root_shares=root_shares,
-        calls=calls,
+        calls=calls or fingerprints,
+        fingerprints=fingerprints,
         begins_midway=True,
         remedy_when_full="record(backward=N) picks a single one, and backward='last' keeps the last",
     )
@@ -225,6 +230,39 @@ def load(path: str | os.PathLike[str]) -> Inspection:
             hint=f"run 'gradviz record {os.fspath(path)}' first, or 'gradviz render {os.fspath(path)}'",
         )
     return Inspection(load_capture(Path(path)))
+
+
+def diff(a: Any, b: Any, *, rtol: float | None = None) -> Differed:
+    """Return what is different between two recordings, and where it began. Needs no torch.
+
+    Values can be compared if both were recorded with fingerprints: ``gradviz record --fingerprints``, or
+    ``gradviz.record(fingerprints=True)``.
+
+    Args:
+        a: a finished recording, an inspection, or the path of a capture; ``"run.gradviz#2"`` is the second backward
+            call in it.
+        b: the same.
+        rtol: the largest distance of two tensors, relative to their norm, that counts as the same; without it, it
+            depends on the dtype.
+
+    Raises:
+        BadInput: there is no such file or backward call.
+        BadCapture: a file is no capture.
+
+    Example:
+        >>> import torch, gradviz
+        >>> def step(eps):
+        ...     torch.manual_seed(0)
+        ...     with gradviz.record(fingerprints=True) as recording:
+        ...         x = torch.randn(2, 8, requires_grad=True)
+        ...         torch.nn.functional.layer_norm(x, (8,), eps=eps).square().sum().backward()
+        ...     return recording
+        >>> gradviz.diff(step(1e-5), step(1e-6)).first.what
+        'layer_norm: eps is 1e-05 in A, 1e-06 in B'
+    """
+    from gradviz.diff_result import differed
+
+    return differed(a, b, rtol=rtol)
 
 
 class Recording(Inspection):

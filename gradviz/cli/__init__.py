@@ -20,6 +20,7 @@ COMMANDS = {
     "view": ("gradviz.cli.view", "Run a script and explore its graph in the browser."),
     "tree": ("gradviz.cli.tree", "Run a script and print its autograd graph as a tree."),
     "check": ("gradviz.cli.check", "Run a script and say why gradients are missing, zero, NaN or wrong."),
+    "diff": ("gradviz.cli.diff", "Say what is different between two runs, and where it began."),
     "rules": ("gradviz.cli.rules", "List what check looks for, or print the documentation of a rule."),
     "explain": ("gradviz.cli.explain", "Show how torch computes the gradient of an operation."),
     "flow": ("gradviz.cli.flow", "Run a script and print the gradient of every parameter."),

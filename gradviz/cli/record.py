@@ -15,6 +15,11 @@ from gradviz.cli.terminal.progress import working
 @click.command("record", cls=GroupedCommand)
 @script_options
 @root_shares_option
+@click.option(
+    "--fingerprints",
+    is_flag=True,
+    help="Keep a fingerprint of every tensor and every torch call, so that gradviz diff can compare values.",
+)
 @click.option("-o", "--output", metavar="OUT", help="Capture to write (default: SCRIPT's name with .gradviz).")
 def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT, and write the recording to a file, which other commands take in place of a script."""

@@ -8,7 +8,7 @@ from gradviz.cli.options.shared import GroupedCommand
 
 
 @click.command("schema", cls=GroupedCommand)
-@click.argument("what", metavar="[json|capture|memory|flow|check|why|explain|doctor]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow|check|why|diff|explain|doctor]", default="json")
 def schema_command(what: str) -> int:
     """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""
     import msgspec
@@ -19,6 +19,7 @@ def schema_command(what: str) -> int:
     from gradviz.cli.terminal.printing import print_document
     from gradviz.errors import BadInput, near_matches
     from gradviz.rendering.export.json import graph_schema
+    from gradviz.rendering.reports.diff_json import diff_schema
     from gradviz.rendering.reports.doctor_document import doctor_schema
     from gradviz.rendering.reports.explanation_json import explanation_schema
     from gradviz.rendering.reports.findings.json import check_schema
@@ -31,6 +32,7 @@ def schema_command(what: str) -> int:
         "flow": flow_schema,
         "check": check_schema,
         "why": why_schema,
+        "diff": diff_schema,
         "explain": explanation_schema,
         "doctor": doctor_schema,
     }

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude, NodeCount
+from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
 
@@ -76,6 +77,8 @@ class TensorUse(Struct, frozen=True, array_like=True, gc=False):
     is_leaf: bool
     values: ValueFacts | None = None
     """Of outputs; of inputs only where no earlier call has them."""
+    fingerprint: Fingerprint | None = None
+    """The same, if fingerprints were asked for."""
 
     @property
     def has_grad_fn(self) -> bool:
@@ -85,6 +88,16 @@ class TensorUse(Struct, frozen=True, array_like=True, gc=False):
     def is_live_leaf(self) -> bool:
         """Whether it is a leaf that receives a gradient."""
         return self.requires_grad and self.is_leaf
+
+
+class RandomDraw(Struct, frozen=True, array_like=True, gc=False):
+    """Random numbers that a call drew. Two runs drew the same ones there if both checksums are the same."""
+
+    generator: str
+    """``cpu``, ``cuda:0``; ``generator=`` for one that the program passed to the call."""
+    before: int
+    """Checksum of the generator's state before the call."""
+    after: int
 
 
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -130,6 +143,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Index in `CallLog.definitions`: for a custom function its backward, for ``register_hook`` the hook. Hooks of
     modules are ``torch.nn.Module.register_full_backward_hook``, in the scope of the first call in which they were seen.
     """
+    draw: RandomDraw | None = None
+    """The random numbers that it drew, if any and if fingerprints were asked for."""
 
     @property
     def roots(self) -> tuple[TensorUse, ...]:

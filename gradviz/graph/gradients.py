@@ -8,6 +8,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from gradviz.graph.bounded_types import Cosine, Count, Decade, Finite, Index, Magnitude, Size
+from gradviz.graph.fingerprints import Fingerprint
 
 _Entry = TypeVar("_Entry")
 
@@ -45,6 +46,8 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     """Every element in order, if it was asked for and the gradient is small."""
     unmeasured: str | None = None
     """Why it could not be measured, if so."""
+    fingerprint: Fingerprint | None = None
+    """Only if fingerprints were asked for."""
 
     @property
     def largest(self) -> float | None:

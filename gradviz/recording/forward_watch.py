@@ -23,6 +23,7 @@ from torch.nn.modules import module as module_call
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.rows import Row as CallRow
+from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
@@ -55,8 +56,11 @@ _peek = peek_sequence_nr
 class ForwardWatch:
     """Fills a `ForwardLog` between `start` and `stop`; can be paused for a thread."""
 
-    def __init__(self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False) -> None:
-        self.calls = CallRecorder(facts, self._locate) if logs_calls else None
+    def __init__(
+        self, facts: FactsTable, values_up_to: int = 0, *, logs_calls: bool = False, fingerprints: bool = False
+    ) -> None:
+        meter = FingerprintMeter() if fingerprints else None
+        self.calls = CallRecorder(facts, self._locate, meter) if logs_calls else None
         """The log of every call, if it is wanted."""
         self._compiled_call: CallRow | None = None
         self.log = ForwardLog()

@@ -47,7 +47,9 @@ class Recorder:
         capabilities.check()
         self._plan = plan
         self._facts = FactsTable()
-        self._forward = ForwardWatch(self._facts, plan.values_up_to, logs_calls=plan.calls)
+        self._forward = ForwardWatch(
+            self._facts, plan.values_up_to, logs_calls=plan.calls, fingerprints=plan.fingerprints
+        )
         self._compiled = CompiledCodeWatch(self._forward)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()

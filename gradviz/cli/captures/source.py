@@ -33,6 +33,8 @@ class SourceOptions:
     values_up_to: int | None = None
     calls: bool = False
     """Whether to log every torch call; not an option of the command line, `check` sets it."""
+    fingerprints: bool = False
+    """Whether to take fingerprints of all tensors, and so to log every torch call."""
     limits: RunLimits = NO_LIMITS
     root_shares: bool = False
     check: bool | None = None
@@ -152,7 +154,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         root=options.root,
         gradients=options.gradients,
         values_up_to=options.values_up_to or (MAX_VALUES if options.values else 0),
-        calls=options.calls,
+        calls=options.calls or options.fingerprints,
+        fingerprints=options.fingerprints,
         root_shares=options.root_shares,
         working=working,
     )
@@ -197,6 +200,7 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
         ("--values", options.values),
         ("--values-up-to", options.values_up_to is not None),
         ("--root-shares", options.root_shares),
+        ("--fingerprints", options.fingerprints),
     ):
         if given:
             raise BadInput(f"{name} needs a script to run; {options.name} is a capture")

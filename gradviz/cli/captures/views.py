@@ -23,7 +23,7 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
     """The options of a command that say what to run."""
     _check_words(options["words"], options["module"])
     names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
-    more = {name: options[name] for name in ("root_shares", "check") if name in options}
+    more = {name: options[name] for name in ("root_shares", "check", "fingerprints") if name in options}
     return SourceOptions(**{name: options[name] for name in names}, **more)
 
 

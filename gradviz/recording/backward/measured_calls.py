@@ -19,6 +19,7 @@ from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE,
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
 from gradviz.recording.compiled.nan_lines import CompiledReruns
+from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -87,7 +88,8 @@ class MeasuredCalls:
             return None
         if self.plan.root_shares:
             graph = self._with_root_shares(recorded, request)
-        meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured)
+        fingerprints = FingerprintMeter() if self.plan.fingerprints else None
+        meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured, fingerprints)
         gradients = GradientRecorder(recorded.walk, graph, request, meter)
         try:
             gradients.start()

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.call_log import Call, CallLog, Holder, LoggedOptimizer, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
+from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.kept_alive import StoringLines
 from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
@@ -35,6 +36,9 @@ class CallLogBuilder:
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
         self._storing = StoringLines(())
+        meter = recorder.writer.uses.fingerprints
+        with measuring():
+            self._fingerprints = meter.results() if meter is not None else {}
         self._optimizers = {id(optimizer): index for index, optimizer in enumerate(recorder.optimizers.all)}
 
     def build(self) -> CallLog:
@@ -93,6 +97,7 @@ class CallLogBuilder:
             optimizer=self._optimizers.get(id(row.optimizer)),
             name=row.name,
             definition=self._definition_of(row),
+            draw=row.draw,
         )
 
     def _definition_of(self, row: Row) -> int | None:
@@ -102,7 +107,15 @@ class CallLogBuilder:
         return self._definitions.setdefault(callback, len(self._definitions))
 
     def _use(self, use: RowUse) -> TensorUse:
-        return TensorUse(self._number(use.known), use.position, use.version, use.requires_grad, use.is_leaf, use.values)
+        return TensorUse(
+            self._number(use.known),
+            use.position,
+            use.version,
+            use.requires_grad,
+            use.is_leaf,
+            use.values,
+            None if use.fingerprint is None else self._fingerprints.get(use.fingerprint),
+        )
 
     def _number(self, known: KnownTensor) -> int:
         number = self._numbers.get(id(known))

@@ -33,6 +33,8 @@ from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
 from gradviz.recording.calls.optimizers import Optimizers
 from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
+from gradviz.recording.fingerprints.random_draws import GeneratorStates, draw_between, states_before
 from gradviz.recording.forward.user_functions import callback_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.run_limit import RunLimit
@@ -43,7 +45,7 @@ from gradviz.recording.torch_access.tensors import version_of
 class Pending:
     """A call that is running."""
 
-    __slots__ = ("args", "frame", "function", "kwargs", "row", "taken")
+    __slots__ = ("args", "frame", "function", "generators", "kwargs", "row", "taken")
 
     def __init__(
         self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, row: Row
@@ -54,13 +56,14 @@ class Pending:
         self.frame = frame
         self.row = row
         self.taken: list[tuple[RowUse, torch.Tensor]] | None = None
+        self.generators: GeneratorStates | None = None
 
 
 class CallRecorder:
     """Gets every call of a torch function from `function_mode`; `events` and `optimizers` get the rest."""
 
-    def __init__(self, facts: FactsTable, where: Locate) -> None:
-        self.writer = CallWriter(facts, where)
+    def __init__(self, facts: FactsTable, where: Locate, fingerprints: FingerprintMeter | None = None) -> None:
+        self.writer = CallWriter(facts, where, fingerprints)
         self.events = CallEvents(self.writer)
         self.optimizers = Optimizers(self.writer)
         self.modules = ModuleMakers(self.writer)
@@ -128,6 +131,8 @@ class CallRecorder:
             tensors = tensors_with_positions(pending.args, pending.kwargs)
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
         row.inputs = [use for use, _ in pending.taken]
+        if uses.fingerprints is not None:
+            pending.generators = states_before(pending.kwargs)
 
     def end(self, pending: Pending, result: Any, before: int, after: int) -> None:
         """The call returned, after making the nodes ``before`` to ``after - 1``."""
@@ -137,6 +142,8 @@ class CallRecorder:
             row = pending.row
             if after != before:
                 row.sequence_nr, row.node_count = before, after - before
+            if pending.generators is not None:
+                row.draw = draw_between(pending.generators, pending.kwargs)
             with measuring():
                 self._take_outputs(pending, result)
             is_exit = self._functions.is_exit(pending.function)

@@ -13,6 +13,7 @@ import torch
 from gradviz.graph.call_log import CallKind
 from gradviz.recording.calls.rows import Row, Rows
 from gradviz.recording.calls.tensor_uses import TensorUses
+from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.forward.grad_mode_watch import GradModeWatch
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.modes import is_any_autocast_enabled
@@ -29,9 +30,9 @@ Locate = Callable[[FrameType | None], tuple[int, int]]
 class CallWriter:
     """The log of the thread that made it; other threads and forked processes must not use it."""
 
-    def __init__(self, facts: FactsTable, where: Locate) -> None:
+    def __init__(self, facts: FactsTable, where: Locate, fingerprints: FingerprintMeter | None = None) -> None:
         self.rows = Rows()
-        self.uses = TensorUses(facts)
+        self.uses = TensorUses(facts, fingerprints)
         self.grad_mode = GradModeWatch()
         self._defects = Defects()
         self._locate = where

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gradviz.graph.call_log import CallKind, GradMode, ValueFacts
+from gradviz.graph.call_log import CallKind, GradMode, RandomDraw, ValueFacts
 from gradviz.graph.model import Scalar
 from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.forward.forward_log import NO_SCOPE
@@ -25,7 +25,7 @@ _STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 class RowUse:
     """A tensor in a row; see `gradviz.graph.call_log.TensorUse`."""
 
-    __slots__ = ("is_leaf", "known", "position", "requires_grad", "values", "version")
+    __slots__ = ("fingerprint", "is_leaf", "known", "position", "requires_grad", "values", "version")
 
     def __init__(self, known: KnownTensor, position: str, version: int | None, values: ValueFacts | None) -> None:
         self.known = known
@@ -33,6 +33,8 @@ class RowUse:
         self.version = version
         self.requires_grad, self.is_leaf = known.status
         self.values = values
+        self.fingerprint: int | None = None
+        """Its number in the meter."""
 
 
 class Row:
@@ -41,6 +43,7 @@ class Row:
     __slots__ = (
         "called",
         "definition",
+        "draw",
         "function",
         "grad_mode",
         "grad_mode_location",
@@ -86,6 +89,7 @@ class Row:
         self.optimizer: Any = None
         self.name: str | None = None
         self.definition: Callback | None = None
+        self.draw: RandomDraw | None = None
         self.called: Any = None
         """The custom function, until its arguments are known."""
         self.number = -1

@@ -16,6 +16,7 @@ from gradviz.graph.call_log import ValueFacts
 from gradviz.recording.calls.call_arguments import tensors_with_positions
 from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import can_read_values, grad_fn_of, version_of
@@ -26,9 +27,11 @@ _MAX_UNCLAIMED = 1_000
 class TensorUses:
     """Reads tensors for the rows of the call log. Call its methods inside `measuring`."""
 
-    def __init__(self, facts: FactsTable) -> None:
+    def __init__(self, facts: FactsTable, fingerprints: FingerprintMeter | None = None) -> None:
         self.tensors = KnownTensors(facts)
         self.values = ValueReader()
+        self.fingerprints = fingerprints
+        """Takes fingerprints, if they are wanted."""
         self.arrays = NumpyArrays()
         self._unclaimed: dict[int, Row] = {}
         """Calls whose results are not known yet, by the sequence number of a node that they made."""
@@ -47,13 +50,15 @@ class TensorUses:
         if is_input:
             self._claim_inner(known, tensor, row)
         version = version_of(tensor)
-        values = None
+        use = RowUse(known, position, version, None)
         if known.storage is not None and known.storage.is_uninitialized and is_input:
-            return RowUse(known, position, version, None)
+            return use
         if version != known.values_of_version or not is_input:
-            values = self.values.facts(tensor) if row.reads_values else None
             known.values_of_version = version
-        return RowUse(known, position, version, values)
+            if row.reads_values:
+                use.values = self.values.facts(tensor)
+                use.fingerprint = self.fingerprints.take(tensor) if self.fingerprints is not None else None
+        return use
 
     def given(self, tensor: torch.Tensor, position: str, row: Row) -> RowUse:
         """The tensor as the call of the row has returned it, or changed it."""

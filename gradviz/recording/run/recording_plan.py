@@ -44,6 +44,8 @@ class RecordingPlan:
     """Gradients with at most this many elements are kept whole."""
     calls: bool = False
     """Whether every torch call is logged, with its tensors: see `call_recorder`."""
+    fingerprints: bool = False
+    """Whether the fingerprint of every gradient and, if calls are logged, of every tensor is kept."""
     root_shares: bool = False
     """Whether each loss's share in the gradient of every leaf is measured, with one backward per loss."""
     begins_midway: bool = False

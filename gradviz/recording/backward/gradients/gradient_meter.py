@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
+from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.torch_access.engine import current_stream, queue_after, queued_on
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import has_storage
@@ -52,6 +53,8 @@ class GradientMeter:
     """Gradients with at most this many elements are kept whole."""
     unmeasured: Counter[str] = field(default_factory=Counter)
     """How many gradients could not be measured, by reason."""
+    fingerprints: FingerprintMeter | None = None
+    """Takes the fingerprint of each, if they are wanted."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
@@ -77,6 +80,8 @@ class GradientMeter:
             self._batches[key] = batch
             self._note_stream(gradient)
         batch.add(number, gradient)
+        if self.fingerprints is not None:
+            self.fingerprints.take(gradient, number)
         return number
 
     def take_norm(self, value: torch.Tensor) -> int | None:
@@ -86,6 +91,8 @@ class GradientMeter:
             return None
         number = next(self._numbers)
         self._norms[number] = facts, norm_of(value)
+        if self.fingerprints is not None:
+            self.fingerprints.take(value, number)
         self._note_stream(value)
         return number
 
@@ -113,6 +120,9 @@ class GradientMeter:
                 histograms.update(sampler.histograms(codes))
             for batch, results in zip(self._batches.values(), found[first_batch:], strict=True):
                 self._facts.update(batch.facts(histograms, results))
+            if self.fingerprints is not None:
+                for number, fingerprint in self.fingerprints.results().items():
+                    self._facts[number] = replace(self._facts[number], fingerprint=fingerprint)
         self._batches.clear()
         self._samplers.clear()
         return self._facts, found[0]

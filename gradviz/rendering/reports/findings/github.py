@@ -15,7 +15,7 @@ _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 def findings_github(report: Report) -> str:
     """One line for each finding, and for each rule that could not run."""
     blind = (
-        f"::notice title=not looked for on this torch::{_escaped(words)}" for words in skipped_rules_in_words(report)
+        f"::notice title=not looked for on this torch::{escaped(words)}" for words in skipped_rules_in_words(report)
     )
     return "".join(f"{line}\n" for line in (*map(_command, report.findings), *blind))
 
@@ -25,11 +25,12 @@ def _command(finding: Finding) -> str:
     if finding.location is not None:
         properties = {"file": finding.location.file, "line": str(finding.location.line), **properties}
     text = finding.in_sentences
-    listed = ",".join(f"{name}={_escaped(value, also=':,')}" for name, value in properties.items())
-    return f"::{_COMMANDS[finding.severity]} {listed}::{_escaped(text)}"
+    listed = ",".join(f"{name}={escaped(value, also=':,')}" for name, value in properties.items())
+    return f"::{_COMMANDS[finding.severity]} {listed}::{escaped(text)}"
 
 
-def _escaped(text: str, *, also: str = "") -> str:
+def escaped(text: str, *, also: str = "") -> str:
+    """Text with the signs replaced that have a meaning in a command."""
     text = printable(text)
     for sign in "%\n" + also:
         text = text.replace(sign, f"%{ord(sign):02X}")

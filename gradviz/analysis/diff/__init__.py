@@ -1,0 +1,1 @@
+"""Compares two recordings: what is different, and where it began."""

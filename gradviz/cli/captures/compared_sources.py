@@ -1,0 +1,163 @@
+"""The two sources of ``gradviz diff``: captures, or scripts that run now, each in a process and folder of its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gradviz.analysis.diff.comparison import Side
+from gradviz.capture.capture import Capture
+from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture, read_capture
+from gradviz.cli.terminal.progress import working
+from gradviz.diff_result import graph_index, split_number
+from gradviz.errors import BadInput, NothingRecorded
+
+
+@dataclass(frozen=True)
+class HowToRun:
+    """How the scripts are run."""
+
+    environment: Mapping[str, str] = field(default_factory=dict)
+    arguments: tuple[str, ...] = ()
+    backward: str | None = None
+    keep_going: bool = False
+
+
+def side_of(name: str, how: HowToRun) -> Side:
+    """Load the capture, or record the script, that `name` means: ``run.gradviz#2``, ``train.py``, ``train.py@HEAD``.
+
+    Raises:
+        BadInput: there is no such file, commit or backward call.
+        NothingRecorded: the script ended before there was anything to compare.
+    """
+    path, number = split_number(name)
+    if _is_capture(path):
+        capture = load_capture(Path(path))
+        return Side(name, capture, graph_index(capture, number, name))
+    script, commit = _split_commit(path)
+    if not Path(script).exists() and commit is None:
+        raise BadInput(f"no such file: {script!r}", hint="name a script, a capture, or a script@COMMIT")
+    if number is not None:
+        raise BadInput(f"{name}: #{number} is for captures", hint=f"--backward {number} records that call of a script")
+    if commit is None:
+        return Side(name, _recorded(script, name, how, Path.cwd()))
+    with work_tree(Path(script), commit) as (folder, inside):
+        return Side(name, _recorded(str(inside), name, how, folder))
+
+
+def _is_capture(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return is_capture(file.read(64)) or Path(path).suffix == CAPTURE_SUFFIX
+    except (FileNotFoundError, IsADirectoryError):
+        if Path(path).suffix == CAPTURE_SUFFIX:
+            raise BadInput(f"no such file: {path!r}") from None
+        return False
+    except (OSError, ValueError) as error:
+        raise BadInput(f"cannot read {path!r}: {error}") from error
+
+
+def _split_commit(name: str) -> tuple[str, str | None]:
+    """A file that has ``@`` in its name comes first."""
+    script, sign, commit = name.partition(".py@")
+    if not sign or Path(name).exists():
+        return name, None
+    if not commit:
+        raise BadInput(f"{name!r} names no commit after the @", hint="such as train.py@HEAD~1")
+    return f"{script}.py", commit
+
+
+def _recorded(script: str, name: str, how: HowToRun, folder: Path) -> Capture:
+    """Record a script in a process of its own: what one run leaves in torch must not reach the other."""
+    command = [sys.executable, "-m", "gradviz", "record", "--fingerprints", "-o", "-", script]
+    if how.backward is not None:
+        command += ["--backward", how.backward]
+    if how.keep_going:
+        command.append("--keep-going")
+    if how.arguments:
+        command += ["--", *how.arguments]
+    with working(f"running {name}"):
+        ended = subprocess.run(
+            command, cwd=folder, env={**os.environ, **how.environment}, stdout=subprocess.PIPE, check=False
+        )
+    if ended.returncode in (130, -2):
+        raise KeyboardInterrupt
+    if not ended.stdout:
+        raise NothingRecorded(f"{name} was not recorded (see above)", hint=f"'gradviz record {script}' repeats it")
+    capture = read_capture(ended.stdout, name)
+    if not capture.graphs:
+        error = f": {capture.error.type_name}: {capture.error.message}" if capture.error is not None else ""
+        raise NothingRecorded(f"{name} has no graph to compare: it {capture.outcome} before there was one{error}")
+    return capture
+
+
+# -- A script as it was at a commit ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def work_tree(script: Path, commit: str) -> Iterator[tuple[Path, Path]]:
+    """The folder to run in, and the script, in a temporary work tree of its repository. The user's is not touched."""
+    folder = script.resolve().parent
+    while not folder.exists():
+        folder = folder.parent
+    top = Path(_git(folder, ["rev-parse", "--show-toplevel"], f"{script} is in no git repository"))
+    found = _git(top, ["rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"], f"no such commit: {commit!r}")
+    relative = script.resolve().relative_to(top.resolve())
+    with tempfile.TemporaryDirectory(prefix="gradviz-") as temporary:
+        tree = Path(temporary) / top.name
+        _git(top, ["worktree", "add", "--detach", "--quiet", str(tree), found], f"{commit} cannot be checked out")
+        try:
+            inside = tree / relative
+            if not inside.exists():
+                raise BadInput(f"{relative} does not exist at {commit}", hint="name a commit that has it")
+            yield _same_folder(tree, top), inside
+        finally:
+            _git(top, ["worktree", "remove", "--force", str(tree)], "the temporary work tree cannot be removed")
+
+
+def _same_folder(tree: Path, top: Path) -> Path:
+    """The folder in the work tree that corresponds to the current one, if there is one."""
+    try:
+        folder = tree / Path.cwd().resolve().relative_to(top.resolve())
+    except ValueError:
+        return tree
+    return folder if folder.is_dir() else tree
+
+
+def _git(folder: Path, arguments: Sequence[str], refusal: str) -> str:
+    # Hooks of the repository, such as post-checkout, could do anything.
+    command = ["git", "-c", f"core.hooksPath={os.devnull}", "-C", str(folder), *arguments]
+    try:
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BadInput(f"git cannot be run: {error.strerror}", hint="script@COMMIT needs it") from error
+    if ended.returncode:
+        said = ended.stderr.strip().partition("\n")[0]
+        raise BadInput(refusal, hint=said or None)
+    return ended.stdout.strip()
+
+
+def environment_of(settings: Sequence[str], option: str) -> dict[str, str]:
+    """Variables from ``NAME=VALUE``; raises `BadInput` for others."""
+    found: dict[str, str] = {}
+    for setting in settings:
+        name, sign, value = setting.partition("=")
+        if not sign or not name:
+            raise BadInput(f"{option} {setting!r} is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+def words_of(arguments: str | None, option: str) -> tuple[str, ...]:
+    """Arguments as a shell splits them; raises `BadInput` for an open quote."""
+    try:
+        return tuple(shlex.split(arguments or ""))
+    except ValueError as error:
+        raise BadInput(f"{option} {arguments!r}: {error}") from error

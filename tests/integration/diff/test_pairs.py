@@ -1,0 +1,150 @@
+"""The planted difference of each pair is the first thing that is named, with its line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+
+import gradviz
+from gradviz.analysis.diff.difference import Where
+from tests.integration.diff import pairs
+from tests.integration.diff.pairs import block_step, recorded
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two programs, and what is to be named."""
+
+    one: pairs.Step
+    other: pairs.Step
+    cause: str
+    operation: str
+    source: str
+    """Part of the line."""
+
+
+PAIRS = {
+    "a port with another eps": Pair(
+        block_step(), lambda: pairs.by_hand_step(1e-6), "arguments", "layer_norm", "self.ln_1(hidden)"
+    ),
+    "a transposed weight": Pair(
+        block_step(), block_step(is_transposed=True), "only_b", "t", "self.up.weight.copy_(self.up.weight.t()"
+    ),
+    "a missing scale": Pair(block_step(), block_step(is_scaled=False), "only_a", "div", "scores = scores / 4.0"),
+    "an approximate GELU": Pair(
+        block_step(), block_step(approximate="tanh"), "arguments", "gelu", "self.act(self.up(x))"
+    ),
+    "norm after attention": Pair(
+        block_step(), block_step(is_post_norm=True), "wiring", "layer_norm", "self.norm(x + self.attention(x))"
+    ),
+    "dropout left on": Pair(block_step(), block_step(dropout=0.1), "only_b", "dropout", "F.dropout(hidden"),
+    "bfloat16 under autocast": Pair(block_step(), pairs.autocast_step, "arguments", "linear", "self.query(x)"),
+    "other data from another seed": Pair(
+        pairs.seeded_step(1), pairs.seeded_step(2), "random", "randn", "data = torch.randn"
+    ),
+    "another shuffle": Pair(
+        pairs.shuffled_step(1), pairs.shuffled_step(2), "random", "randperm", "order = torch.randperm"
+    ),
+    "summed in another order": Pair(
+        pairs.index_add_step(is_reversed=False),
+        pairs.index_add_step(is_reversed=True),
+        "only_b",
+        "flip",
+        "index_add(0, index",
+    ),
+    "an initialisation with another range": Pair(
+        pairs.initialised_step(1.0), pairs.initialised_step(1.1), "arguments", "uniform_", "nn.init.uniform_"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_the_planted_difference_is_named_first(name: str) -> None:
+    pair = PAIRS[name]
+    found = gradviz.diff(recorded(pair.one), recorded(pair.other))
+    assert not found.same and found.first is not None
+    first = found.first
+    where = first.b or first.a
+    assert isinstance(where, Where)
+    assert (first.cause, where.operation) == (pair.cause, where.operation), str(found)
+    assert where.operation == pair.operation
+    assert pair.source in where.source
+    assert where.line is not None and where.file == pairs.__file__
+    assert first.what in str(found)
+
+
+def test_the_same_program_twice_is_the_same_bit_for_bit() -> None:
+    found = gradviz.diff(recorded(block_step(dropout=0.1)), recorded(block_step(dropout=0.1)))
+    assert found.same and not found
+    assert found.first is None and found.difference.rounding is None
+    assert found.difference.sentence == "The same: structure, shapes, values and gradients, bit for bit."
+
+
+def test_a_port_with_other_names_is_the_same_and_the_names_are_told() -> None:
+    found = gradviz.diff(recorded(block_step()), recorded(pairs.by_hand_step))
+    assert found.same and not found.difference.differing
+    assert {change.kind for change in found.changes} <= {"renamed", "wrapped", "moved"}
+    assert any("byhand" in change.what for change in found.changes if change.kind == "renamed")
+
+
+def test_compiled_code_is_the_same_as_the_program_within_rounding() -> None:
+    found = gradviz.diff(recorded(block_step()), recorded(pairs.compiled_step))
+    assert found.same
+    assert [change.what for change in found.changes if change.kind == "compiled"] == [
+        "14 operations of A are compiled code in B"
+    ]
+
+
+def test_one_changed_element_in_a_million_is_seen() -> None:
+    def step(index: int | None) -> gradviz.Recording:
+        torch.manual_seed(0)
+        weight = torch.nn.Parameter(torch.randn(1_000_000))
+        if index is not None:
+            with torch.no_grad():
+                weight[index] += 1.0
+        with gradviz.record(fingerprints=True) as recording:
+            weight.sigmoid().mean().backward()  # type: ignore[no-untyped-call]
+        return recording
+
+    found = gradviz.diff(step(None), step(123_456))
+    assert found.first is not None and found.first.cause == "input"
+    assert "weight" in found.first.what
+    assert found.first.distance == pytest.approx(1e-3, rel=0.02)
+
+
+def test_a_difference_that_grows_from_the_last_bits_is_told_as_growth() -> None:
+    def step(scale: float) -> gradviz.Recording:
+        torch.manual_seed(0)
+        with gradviz.record(fingerprints=True) as recording:
+            x = torch.randn(1_000, requires_grad=True)
+            total = pairs.LastBits.apply(x.sigmoid(), scale)  # type: ignore[no-untyped-call]
+            for _ in range(40):
+                total = 3.9 * total * (1 - total)  # every step roughly doubles what is different
+            total.sum().backward()  # type: ignore[no-untyped-call]
+        return recording
+
+    found = gradviz.diff(step(1.0), step(1.0 + 2.0**-23))
+    assert not found.same and found.first is not None and found.first.cause in ("rounding", "arguments")
+
+
+def test_captures_without_fingerprints_are_compared_in_what_they_have() -> None:
+    def step(scale: float) -> gradviz.Recording:
+        torch.manual_seed(0)
+        with gradviz.record() as recording:
+            x = torch.randn(4, requires_grad=True)
+            (x.exp() * scale).sum().backward()  # type: ignore[no-untyped-call]
+        return recording
+
+    assert gradviz.diff(step(1.0), step(1.0)).same
+    found = gradviz.diff(step(1.0), step(2.0))
+    assert not found.same and found.first is not None and found.first.cause == "backward"
+    assert any("no log of torch calls" in sentence for sentence in found.difference.disclosures)
+
+
+@pytest.mark.parametrize("given", [3, None])
+def test_what_is_no_recording_is_refused_in_one_line(given: Any) -> None:
+    with pytest.raises(gradviz.BadInput, match="takes recordings or paths of captures"):
+        gradviz.diff(given, given)
