@@ -34,6 +34,7 @@ from gradviz.recording.run.line_attribution import CallFrame, StackTable, callin
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
     FUSED_WITHOUT_MODES,
@@ -61,6 +62,9 @@ class ForwardWatch:
         self.log = ForwardLog()
         self.stacks = StackTable()
         self.memory = ForwardMemory()
+        self.defects = Defects()
+        self.traced_graphs: list[TracedGraph] = []
+        """What Dynamo traced while this recording ran."""
         self.values = ForwardValues(facts, values_up_to)
         self._facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))
@@ -73,7 +77,6 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
-        self.defects = Defects()
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
@@ -115,6 +118,7 @@ class ForwardWatch:
         """The recording has ended and was read: drop all references to tensors of the program, also weak ones."""
         self.memory.forget()
         self.log.release_all()
+        self.traced_graphs.clear()
         if self.calls is not None:
             self.calls.release_all()
 

@@ -19,6 +19,8 @@ from gradviz.graph.call_log import CallLog
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
+from gradviz.recording.compiled.region_finder import RegionFinder
+from gradviz.recording.compiled.region_opening import FoundRegion, opened
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
@@ -54,6 +56,9 @@ class CaptureBuilder:
         self._adding = threading.Lock()
         self._facts = facts
         self._forward = forward
+        self._regions: dict[int, dict[int, FoundRegion]] = {}
+        """The compiled nodes of each graph, by its index."""
+        self._region_finder = RegionFinder(forward.traced_graphs, facts)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
@@ -88,6 +93,9 @@ class CaptureBuilder:
             recorded = Recorded(walked, next(self._next_index))
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
+        self._regions[recorded.graph_index] = self._region_finder.regions_of(
+            graph, walked, module_names, models, self._log_of_graph()
+        )
         self._note_parameters(models, module_names)
         return recorded
 
@@ -137,7 +145,7 @@ class CaptureBuilder:
         calls: CallLog | None = None,
     ) -> Capture:
         """Everything that was recorded; `calls` is the log of every torch call, if there is one."""
-        graphs = tuple(map(with_sizes, self.graphs.values()))
+        graphs = tuple(with_sizes(self._opened(index)) for index in self.graphs)
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -150,6 +158,10 @@ class CaptureBuilder:
             calls=calls,
             missing=capabilities.unseen(),
         )
+
+    def _opened(self, index: int) -> Graph:
+        """One of the graphs, with its compiled regions open."""
+        return opened(self.graphs[index], self._regions.get(index, {}))
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this thread's, or the only one with entries."""

@@ -10,6 +10,7 @@ from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
 from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.torch_access.modules import class_name_of
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
 
 
@@ -51,6 +52,7 @@ class ScopeTable:
         else:
             path = self._modules.paths.get(id(module)) or self._modules.variables.module_name(module)
             count = self._parameter_count(entry.module, module)
+            class_name = class_name_of(module)
         return ModuleScope(path, class_name, parent, entry.call, count)
 
     def _parameter_count(self, index: int, module: torch.nn.Module) -> int:

@@ -1,0 +1,218 @@
+"""What a compiled region consists of, as ordinary nodes: made from the replay of the graph that Dynamo traced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
+from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
+from gradviz.recording.forward.function_names import public_name
+from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
+from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
+from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class
+from gradviz.recording.walk.node_kinds import kind_of_call
+from gradviz.recording.walk.node_outputs import OutputReader
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+
+Result = tuple[int, int] | int | None
+"""A node and the number of its output; or the number of an input; or nothing."""
+
+
+class UnknownRegion(Exception):
+    """Says why a compiled region cannot be opened."""
+
+
+@dataclass(frozen=True)
+class InnerRegion:
+    """The operations of a compiled region.
+
+    Ids of nodes, scopes and call sites are local. An edge to input ``k`` of the region has the target ``-1 - k``.
+    Scopes and call sites without parent belong to those of the region itself.
+    """
+
+    nodes: list[Node]
+    results: list[Result]
+    """What each output of the compiled function comes from."""
+    scopes: list[ModuleScope]
+    sites: list[CallSite]
+    constants: list[Constant]
+    frame_scope: ModuleScope | None
+    """The module or function that was compiled."""
+    backend: str
+    function: str
+    inputs: int
+    draws_random_numbers: bool = False
+
+
+@dataclass
+class RegionTables:
+    """The scopes and call sites of one region, while they are made."""
+
+    modules: ModuleNames
+    known: Mapping[int, torch.nn.Module]
+    scopes: list[ModuleScope] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
+    _running: list[tuple[str, int]] = field(default_factory=list)
+    """Keys and scopes of the module calls that the last node was made in."""
+    _sites: dict[tuple[str, int, str, int | None], int] = field(default_factory=dict)
+
+    def site_of(self, traced: fx.Node) -> int | None:
+        """The call site of a traced node; None if Dynamo noted none."""
+        caller: int | None = None
+        for frame in _FRAME.finditer(traced.meta.get("stack_trace") or ""):
+            if is_torch_file(frame["file"]):
+                continue
+            key = (frame["file"], int(frame["line"]), frame["function"], caller)
+            if key not in self._sites:
+                self._sites[key] = len(self.sites)
+                self.sites.append(CallSite(*key, is_library_file(frame["file"])))
+            caller = self._sites[key]
+        return caller
+
+    def scope_of(self, traced: fx.Node) -> int | None:
+        """The module call that a traced node belongs to; to be asked for in the order of the nodes."""
+        stack = [(str(key), *entry) for key, entry in (traced.meta.get("nn_module_stack") or {}).items()]
+        same = 0
+        for (running, _), (key, *_) in zip(self._running, stack, strict=False):
+            if running != key:
+                break
+            same += 1
+        del self._running[same:]
+        for key, text, kind in stack[same:]:
+            parent = self._running[-1][1] if self._running else None
+            self._running.append((key, len(self.scopes)))
+            self.scopes.append(self.scope_named(key, str(text), kind, parent))
+        return self._running[-1][1] if self._running else None
+
+    def scope_named(self, key: str, text: str, kind: Any, parent: int | None) -> ModuleScope:
+        """The scope of one call; `key` begins with the module's ``id()``."""
+        class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+        number = re.match(r"\d+", key)
+        module = self.known.get(int(number[0])) if number is not None else None
+        if module is None or type(module).__name__ != class_name:
+            return ModuleScope(_path_in(text) or class_name.lower(), class_name, parent)
+        path = self.modules.paths.get(id(module)) or self.modules.variables.module_name(module)
+        return ModuleScope(path, class_name, parent, 0, sum(each.numel() for each in parameters_inside(module)))
+
+
+def _path_in(source: str) -> str:
+    """``blocks.0.act`` for ``L['self'].blocks.0.act``."""
+    plain = re.sub(r"\._modules\['([^']*)'\]", r".\1", source)
+    return re.sub(r"^[LG]\['[^']*'\]\.?", "", plain)
+
+
+def known_modules(names: ModuleNames, called: list[torch.nn.Module]) -> dict[int, torch.nn.Module]:
+    """Every module that can be named, by ``id()``."""
+    held = [module for module, _ in names.variables.modules.values()]
+    return {id(module): module for module in distinct_modules([*called, *held])}
+
+
+class InnerRegionMaker:
+    """Makes the nodes of one region."""
+
+    def __init__(self, traced: TracedGraph, replay: Replay, tables: RegionTables, facts: FactsTable) -> None:
+        self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
+        self._classes: dict[type, NodeClass] = {}
+        self._constants: dict[int, int] = {}
+        self._constant_list: list[Constant] = []
+
+    def make(self, results: list[Result]) -> InnerRegion:
+        """The region, whose outputs are `results` in the ids of the walk."""
+        walked = self._replay.walk
+        local: dict[int, int] = {}
+        for index, number in enumerate(walked.sequence_nrs):
+            if number != LEAF_SEQUENCE_NR:
+                local[index] = len(local)
+            elif index not in self._replay.input_of:
+                raise UnknownRegion("it uses a parameter that is not one of its inputs")
+        outputs = OutputReader(self._facts, _NoCount()).of_walk(walked)
+        nodes = [self._node(index, new, outputs[index], local) for index, new in local.items()]
+        return InnerRegion(
+            nodes,
+            [(local[each[0]], each[1]) if isinstance(each, tuple) else each for each in results],
+            self._tables.scopes,
+            self._tables.sites,
+            self._constant_list,
+            self._frame_scope(),
+            self._traced.backend,
+            self._traced.function,
+            sum(isinstance(each, TensorInput) for each in self._traced.inputs),
+            self._replay.draws_random_numbers,
+        )
+
+    def _node(self, index: int, new: int, outputs: Any, local: dict[int, int]) -> Node:
+        walked, input_of = self._replay.walk, self._replay.input_of
+        wrapper, number = walked.wrappers[index], walked.sequence_nrs[index]
+        known = self._class_of(wrapper)
+        call = self._replay.call_of(number)
+        forward_call = public_name(call.function) if call is not None else None
+        edges = tuple(
+            None if edge is None else Edge(local[edge.target] if edge.target in local else -1 - input_of[edge.target], edge.input_nr)
+            for edge in walked.edges[index]
+        )
+        kind = known.kind
+        if forward_call is not None and call is not None and kind in ("operation", "view"):
+            kind = kind_of_call(kind, forward_call, is_checkpointed=call.is_checkpointed)
+        return Node(
+            new,
+            known.name,
+            kind,
+            None,
+            edges,
+            outputs,
+            forward_call,
+            self._tables.site_of(call.traced) if call is not None else None,
+            self._tables.scope_of(call.traced) if call is not None else None,
+            {name: plain_value(getattr(wrapper, slot)) for name, slot in known.attributes},
+            constants=self._constants_of(call) if call is not None and number == call.end - 1 else (),
+        )
+
+    def _class_of(self, wrapper: Any) -> NodeClass:
+        known = self._classes.get(type(wrapper))
+        if known is None:
+            known = self._classes[type(wrapper)] = read_class(wrapper)
+        return known
+
+    def _constants_of(self, call: ReplayedCall) -> tuple[int, ...]:
+        for index in call.constants:
+            if index not in self._constants:
+                self._constants[index] = len(self._constant_list)
+                self._constant_list.append(self._constant(index))
+        return tuple(dict.fromkeys(self._constants[index] for index in call.constants))
+
+    def _constant(self, index: int) -> Constant:
+        given = self._traced.inputs[index]
+        assert isinstance(given, TensorInput)
+        tensor = next(each for each in self._replay.tensors[0][index:] if isinstance(each, torch.Tensor))
+        facts = self._facts.of_metadata(tensor)
+        names = self._tables.modules
+        for kind, table in (("parameter", names.parameters), ("buffer", names.buffers)):
+            if given.tensor_id in table and f"_{kind}s" in given.source:
+                return Constant(facts, kind, tuple(table[given.tensor_id]))  # type: ignore[arg-type]
+        local = re.fullmatch(r"[LG]\['([^']+)'\]", given.source)
+        return Constant(facts, "data", (local[1],) if local is not None else ())
+
+    def _frame_scope(self) -> ModuleScope | None:
+        traced, tables = self._traced, self._tables
+        module = tables.known.get(traced.module_id)
+        if module is not None:
+            return tables.scope_named(str(traced.module_id), "", type(module), None)
+        return ModuleScope(traced.function, f"{traced.function}()", kind="function") if traced.function else None
+
+
+class _NoCount(dict[str, int]):
+    """Counts nothing: shapes of fake tensors can always be read, or the region is not opened."""
+
+    def __missing__(self, key: str) -> int:
+        return 0

@@ -1,0 +1,316 @@
+"""Puts the operations of compiled regions in the place of the single nodes that torch has for them.
+
+The operations are ordinary nodes with a mark of their region, so everything that works on nodes works on them. What was
+measured at the single node is kept at those operations where it means the same: the gradient that arrived at the result
+of the region, and the gradient that it sent along an edge, if only one operation sends it. Between the operations
+nothing was measured.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from gradviz.graph.gradients import NodeRun, TensorFigures, at_index
+from gradviz.graph.model import CallSite, Constant, Edge, Graph, ModuleScope, Node, Region
+from gradviz.graph.root_shares import RootShares
+from gradviz.recording.compiled.inner_region import InnerRegion
+from gradviz.recording.compiled.saved_in_region import with_saved_tensors
+
+NOT_MEASURED = "inside compiled code"
+"""`TensorFigures.unmeasured` of the gradients between the operations of a region."""
+
+
+@dataclass(frozen=True)
+class FoundRegion:
+    """A compiled node of a graph."""
+
+    call: int
+    """Number of the call of compiled code that made it: regions with the same number share their module calls."""
+    inner: InnerRegion | None
+    closed: str = ""
+    """Why there is no `inner`."""
+
+
+def opened(graph: Graph, found: Mapping[int, FoundRegion]) -> Graph:
+    """The graph with the regions open; `found` has them by the id of their node."""
+    if not found:
+        return graph
+    return _Opening(graph, found).graph()
+
+
+@dataclass
+class _Opening:
+    old: Graph
+    found: Mapping[int, FoundRegion]
+    nodes: list[Node] = field(default_factory=list)
+    new_ids: dict[int, int] = field(default_factory=dict)
+    """New ids of nodes that are not regions."""
+    first: dict[int, int] = field(default_factory=dict)
+    """For each open region, the new id of its first operation."""
+    regions: list[Region] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scopes = list(self.old.scopes)
+        self.sites = list(self.old.call_sites)
+        self.constants = list(self.old.constants)
+        self._frames: dict[tuple[int, str], int] = {}
+        self._calls: Counter[str] = Counter()
+
+    def graph(self) -> Graph:
+        self._number()
+        for node in self.old.nodes:
+            found = self.found.get(node.id)
+            if found is None:
+                self.nodes.append(self._outer(node, self.new_ids[node.id]))
+            elif found.inner is None:
+                self.regions.append(_region_of(node, found))
+                marked = replace(node, region=len(self.regions) - 1)
+                self.nodes.append(self._outer(marked, self.new_ids[node.id]))
+            else:
+                self._open(node, found, found.inner)
+        old = self.old
+        return replace(
+            old,
+            nodes=tuple(_in_engine_order(self.nodes)),
+            roots=tuple(replace(root, **self._slot(root.node, root.output_nr)) for root in old.roots),
+            scopes=tuple(self.scopes),
+            call_sites=tuple(self.sites),
+            constants=tuple(self.constants),
+            regions=tuple(self.regions),
+            backward=self._backward(),
+            root_shares=self._root_shares(),
+        )
+
+    def _number(self) -> None:
+        count = 0
+        for node in self.old.nodes:
+            inner = self.found[node.id].inner if node.id in self.found else None
+            if inner is None:
+                self.new_ids[node.id] = count
+                count += 1
+            else:
+                self.first[node.id] = count
+                count += len(inner.nodes)
+
+    def _target(self, edge: Edge | None) -> Edge | None:
+        """An edge with new ids. A result that is an input as it was leads on to what made that input."""
+        while edge is not None and edge.target in self.first:
+            inner = self.found[edge.target].inner
+            assert inner is not None
+            result = at_index(inner.results, edge.input_nr)
+            if isinstance(result, tuple):
+                return Edge(self.first[edge.target] + result[0], result[1])
+            edge = None if result is None else at_index(self.old.nodes[edge.target].edges, result)
+        return None if edge is None else Edge(self.new_ids[edge.target], edge.input_nr)
+
+    def _slot(self, node: int, output_nr: int) -> dict[str, int]:
+        edge = self._target(Edge(node, output_nr))
+        return {"node": 0, "output_nr": 0} if edge is None else {"node": edge.target, "output_nr": edge.input_nr}
+
+    def _outer(self, node: Node, new: int) -> Node:
+        saved = tuple(
+            each if each.source is None else replace(each, **self._source(each.source, each.source_nr))
+            for each in node.saved
+        )
+        return replace(node, id=new, edges=tuple(map(self._target, node.edges)), saved=saved)
+
+    def _source(self, node: int, output_nr: int) -> dict[str, int | None]:
+        edge = self._target(Edge(node, output_nr))
+        return {"source": None, "source_nr": 0} if edge is None else {"source": edge.target, "source_nr": edge.input_nr}
+
+    def _open(self, node: Node, found: FoundRegion, inner: InnerRegion) -> None:
+        self.regions.append(_region_of(node, found))
+        first, sites, constants = self.first[node.id], len(self.sites), len(self.constants)
+        self.sites += [_moved_site(site, sites, node.call_site) for site in inner.sites]
+        self.constants += inner.constants
+        outer_scope = self._frame_scope(node, found, inner)
+        scopes = len(self.scopes)
+        for scope in inner.scopes:
+            parent = outer_scope if scope.parent is None else scopes + scope.parent
+            self.scopes.append(self._numbered(replace(scope, parent=parent)))
+        figures = _Boundary(node, inner)
+        for own in with_saved_tensors(inner, node.saved):
+            edges = tuple(
+                None if edge is None
+                else Edge(first + edge.target, edge.input_nr) if edge.target >= 0
+                else self._target(at_index(node.edges, -1 - edge.target))
+                for edge in own.edges
+            )
+            self.nodes.append(
+                replace(
+                    own,
+                    id=first + own.id,
+                    edges=edges,
+                    sequence_nr=node.sequence_nr,
+                    call_site=node.call_site if own.call_site is None else sites + own.call_site,
+                    scope=outer_scope if own.scope is None else scopes + own.scope,
+                    constants=tuple(constants + index for index in own.constants),
+                    saved=tuple(
+                        each if each.source is None else replace(each, source=first + each.source) for each in own.saved
+                    ),
+                    hooks=node.hooks if (own.id, 0) in inner.results else (),
+                    held=figures.held(own),
+                    gradients=figures.sent(own),
+                    shares=figures.shares(own),
+                    arrived=figures.arrived(own),
+                    run=node.run,
+                    region=len(self.regions) - 1,
+                )
+            )
+
+    def _frame_scope(self, node: Node, found: FoundRegion, inner: InnerRegion) -> int | None:
+        """The module or function that was compiled: the one around it, if it is the same, or a new one."""
+        frame = inner.frame_scope
+        if frame is None or (node.scope is not None and self.scopes[node.scope].path == frame.path):
+            return node.scope
+        key = (found.call, frame.path)
+        if key not in self._frames:
+            self._frames[key] = len(self.scopes)
+            site = node.call_site if frame.kind == "function" else None
+            self.scopes.append(self._numbered(replace(frame, parent=node.scope, call_site=site)))
+        return self._frames[key]
+
+    def _numbered(self, scope: ModuleScope) -> ModuleScope:
+        call = self._calls[scope.path]
+        self._calls[scope.path] += 1
+        return replace(scope, call=call)
+
+    def _backward(self) -> object:
+        call = self.old.backward
+        if call is None or call.failed_node is None:
+            return call
+        return replace(call, failed_node=self.new_ids.get(call.failed_node, self.first.get(call.failed_node)))
+
+    def _root_shares(self) -> RootShares | None:
+        shares = self.old.root_shares
+        if shares is None:
+            return None
+        losses = tuple(
+            replace(loss, nodes=tuple(self._slot(number, 0)["node"] for number in loss.nodes)) for loss in shares.losses
+        )
+        return replace(
+            shares,
+            losses=losses,
+            leaves=tuple(replace(each, leaf=self.new_ids[each.leaf]) for each in shares.leaves),
+        )
+
+
+def _region_of(node: Node, found: FoundRegion) -> Region:
+    inner = found.inner
+    if inner is None:
+        return Region(node.name, call_site=node.call_site, run=node.run, closed=found.closed)
+    return Region(node.name, inner.function, inner.backend, node.call_site, node.run)
+
+
+def _moved_site(site: CallSite, offset: int, outermost: int | None) -> CallSite:
+    return replace(site, caller=outermost if site.caller is None else offset + site.caller)
+
+
+class _Boundary:
+    """What was measured at the single node, for the operations at the edge of the region."""
+
+    def __init__(self, node: Node, inner: InnerRegion) -> None:
+        self._node = node
+        self._uses = Counter(
+            edge.target if edge.target < 0 else (edge.target, edge.input_nr)
+            for own in inner.nodes
+            for edge in own.edges
+            if edge is not None
+        )
+        self._results = Counter(result for result in inner.results if isinstance(result, tuple))
+        self._output_of = {result: number for number, result in enumerate(inner.results) if isinstance(result, tuple)}
+
+    def held(self, own: Node) -> tuple[object, ...]:
+        found = []
+        for tensor in self._node.held:
+            for result, number in self._output_of.items():
+                if number == tensor.output_nr and result[0] == own.id:
+                    found.append(replace(tensor, output_nr=result[1]))
+        return tuple(found)
+
+    def _only_input(self, edge: Edge | None) -> int | None:
+        """The input of the region that only this edge leads to."""
+        return -1 - edge.target if edge is not None and edge.target < 0 and self._uses[edge.target] == 1 else None
+
+    def sent(self, own: Node) -> tuple[TensorFigures | None, ...]:
+        if self._node.run is None or not self._node.gradients:
+            return ()
+        return tuple(
+            None if edge is None
+            else _UNMEASURED if (number := self._only_input(edge)) is None
+            else at_index(self._node.gradients, number)
+            for edge in own.edges
+        )
+
+    def shares(self, own: Node) -> tuple[object, ...]:
+        if not self._node.shares:
+            return ()
+        return tuple(
+            None if (number := self._only_input(edge)) is None else at_index(self._node.shares, number)
+            for edge in own.edges
+        )
+
+    def arrived(self, own: Node) -> tuple[TensorFigures | None, ...]:
+        if self._node.run is None or not self._node.arrived:
+            return ()
+        found: list[TensorFigures | None] = []
+        for number in range(max(len(own.outputs), 1)):
+            slot = own.id, number
+            if self._results[slot] == 1 and not self._uses[slot]:
+                found.append(at_index(self._node.arrived, self._output_of[slot]))
+            elif self._results[slot] or self._uses[slot]:
+                found.append(_UNMEASURED)
+            else:
+                found.append(None)
+        return tuple(found)
+
+
+_UNMEASURED = TensorFigures(unmeasured=NOT_MEASURED)
+
+
+def _in_engine_order(nodes: Sequence[Node]) -> list[Node]:
+    """The nodes with new numbers for the order in which they ran: the operations of a region one after the other.
+
+    The engine runs all of a region at once. Its operations are numbered as autograd would run them without compilation,
+    the latest first, and leaves right after the last operation that sends to them.
+    """
+    ran = [node for node in nodes if node.run is not None]
+    inside = {node.id for node in ran if node.region is not None}
+    if not inside:
+        return list(nodes)
+    missing: Counter[int] = Counter()
+    for node in ran:
+        for edge in node.edges:
+            if edge is not None:
+                missing[edge.target] += 1
+    ready = [_priority(node) for node in ran if not missing[node.id]]
+    heapq.heapify(ready)
+    order: dict[int, int] = {}
+    while ready:
+        number = heapq.heappop(ready)[-1]
+        order[number] = len(order)
+        for edge in nodes[number].edges:
+            if edge is not None:
+                missing[edge.target] -= 1
+                if not missing[edge.target] and nodes[edge.target].run is not None:
+                    heapq.heappush(ready, _priority(nodes[edge.target]))
+    result = list(nodes)
+    for node in ran:
+        if node.run is not None and node.id in order:
+            result[node.id] = replace(node, run=_inner_run(node, node.run, order[node.id], node.id in inside))
+    return result
+
+
+def _priority(node: Node) -> tuple[int, int, int]:
+    """Leaves are collected as soon as they can be; otherwise what was made last runs first."""
+    return (0 if node.is_leaf else 1, -node.id, node.id)
+
+
+def _inner_run(node: Node, run: NodeRun, order: int, is_inside: bool) -> NodeRun:
+    """The time is that of the whole region: it is kept only in `Graph.regions`."""
+    return replace(run, order=order, seconds=0.0) if is_inside else replace(run, order=order)
