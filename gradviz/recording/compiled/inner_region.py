@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ from gradviz.recording.forward.module_tree import distinct_modules, parameters_i
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
 from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph
+from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class
@@ -61,6 +63,9 @@ class RegionTables:
 
     modules: ModuleNames
     known: Mapping[int, torch.nn.Module]
+    frame_module: torch.nn.Module | None = None
+    """The module whose ``forward`` was compiled."""
+    frame_variable: str = ""
     scopes: list[ModuleScope] = field(default_factory=list)
     sites: list[CallSite] = field(default_factory=list)
     _running: list[tuple[str, int]] = field(default_factory=list)
@@ -96,20 +101,53 @@ class RegionTables:
         return self._running[-1][1] if self._running else None
 
     def scope_named(self, key: str, text: str, kind: Any, parent: int | None) -> ModuleScope:
-        """The scope of one call; `key` begins with the module's ``id()``."""
+        """The scope of one call; `key` begins with the module's ``id()``, `text` says where Dynamo found it."""
         class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-        number = re.match(r"\d+", key)
-        module = self.known.get(int(number[0])) if number is not None else None
+        module = self._module(key, text)
         if module is None or type(module).__name__ != class_name:
-            return ModuleScope(_path_in(text) or class_name.lower(), class_name, parent)
+            path = dotted_source(text).partition(".")[2]
+            return ModuleScope(path or class_name.lower(), class_name, parent)
         path = self.modules.paths.get(id(module)) or self.modules.variables.module_name(module)
         return ModuleScope(path, class_name, parent, 0, sum(each.numel() for each in parameters_inside(module)))
 
+    def _module(self, key: str, text: str) -> torch.nn.Module | None:
+        """The module that ran: code that was compiled for one module may run for others that are alike."""
+        variable, _, path = dotted_source(text).partition(".")
+        if self.frame_module is not None and variable == self.frame_variable:
+            found: torch.nn.Module | None = self.frame_module
+            for part in path.split(".") if path else ():
+                found = own_modules(found).get(part) if found is not None else None
+            return found
+        number = re.match(r"\d+", key)
+        return self.known.get(int(number[0])) if number is not None else None
 
-def _path_in(source: str) -> str:
-    """``blocks.0.act`` for ``L['self'].blocks.0.act``."""
-    plain = re.sub(r"\._modules\['([^']*)'\]", r".\1", source)
-    return re.sub(r"^[LG]\['[^']*'\]\.?", "", plain)
+
+def dotted_source(text: str) -> str:
+    """``self.blocks.0.act`` for ``L['self'].blocks.0.act`` and for ``L['self']._modules['blocks']._modules['0'].act``."""
+    plain = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text)
+    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", plain)
+
+
+def frame_module(
+    traced: TracedGraph, leaves: Sequence[Any], modules: ModuleNames, known: Mapping[int, torch.nn.Module]
+) -> torch.nn.Module | None:
+    """The module whose compiled ``forward`` ran: the one that has the parameters which the region got.
+
+    Args:
+        leaves: for each input that is a tensor, the leaf that it is, or None.
+    """
+    by_path = {path: number for number, path in modules.paths.items()}
+    tensors = [each for each in traced.inputs if isinstance(each, TensorInput)]
+    for given, leaf in zip(tensors, leaves, strict=False):
+        variable, _, path = dotted_source(given.source).partition(".")
+        if leaf is None or variable != traced.module_variable or not path:
+            continue
+        for name in modules.parameters.get(id(leaf), ()):
+            if name.endswith(f".{path}"):
+                found = known.get(by_path.get(name.removesuffix(f".{path}"), 0))
+                if found is not None:
+                    return found
+    return known.get(traced.module_id)
 
 
 def known_modules(names: ModuleNames, called: list[torch.nn.Module]) -> dict[int, torch.nn.Module]:
@@ -136,7 +174,7 @@ class InnerRegionMaker:
                 local[index] = len(local)
             elif index not in self._replay.input_of:
                 raise UnknownRegion("it uses a parameter that is not one of its inputs")
-        outputs = OutputReader(self._facts, _NoCount()).of_walk(walked)
+        outputs = OutputReader(self._facts, Counter()).of_walk(walked)
         nodes = [self._node(index, new, outputs[index], local) for index, new in local.items()]
         return InnerRegion(
             nodes,
@@ -158,7 +196,9 @@ class InnerRegionMaker:
         call = self._replay.call_of(number)
         forward_call = public_name(call.function) if call is not None else None
         edges = tuple(
-            None if edge is None else Edge(local[edge.target] if edge.target in local else -1 - input_of[edge.target], edge.input_nr)
+            None
+            if edge is None
+            else Edge(local[edge.target] if edge.target in local else -1 - input_of[edge.target], edge.input_nr)
             for edge in walked.edges[index]
         )
         kind = known.kind
@@ -166,7 +206,7 @@ class InnerRegionMaker:
             kind = kind_of_call(kind, forward_call, is_checkpointed=call.is_checkpointed)
         return Node(
             new,
-            known.name,
+            _custom_name(call.traced) or known.name if call is not None and kind == "custom" else known.name,
             kind,
             None,
             edges,
@@ -204,15 +244,14 @@ class InnerRegionMaker:
         return Constant(facts, "data", (local[1],) if local is not None else ())
 
     def _frame_scope(self) -> ModuleScope | None:
-        traced, tables = self._traced, self._tables
-        module = tables.known.get(traced.module_id)
+        traced, module = self._traced, self._tables.frame_module
         if module is not None:
-            return tables.scope_named(str(traced.module_id), "", type(module), None)
+            return self._tables.scope_named("", f"L['{traced.module_variable}']", type(module), None)
         return ModuleScope(traced.function, f"{traced.function}()", kind="function") if traced.function else None
 
 
-class _NoCount(dict[str, int]):
-    """Counts nothing: shapes of fake tensors can always be read, or the region is not opened."""
-
-    def __missing__(self, key: str) -> int:
-        return 0
+def _custom_name(traced: fx.Node) -> str | None:
+    """The name of a custom function's node: Dynamo keeps only the line that applied it."""
+    lines = (traced.meta.get("stack_trace") or "").splitlines()
+    found = [name for line in lines for name in re.findall(r"(\w+)\.apply\(", line)]
+    return f"{found[-1]}Backward" if found else None

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
 
-from gradviz.graph.model import Graph
+from gradviz.graph.model import Edge, Graph
 from gradviz.recording.compiled.inner_region import (
+    InnerRegion,
     InnerRegionMaker,
     RegionTables,
     Result,
     UnknownRegion,
+    frame_module,
     known_modules,
 )
 from gradviz.recording.compiled.region_opening import FoundRegion
 from gradviz.recording.compiled.region_replay import Replay, replay
 from gradviz.recording.forward.forward_log import ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
-from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph, aot_id_of, output_plan_of
-from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata, python_function_class
+from gradviz.recording.torch_access.dynamo_graphs import (
+    OutputPlan,
+    TensorInput,
+    TracedGraph,
+    aot_id_of,
+    output_plan_of,
+)
+from gradviz.recording.torch_access.nodes import input_metadata, python_function_class
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_walker import Walk
 
@@ -47,8 +55,7 @@ class RegionFinder:
             row = log.row_of(walked.sequence_nrs[index]) if log is not None else None
             call = row.number if row is not None else -1 - index
             try:
-                tables = RegionTables(modules, known)
-                found[index] = FoundRegion(call, self._inner(walked, index, tables))
+                found[index] = FoundRegion(call, self._inner(walked, index, modules, known))
             except UnknownRegion as reason:
                 found[index] = FoundRegion(call, None, str(reason))
             except Exception as error:  # whatever torch raises for what the traced graph contains
@@ -56,7 +63,7 @@ class RegionFinder:
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {type(error).__name__}: {text}")
         return found
 
-    def _inner(self, walked: Walk, index: int, tables: RegionTables) -> Any:
+    def _inner(self, walked: Walk, index: int, modules: ModuleNames, known: dict[int, torch.nn.Module]) -> InnerRegion:
         wrapper = walked.wrappers[index]
         function_class = python_function_class(wrapper)
         aot_id = aot_id_of(function_class)
@@ -71,8 +78,14 @@ class RegionFinder:
         found = replayed(traced, {})
         results = _results(found, plan)
         _check_inputs(traced, walked.edges[index])
-        _check_outputs(found, results, input_metadata(wrapper))
+        _check_outputs(found, results, plan, input_metadata(wrapper))
+        leaves = [_leaf(walked, edge) for edge in walked.edges[index]]
+        tables = RegionTables(modules, known, frame_module(traced, leaves, modules, known), traced.module_variable)
         return InnerRegionMaker(traced, found, tables, self._facts).make(results)
+
+
+def _leaf(walked: Walk, edge: Edge | None) -> Any:
+    return getattr(walked.wrappers[edge.target], "variable", None) if edge is not None else None
 
 
 def replayed(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
@@ -84,7 +97,7 @@ def replayed(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
     return result
 
 
-def _results(found: Replay, plan: Any) -> list[Result]:
+def _results(found: Replay, plan: OutputPlan) -> list[Result]:
     if plan.outputs != len(found.results):
         raise UnknownRegion(f"it has {plan.outputs} results, and what was traced has {len(found.results)}")
     changed = [found.changed.get(index) for index in plan.changed_inputs]
@@ -104,10 +117,12 @@ def _check_inputs(traced: TracedGraph, edges: Any) -> None:
             raise UnknownRegion("its inputs are not in the order of what was traced")
 
 
-def _check_outputs(found: Replay, results: list[Result], metadata: Any) -> None:
-    for result, entry in zip(results, metadata, strict=False):
-        if isinstance(result, tuple):
-            shape = tuple(input_metadata(found.walk.wrappers[result[0]])[result[1]].shape)
-            actual = tuple(getattr(entry, "shape", ()))
-            if entry is not None and len(shape) != len(actual):
+def _check_outputs(found: Replay, results: list[Result], plan: OutputPlan, metadata: Sequence[Any]) -> None:
+    """Compare shapes, as far as torch tells them: a result that is made outside has none."""
+    first = len(plan.changed_inputs)
+    for number, (result, entry) in enumerate(zip(results, metadata, strict=False)):
+        is_view = first <= number < first + plan.outputs and plan.is_view[number - first]
+        if isinstance(result, tuple) and not is_view:
+            shape = input_metadata(found.walk.wrappers[result[0]])[result[1]].shape
+            if len(shape) != len(entry.shape):
                 raise UnknownRegion("its results are not in the order of what was traced")

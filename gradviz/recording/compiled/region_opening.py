@@ -8,17 +8,19 @@ nothing was measured.
 
 from __future__ import annotations
 
+import dataclasses
 import heapq
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from gradviz.graph.gradients import NodeRun, TensorFigures, at_index
-from gradviz.graph.model import CallSite, Constant, Edge, Graph, ModuleScope, Node, Region
+from gradviz.graph.model import CallSite, Edge, Graph, ModuleScope, Node, Region
+from gradviz.graph.number_words import counted
 from gradviz.graph.root_shares import RootShares
-from gradviz.recording.compiled.inner_region import InnerRegion
+from gradviz.recording.compiled.inner_region import InnerRegion, Result
 from gradviz.recording.compiled.saved_in_region import with_saved_tensors
 
 NOT_MEASURED = "inside compiled code"
@@ -34,6 +36,15 @@ class FoundRegion:
     inner: InnerRegion | None
     closed: str = ""
     """Why there is no `inner`."""
+
+
+def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
+    """A sentence for each reason why regions are closed."""
+    reasons = Counter(each.closed for each in found if each.inner is None)
+    return [
+        f"the operations inside {counted(count, 'compiled function')}, each a single node: {reason}"
+        for reason, count in reasons.items()
+    ]
 
 
 def opened(graph: Graph, found: Mapping[int, FoundRegion]) -> Graph:
@@ -55,11 +66,31 @@ class _Opening:
     regions: list[Region] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        self._leave_out_unused()
         self.scopes = list(self.old.scopes)
         self.sites = list(self.old.call_sites)
         self.constants = list(self.old.constants)
         self._frames: dict[tuple[int, str], int] = {}
         self._calls: Counter[str] = Counter()
+
+    def _leave_out_unused(self) -> None:
+        """Drop operations whose results nothing in the graph uses, such as those that a graph break only looks at."""
+        used = {(root.node, root.output_nr) for root in self.old.roots}
+        kept = dict(self.found)
+        for node in reversed(self.old.nodes):
+            found = self.found.get(node.id)
+            if found is None or found.inner is None:
+                used.update((edge.target, edge.input_nr) for edge in node.edges if edge is not None)
+                continue
+            inner = found.inner
+            wanted = [result for number, result in enumerate(inner.results) if (node.id, number) in used]
+            kept[node.id] = replace_inner(found, only_used(inner, wanted))
+            used.update(
+                (edge.target, edge.input_nr)
+                for number in {result for result in wanted if isinstance(result, int)} | inner_inputs(kept[node.id])
+                if (edge := at_index(node.edges, number)) is not None
+            )
+        self.found = kept
 
     def graph(self) -> Graph:
         self._number()
@@ -105,7 +136,7 @@ class _Opening:
             result = at_index(inner.results, edge.input_nr)
             if isinstance(result, tuple):
                 return Edge(self.first[edge.target] + result[0], result[1])
-            edge = None if result is None else at_index(self.old.nodes[edge.target].edges, result)
+            edge = at_index(self.old.nodes[edge.target].edges, result) if isinstance(result, int) else None
         return None if edge is None else Edge(self.new_ids[edge.target], edge.input_nr)
 
     def _slot(self, node: int, output_nr: int) -> dict[str, int]:
@@ -136,8 +167,10 @@ class _Opening:
         figures = _Boundary(node, inner)
         for own in with_saved_tensors(inner, node.saved):
             edges = tuple(
-                None if edge is None
-                else Edge(first + edge.target, edge.input_nr) if edge.target >= 0
+                None
+                if edge is None
+                else Edge(first + edge.target, edge.input_nr)
+                if edge.target >= 0
                 else self._target(at_index(node.edges, -1 - edge.target))
                 for edge in own.edges
             )
@@ -200,6 +233,42 @@ class _Opening:
         )
 
 
+def replace_inner(found: FoundRegion, inner: InnerRegion) -> FoundRegion:
+    """The same region with other operations."""
+    return FoundRegion(found.call, inner)
+
+
+def inner_inputs(found: FoundRegion) -> set[int]:
+    """Inputs of a region to which its operations send gradients."""
+    nodes = found.inner.nodes if found.inner is not None else ()
+    return {-1 - edge.target for node in nodes for edge in node.edges if edge is not None and edge.target < 0}
+
+
+def only_used(inner: InnerRegion, wanted: Iterable[Result]) -> InnerRegion:
+    """The region with only those operations that the wanted results were computed from."""
+    used = {result[0] for result in wanted if isinstance(result, tuple)}
+    for node in reversed(inner.nodes):
+        if node.id in used:
+            used.update(edge.target for edge in node.edges if edge is not None and edge.target >= 0)
+    new_ids = {old: new for new, old in enumerate(sorted(used))}
+    nodes = [
+        replace(
+            inner.nodes[old],
+            id=new,
+            edges=tuple(
+                edge if edge is None or edge.target < 0 else Edge(new_ids[edge.target], edge.input_nr)
+                for edge in inner.nodes[old].edges
+            ),
+        )
+        for old, new in new_ids.items()
+    ]
+    results: list[Result] = [
+        ((new_ids[each[0]], each[1]) if each[0] in new_ids else None) if isinstance(each, tuple) else each
+        for each in inner.results
+    ]
+    return dataclasses.replace(inner, nodes=nodes, results=results)
+
+
 def _region_of(node: Node, found: FoundRegion) -> Region:
     inner = found.inner
     if inner is None:
@@ -241,8 +310,10 @@ class _Boundary:
         if self._node.run is None or not self._node.gradients:
             return ()
         return tuple(
-            None if edge is None
-            else _UNMEASURED if (number := self._only_input(edge)) is None
+            None
+            if edge is None
+            else _UNMEASURED
+            if (number := self._only_input(edge)) is None
             else at_index(self._node.gradients, number)
             for edge in own.edges
         )

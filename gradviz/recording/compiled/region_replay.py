@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph
 from gradviz.recording.torch_access.fake_tensors import fake_tensors, made_fake
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, requires_grad_of
 from gradviz.recording.walk.graph_walker import Walk, walk
@@ -82,7 +84,10 @@ def _replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
             for index, tensor in enumerate(inputs)
             if isinstance(tensor, torch.Tensor) and not tensor.requires_grad
         }
-        with interpreter.mode_on():
+        with ExitStack() as surroundings:
+            for kind, dtype in traced.autocast.items():
+                surroundings.enter_context(torch.autocast(kind, dtype))
+            surroundings.enter_context(interpreter.mode_on())
             results = interpreter.run(*inputs)
         return _described(inputs, list(results), interpreter)
 
@@ -153,11 +158,14 @@ class _Interpreter(fx.Interpreter):
         return _On(self._mode)
 
     def run_node(self, n: fx.Node) -> Any:
-        outer, self._node = self._node, n
-        try:
-            return super().run_node(n)
-        finally:
-            self._node = outer
+        self._node = n
+        before, calls = peek_sequence_nr(), len(self.calls)
+        result = super().run_node(n)
+        after = peek_sequence_nr()
+        if after != before and len(self.calls) == calls:
+            # Custom functions are not seen by a function mode.
+            self.calls.append(ReplayedCall(before, after, "autograd.Function.apply", n, (), self._checkpoint))
+        return result
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = self._traced.attributes[str(target)]
@@ -173,6 +181,10 @@ class _Interpreter(fx.Interpreter):
     def _run_body(self, target: Any, args: Any, kwargs: Any) -> Any:
         bodies = [each for each in args if isinstance(each, TracedGraph)]
         name = target.name() if callable(target.name) else target.name
+        if name == "autograd_function_apply":
+            # torch makes the node of a custom function by itself, and calls the traced forward inside it.
+            bodies_as_modules = tuple(self._as_module(each) if isinstance(each, TracedGraph) else each for each in args)
+            return super().call_function(target, bodies_as_modules, kwargs)
         if len(bodies) != 1 or name not in _BODY_RUNS_IN_PLACE:
             raise NotImplementedError(f"it contains {name}")
         inner = _Interpreter(bodies[0], self._fake)
@@ -188,6 +200,13 @@ class _Interpreter(fx.Interpreter):
         finally:
             self._mode.put_on()
             self.draws_random_numbers |= inner.draws_random_numbers
+
+    def _as_module(self, body: TracedGraph) -> Any:
+        attributes: dict[str, Any] = {
+            name: self._as_module(each) if isinstance(each, TracedGraph) else made_fake(self._fake, each, {})
+            for name, each in body.attributes.items()
+        }
+        return fx.GraphModule(attributes, body.graph)
 
     def _note(self, before: int, after: int, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         if after == before or self._node is None:

@@ -56,8 +56,12 @@ class TracedGraph:
     first_line: int
     compile_id: str
     backend: str
+    autocast: dict[str, torch.dtype] = field(default_factory=dict)
+    """The dtype of autocast for each kind of device for which it was on."""
     module_id: int = 0
     """``id()`` of the module whose ``forward`` was compiled; 0 for a function."""
+    module_variable: str = ""
+    """The variable that holds it there: ``self``."""
     aot_ids: range = range(0)
     """Numbers that AOTAutograd gave to what it compiled from this graph."""
     cache: dict[Any, Any] = field(default_factory=dict)
@@ -122,9 +126,10 @@ def _traced_graph(output: Any, module: fx.GraphModule) -> TracedGraph:
     traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
     traced.file, traced.first_line = code.co_filename, code.co_firstlineno
     traced.compile_id = str(find("torch._guards.CompileContext").current_compile_id() or "")
-    backend = getattr(output, "compiler_fn", None)
-    traced.backend = _backend_name(backend)
-    traced.module_id = _module_of_frame(_local_scope(output), traced.file, traced.function)
+    traced.backend = _backend_name(getattr(output, "compiler_fn", None))
+    kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
+    traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
+    traced.module_id, traced.module_variable = _module_of_frame(_local_scope(output), traced.file, traced.function)
     return traced
 
 
@@ -136,14 +141,14 @@ def _backend_name(backend: Any) -> str:
     return type(backend).__name__
 
 
-def _module_of_frame(variables: dict[str, Any], file: str, function: str) -> int:
+def _module_of_frame(variables: dict[str, Any], file: str, function: str) -> tuple[int, str]:
     """The module whose ``forward`` is the compiled code; its parts after a graph break have the same variables."""
-    for value in variables.values():
+    for name, value in variables.items():
         if isinstance(value, torch.nn.Module):
             code = getattr(getattr(type(value), function, None), "__code__", None)
             if code is not None and code.co_filename == file:
-                return id(value)
-    return 0
+                return id(value), name
+    return 0, ""
 
 
 def _copied(module: fx.GraphModule) -> TracedGraph:
@@ -178,7 +183,9 @@ def _input_of(node: fx.Node) -> TensorInput | int | None:
         name = getattr(source, "name", "")
         reference = getattr(node.meta.get("grapharg"), "_example", None)
         original = reference() if callable(reference) else reference
-        return _tensor_input(example, str(name() if callable(name) else name), id(original) if original is not None else 0)
+        return _tensor_input(
+            example, str(name() if callable(name) else name), id(original) if original is not None else 0
+        )
     if isinstance(example, (int, torch.SymInt)):
         return _whole(example)
     return None
@@ -191,7 +198,14 @@ def _tensor_input(tensor: Any, source: str = "", tensor_id: int = 0) -> TensorIn
     symbols = tuple(map(str, sizes)) if any(type(size) is not int for size in sizes) else ()
     strides = tuple(map(_whole, tensor.stride()))
     return TensorInput(
-        tuple(map(_whole, sizes)), strides, tensor.dtype, tensor.device, tensor.requires_grad, source, tensor_id, symbols
+        tuple(map(_whole, sizes)),
+        strides,
+        tensor.dtype,
+        tensor.device,
+        tensor.requires_grad,
+        source,
+        tensor_id,
+        symbols,
     )
 
 
@@ -228,6 +242,8 @@ class OutputPlan:
     """Inputs that it changes in place: their new values come first."""
     outputs: int
     """Then come the results of the traced graph."""
+    is_view: tuple[bool, ...]
+    """Whether a result is made outside, as a view of an input or of one of the `bases`."""
     bases: tuple[int | None, ...]
     """Then the tensors of which results are views; for each result, the index of its base, or None."""
 
@@ -238,4 +254,5 @@ def output_plan_of(function_class: Any) -> OutputPlan:
     infos = metadata.output_info
     bases = tuple(info.base_idx if info.output_type.name in _HAS_BASE else None for info in infos)
     changed = tuple(getattr(metadata, "mutated_inp_runtime_indices", ()) or ())
-    return OutputPlan(changed, len(infos), bases)
+    is_view = tuple(info.output_type.name not in ("non_alias", "unsafe_view_alias") for info in infos)
+    return OutputPlan(changed, len(infos), is_view, bases)

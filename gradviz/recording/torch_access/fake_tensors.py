@@ -19,7 +19,8 @@ def fake_tensors() -> Any:
 def made_fake(mode: Any, given: TensorInput, sizes: dict[str, int]) -> torch.Tensor:
     """A fake tensor of the same kind, with these sizes for its symbols."""
     shape = tuple(
-        sizes.get(symbol, size) for symbol, size in zip(given.symbols or ("",) * len(given.sizes), given.sizes, strict=True)
+        sizes.get(symbol, size)
+        for symbol, size in zip(given.symbols or ("",) * len(given.sizes), given.sizes, strict=True)
     )
     with mode:
         if shape == given.sizes:

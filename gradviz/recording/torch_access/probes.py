@@ -500,9 +500,8 @@ def graphs_of_compiled_code() -> bool:
 
     Nothing is compiled for this: it would count as one of the program's compilations.
     """
-    import torch._functorch.aot_autograd
-
     import torch._dynamo.output_graph
+    import torch._functorch.aot_autograd
 
     method = find("torch._dynamo.output_graph.OutputGraph.call_user_compiler")
     takes = list(inspect.signature(method).parameters)

@@ -20,7 +20,7 @@ from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
 from gradviz.recording.compiled.region_finder import RegionFinder
-from gradviz.recording.compiled.region_opening import FoundRegion, opened
+from gradviz.recording.compiled.region_opening import FoundRegion, closed_regions, opened
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
@@ -102,6 +102,7 @@ class CaptureBuilder:
     def forget_graphs(self) -> None:
         """Forget the graphs of earlier calls, and what was disclosed about them."""
         self.graphs.clear()
+        self._regions.clear()
         self.node_count = 0
         self.unmeasured.clear()
         self._disclosures.clear()
@@ -112,6 +113,7 @@ class CaptureBuilder:
         """Forget one of them."""
         with self._adding:
             self.node_count -= len(self.graphs.pop(index).nodes)
+            self._regions.pop(index, None)
 
     @property
     def saw_no_forward(self) -> bool:
@@ -198,6 +200,7 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
+        yield from closed_regions(found for regions in self._regions.values() for found in regions.values())
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (
