@@ -59,6 +59,8 @@ class ForwardWatch:
         self.calls = CallRecorder(facts, self._locate) if logs_calls else None
         """The log of every call, if it is wanted."""
         self._compiled_call: CallRow | None = None
+        self._parameter_versions: dict[int, list[int | None]] = {}
+        """The versions of the parameters of each optimizer before compiled code ran."""
         self.log = ForwardLog()
         self.stacks = StackTable()
         self.memory = ForwardMemory()
@@ -130,6 +132,8 @@ class ForwardWatch:
         # Inside backward torch itself has removed the mode already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
+        if self.calls is not None:
+            self._parameter_versions = self.calls.optimizers.pause()
         self._paused_hooks = list(_take_hooks({hook.id for hook in self._module_hooks}))
         return row
 
@@ -144,6 +148,8 @@ class ForwardWatch:
         self._log().close_row(row, _peek())
         if self.calls is not None and self._compiled_call is not None:
             self.calls.events.end_compiled(self._compiled_call)
+        if self.calls is not None:
+            self.calls.optimizers.resume(self._parameter_versions)
 
     def owns_hook(self, hook_id: int) -> bool:
         """True for the id of one of the recorder's own module hooks."""
