@@ -17,7 +17,7 @@ from gradviz.recording.compiled.inner_region import (
     frame_module,
     known_modules,
 )
-from gradviz.recording.compiled.region_opening import FoundRegion
+from gradviz.recording.compiled.region_opening import FoundRegion, UncompiledRegion
 from gradviz.recording.compiled.region_replay import Replay, replay
 from gradviz.recording.forward.forward_log import ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
@@ -28,11 +28,15 @@ from gradviz.recording.torch_access.dynamo_graphs import (
     aot_id_of,
     output_plan_of,
 )
-from gradviz.recording.torch_access.nodes import input_metadata, python_function_class
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata, python_function_class
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_walker import Walk
 
 COMPILED_EARLIER = "it was compiled before the recording began"
+
+
+COMPILED_CALL = "torch.compile"
+"""`Node.forward_call` of what a call of compiled code made."""
 
 
 class RegionFinder:
@@ -63,6 +67,56 @@ class RegionFinder:
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {type(error).__name__}: {text}")
         return found
 
+    def uncompiled_of(
+        self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
+    ) -> list[UncompiledRegion]:
+        """Code that Dynamo traced and a backend runs as it is, so that autograd has its own nodes for it."""
+        traced = [each for each in self._traced if not each.aot_ids]
+        calls: dict[int, list[int]] = {}
+        for node in graph.nodes:
+            if node.forward_call == COMPILED_CALL and node.kind != "compiled" and log is not None and traced:
+                row = log.row_of(walked.sequence_nrs[node.id])
+                if row is not None:
+                    calls.setdefault(row.number, []).append(node.id)
+        known = known_modules(modules, called) if calls else {}
+        found: list[UncompiledRegion] = []
+        for call, nodes in calls.items():
+            position = 0
+            while position < len(nodes):
+                region = self._uncompiled(call, nodes[position:], graph, walked, traced, modules, known)
+                position += 1 if region is None else len(region.nodes)
+                found += [region] if region is not None else []
+        return found
+
+    def _uncompiled(
+        self,
+        call: int,
+        nodes: list[int],
+        graph: Graph,
+        walked: Walk,
+        traced: list[TracedGraph],
+        modules: ModuleNames,
+        known: dict[int, torch.nn.Module],
+    ) -> UncompiledRegion | None:
+        """The traced code that made the first of these nodes, and which of its operations each node is."""
+        for each in traced:
+            try:
+                found = replayed(each, {})
+            except Exception:  # noqa: S112 - whatever it contains: its nodes keep the line of the call
+                continue
+            matched = _matched(found, [(walked.sequence_nrs[index], graph.nodes[index].name) for index in nodes])
+            if matched:
+                inner_ids = {index: matched[position] for position, index in enumerate(nodes[: len(matched)])}
+                leaves = _leaves_of(found, inner_ids, walked)
+                tables = RegionTables(modules, known, frame_module(each, leaves, modules, known), each.module_variable)
+                inner = InnerRegionMaker(each, found, tables, self._facts).make(found.results)
+                operations = [
+                    index for index, number in enumerate(found.walk.sequence_nrs) if number != LEAF_SEQUENCE_NR
+                ]
+                local = {index: position for position, index in enumerate(operations)}
+                return UncompiledRegion(call, {index: local[own] for index, own in inner_ids.items()}, inner)
+        return None
+
     def _inner(self, walked: Walk, index: int, modules: ModuleNames, known: dict[int, torch.nn.Module]) -> InnerRegion:
         wrapper = walked.wrappers[index]
         function_class = python_function_class(wrapper)
@@ -82,6 +136,37 @@ class RegionFinder:
         leaves = [_leaf(walked, edge) for edge in walked.edges[index]]
         tables = RegionTables(modules, known, frame_module(traced, leaves, modules, known), traced.module_variable)
         return InnerRegionMaker(traced, found, tables, self._facts).make(results)
+
+
+def _matched(found: Replay, nodes: list[tuple[int, str]]) -> list[int]:
+    """Which operation of a replay each of the first nodes is, by the distance of their numbers; empty if it is not it.
+
+    The nodes of one run have numbers without gaps of other code; those that no gradient reaches are missing.
+    """
+    numbers = found.walk.sequence_nrs
+    by_number = {number: index for index, number in enumerate(numbers) if number != LEAF_SEQUENCE_NR}
+    if not by_number:
+        return []
+    shift = nodes[0][0] - min(by_number)
+    matched: list[int] = []
+    for number, name in nodes:
+        index = by_number.get(number - shift)
+        if number - shift > max(by_number):
+            break
+        if index is None or found.walk.wrappers[index].name() != name:
+            return []
+        matched.append(index)
+    return matched
+
+
+def _leaves_of(found: Replay, inner_ids: dict[int, int], walked: Walk) -> list[Any]:
+    """For each input of the traced code that is a tensor, the leaf that it is, or None."""
+    leaves: dict[int, Any] = {}
+    for index, own in inner_ids.items():
+        for edge, traced in zip(walked.edges[index], found.walk.edges[own], strict=False):
+            if traced is not None and traced.target in found.input_of:
+                leaves[found.input_of[traced.target]] = _leaf(walked, edge)
+    return [leaves.get(number) for number in range(max(leaves, default=-1) + 1)]
 
 
 def _leaf(walked: Walk, edge: Edge | None) -> Any:

@@ -38,6 +38,17 @@ class FoundRegion:
     """Why there is no `inner`."""
 
 
+@dataclass(frozen=True)
+class UncompiledRegion:
+    """Nodes of a graph that Dynamo traced and that were not compiled: ``backend="eager"``."""
+
+    call: int
+    """As in `FoundRegion`."""
+    nodes: dict[int, int]
+    """Which operation of `inner` each node is."""
+    inner: InnerRegion
+
+
 def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
     """A sentence for each reason why regions are closed."""
     reasons = Counter(each.closed for each in found if each.inner is None)
@@ -47,17 +58,18 @@ def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
     ]
 
 
-def opened(graph: Graph, found: Mapping[int, FoundRegion]) -> Graph:
+def opened(graph: Graph, found: Mapping[int, FoundRegion], uncompiled: Sequence[UncompiledRegion] = ()) -> Graph:
     """The graph with the regions open; `found` has them by the id of their node."""
-    if not found:
+    if not found and not uncompiled:
         return graph
-    return _Opening(graph, found).graph()
+    return _Opening(graph, found, uncompiled).graph()
 
 
 @dataclass
 class _Opening:
     old: Graph
     found: Mapping[int, FoundRegion]
+    uncompiled: Sequence[UncompiledRegion]
     nodes: list[Node] = field(default_factory=list)
     new_ids: dict[int, int] = field(default_factory=dict)
     """New ids of nodes that are not regions."""
@@ -94,10 +106,11 @@ class _Opening:
 
     def graph(self) -> Graph:
         self._number()
+        traced = self._traced_nodes()
         for node in self.old.nodes:
             found = self.found.get(node.id)
             if found is None:
-                self.nodes.append(self._outer(node, self.new_ids[node.id]))
+                self.nodes.append(self._outer(traced.get(node.id, node), self.new_ids[node.id]))
             elif found.inner is None:
                 self.regions.append(_region_of(node, found))
                 marked = replace(node, region=len(self.regions) - 1)
@@ -154,16 +167,41 @@ class _Opening:
         edge = self._target(Edge(node, output_nr))
         return {"source": None, "source_nr": 0} if edge is None else {"source": edge.target, "source_nr": edge.input_nr}
 
-    def _open(self, node: Node, found: FoundRegion, inner: InnerRegion) -> None:
-        self.regions.append(_region_of(node, found))
-        first, sites, constants = self.first[node.id], len(self.sites), len(self.constants)
+    def _traced_nodes(self) -> dict[int, Node]:
+        """Nodes of regions that were not compiled, with lines and modules, by their old ids."""
+        found: dict[int, Node] = {}
+        for region in self.uncompiled:
+            first = self.old.nodes[next(iter(region.nodes))]
+            self.regions.append(Region("", region.inner.function, region.inner.backend, first.call_site))
+            tables = self._moved_tables(first, region.call, region.inner)
+            for index, own in region.nodes.items():
+                inner = region.inner.nodes[own]
+                found[index] = replace(
+                    self.old.nodes[index],
+                    forward_call=inner.forward_call,
+                    call_site=tables.site(inner),
+                    scope=tables.scope(inner),
+                    constants=tables.constants_of(inner),
+                    region=len(self.regions) - 1,
+                )
+        return found
+
+    def _moved_tables(self, node: Node, call: int, inner: InnerRegion) -> _Moved:
+        """Add the tables of a region to those of the graph; `node` is the region itself, or its first node."""
+        sites, constants = len(self.sites), len(self.constants)
         self.sites += [_moved_site(site, sites, node.call_site) for site in inner.sites]
         self.constants += inner.constants
-        outer_scope = self._frame_scope(node, found, inner)
+        outer_scope = self._frame_scope(node, call, inner)
         scopes = len(self.scopes)
         for scope in inner.scopes:
             parent = outer_scope if scope.parent is None else scopes + scope.parent
             self.scopes.append(self._numbered(replace(scope, parent=parent)))
+        return _Moved(node.call_site, outer_scope, sites, scopes, constants)
+
+    def _open(self, node: Node, found: FoundRegion, inner: InnerRegion) -> None:
+        self.regions.append(_region_of(node, found))
+        first = self.first[node.id]
+        tables = self._moved_tables(node, found.call, inner)
         figures = _Boundary(node, inner)
         for own in with_saved_tensors(inner, node.saved):
             edges = tuple(
@@ -180,9 +218,9 @@ class _Opening:
                     id=first + own.id,
                     edges=edges,
                     sequence_nr=node.sequence_nr,
-                    call_site=node.call_site if own.call_site is None else sites + own.call_site,
-                    scope=outer_scope if own.scope is None else scopes + own.scope,
-                    constants=tuple(constants + index for index in own.constants),
+                    call_site=tables.site(own),
+                    scope=tables.scope(own),
+                    constants=tables.constants_of(own),
                     saved=tuple(
                         each if each.source is None else replace(each, source=first + each.source) for each in own.saved
                     ),
@@ -196,12 +234,12 @@ class _Opening:
                 )
             )
 
-    def _frame_scope(self, node: Node, found: FoundRegion, inner: InnerRegion) -> int | None:
+    def _frame_scope(self, node: Node, call: int, inner: InnerRegion) -> int | None:
         """The module or function that was compiled: the one around it, if it is the same, or a new one."""
         frame = inner.frame_scope
         if frame is None or (node.scope is not None and self.scopes[node.scope].path == frame.path):
             return node.scope
-        key = (found.call, frame.path)
+        key = (call, frame.path)
         if key not in self._frames:
             self._frames[key] = len(self.scopes)
             site = node.call_site if frame.kind == "function" else None
@@ -278,6 +316,26 @@ def _region_of(node: Node, found: FoundRegion) -> Region:
 
 def _moved_site(site: CallSite, offset: int, outermost: int | None) -> CallSite:
     return replace(site, caller=outermost if site.caller is None else offset + site.caller)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """Where the tables of a region begin in those of the graph."""
+
+    call_site: int | None
+    outer_scope: int | None
+    sites: int
+    scopes: int
+    constants: int
+
+    def site(self, own: Node) -> int | None:
+        return self.call_site if own.call_site is None else self.sites + own.call_site
+
+    def scope(self, own: Node) -> int | None:
+        return self.outer_scope if own.scope is None else self.scopes + own.scope
+
+    def constants_of(self, own: Node) -> tuple[int, ...]:
+        return tuple(self.constants + index for index in own.constants)
 
 
 class _Boundary:

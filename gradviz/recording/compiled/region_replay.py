@@ -61,6 +61,8 @@ class Replay:
     changed: dict[int, tuple[int, int] | int | None]
     """The same for inputs that were changed in place, by number among the placeholders."""
     draws_random_numbers: bool
+    first_number: int
+    """The sequence number before the first call."""
     tensors: list[Any] = field(default_factory=list)
     """Keeps the nodes alive."""
 
@@ -88,8 +90,9 @@ def _replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
             for kind, dtype in traced.autocast.items():
                 surroundings.enter_context(torch.autocast(kind, dtype))
             surroundings.enter_context(interpreter.mode_on())
+            first = peek_sequence_nr()
             results = interpreter.run(*inputs)
-        return _described(inputs, list(results), interpreter)
+        return _described(inputs, list(results), interpreter, first)
 
 
 def _needs_gradient(value: Any) -> bool:
@@ -102,7 +105,7 @@ def _made(mode: Any, given: TensorInput | int | None, sizes: dict[str, int]) -> 
     return made_fake(mode, given, sizes)
 
 
-def _described(inputs: list[Any], results: list[Any], run: _Interpreter) -> Replay:
+def _described(inputs: list[Any], results: list[Any], run: _Interpreter, first: int) -> Replay:
     with DISABLE_TORCH_FUNCTION():
         bases = [each._base if isinstance(each, torch.Tensor) else None for each in results]
         roots = [grad_fn_of(each) for each in (*results, *inputs, *bases) if _needs_gradient(each)]
@@ -135,6 +138,7 @@ def _described(inputs: list[Any], results: list[Any], run: _Interpreter) -> Repl
             [slot(each) for each in bases],
             {index: slot(each) for index, each in enumerate(inputs) if isinstance(each, torch.Tensor)},
             run.draws_random_numbers,
+            first,
             [inputs, results],
         )
 

@@ -20,7 +20,7 @@ from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
 from gradviz.recording.compiled.region_finder import RegionFinder
-from gradviz.recording.compiled.region_opening import FoundRegion, closed_regions, opened
+from gradviz.recording.compiled.region_opening import FoundRegion, UncompiledRegion, closed_regions, opened
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
@@ -58,6 +58,8 @@ class CaptureBuilder:
         self._forward = forward
         self._regions: dict[int, dict[int, FoundRegion]] = {}
         """The compiled nodes of each graph, by its index."""
+        self._uncompiled: dict[int, list[UncompiledRegion]] = {}
+        """What was traced in each graph and not compiled."""
         self._region_finder = RegionFinder(forward.traced_graphs, facts)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
@@ -93,9 +95,9 @@ class CaptureBuilder:
             recorded = Recorded(walked, next(self._next_index))
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
-        self._regions[recorded.graph_index] = self._region_finder.regions_of(
-            graph, walked, module_names, models, self._log_of_graph()
-        )
+        where = (graph, walked, module_names, models, self._log_of_graph())
+        self._regions[recorded.graph_index] = self._region_finder.regions_of(*where)
+        self._uncompiled[recorded.graph_index] = self._region_finder.uncompiled_of(*where)
         self._note_parameters(models, module_names)
         return recorded
 
@@ -163,7 +165,7 @@ class CaptureBuilder:
 
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
-        return opened(self.graphs[index], self._regions.get(index, {}))
+        return opened(self.graphs[index], self._regions.get(index, {}), self._uncompiled.get(index, ()))
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this thread's, or the only one with entries."""
