@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,15 +13,17 @@ from torch import fx
 
 from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
+from gradviz.recording.compiled.saved_in_region import WouldSave
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
 from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph
 from gradviz.recording.torch_access.modules import own_modules
-from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, stored_in
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of
+from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, plain_value, read_class
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
 
@@ -55,6 +57,8 @@ class InnerRegion:
     function: str
     inputs: int
     draws_random_numbers: bool = False
+    expected: Sequence[WouldSave] = ()
+    """What autograd would have saved."""
 
 
 @dataclass
@@ -123,7 +127,7 @@ class RegionTables:
 
 
 def dotted_source(text: str) -> str:
-    """``self.blocks.0.act`` for ``L['self'].blocks.0.act`` and for ``L['self']._modules['blocks']._modules['0'].act``."""
+    """``self.blocks.act`` for ``L['self'].blocks.act`` and for ``L['self']._modules['blocks'].act``."""
     plain = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text)
     return re.sub(r"^[LG]\['([^']*)'\]", r"\1", plain)
 
@@ -187,7 +191,31 @@ class InnerRegionMaker:
             self._traced.function,
             sum(isinstance(each, TensorInput) for each in self._traced.inputs),
             self._replay.draws_random_numbers,
+            list(self._expected(local)),
         )
+
+    def _expected(self, local: dict[int, int]) -> Iterator[WouldSave]:
+        walked = self._replay.walk
+        for index, new in local.items():
+            wrapper = walked.wrappers[index]
+            for slot in self._class_of(wrapper).saved:
+                stored = stored_in(wrapper, slot.attribute)
+                for each in stored if isinstance(stored, tuple) else (stored,):
+                    tensor = getattr(each, "data", each)
+                    if isinstance(tensor, torch.Tensor):
+                        yield self._would_save(new, slot, tensor, local)
+
+    def _would_save(self, new: int, slot: SavedSlot, tensor: torch.Tensor, local: dict[int, int]) -> WouldSave:
+        facts = self._facts.of_metadata(tensor)
+        with DISABLE_TORCH_FUNCTION():
+            made_by = grad_fn_of(tensor)
+            position = self._replay.walk.position.get(made_by) if made_by is not None else None
+            number = tensor.output_nr
+        if slot.result_nr is not None:
+            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr)
+        is_input = made_by is None and any(tensor is each for each in self._replay.tensors[0])
+        source = local.get(position) if position is not None else None if is_input else new
+        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number if position is not None else 0)
 
     def _node(self, index: int, new: int, outputs: Any, local: dict[int, int]) -> Node:
         walked, input_of = self._replay.walk, self._replay.input_of

@@ -45,6 +45,8 @@ class RegionFinder:
     def __init__(self, traced: Iterable[TracedGraph], facts: FactsTable) -> None:
         self._traced = traced
         self._facts = facts
+        self.untraceable: dict[str, None] = {}
+        """Why nodes of code that was traced and not compiled have only the line of the call."""
 
     def regions_of(
         self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
@@ -63,8 +65,7 @@ class RegionFinder:
             except UnknownRegion as reason:
                 found[index] = FoundRegion(call, None, str(reason))
             except Exception as error:  # whatever torch raises for what the traced graph contains
-                text = str(error).partition("\n")[0]
-                found[index] = FoundRegion(call, None, f"it could not be traced again: {type(error).__name__}: {text}")
+                found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
         return found
 
     def uncompiled_of(
@@ -102,7 +103,8 @@ class RegionFinder:
         for each in traced:
             try:
                 found = replayed(each, {})
-            except Exception:  # noqa: S112 - whatever it contains: its nodes keep the line of the call
+            except Exception as error:  # whatever torch raises for what the traced graph contains
+                self.untraceable[f"{each.function}() could not be traced again: {_in_a_line(error)}"] = None
                 continue
             matched = _matched(found, [(walked.sequence_nrs[index], graph.nodes[index].name) for index in nodes])
             if matched:
@@ -136,6 +138,10 @@ class RegionFinder:
         leaves = [_leaf(walked, edge) for edge in walked.edges[index]]
         tables = RegionTables(modules, known, frame_module(traced, leaves, modules, known), traced.module_variable)
         return InnerRegionMaker(traced, found, tables, self._facts).make(results)
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
 
 
 def _matched(found: Replay, nodes: list[tuple[int, str]]) -> list[int]:

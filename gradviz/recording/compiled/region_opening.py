@@ -203,7 +203,7 @@ class _Opening:
         first = self.first[node.id]
         tables = self._moved_tables(node, found.call, inner)
         figures = _Boundary(node, inner)
-        for own in with_saved_tensors(inner, node.saved):
+        for own in with_saved_tensors(inner.nodes, inner.expected, node.saved, self.old.storages):
             edges = tuple(
                 None
                 if edge is None
@@ -304,7 +304,12 @@ def only_used(inner: InnerRegion, wanted: Iterable[Result]) -> InnerRegion:
         ((new_ids[each[0]], each[1]) if each[0] in new_ids else None) if isinstance(each, tuple) else each
         for each in inner.results
     ]
-    return dataclasses.replace(inner, nodes=nodes, results=results)
+    expected = [
+        each._replace(node=new_ids[each.node], source=None if each.source is None else new_ids.get(each.source))
+        for each in inner.expected
+        if each.node in new_ids
+    ]
+    return dataclasses.replace(inner, nodes=nodes, results=results, expected=expected)
 
 
 def _region_of(node: Node, found: FoundRegion) -> Region:

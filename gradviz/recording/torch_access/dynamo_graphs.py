@@ -256,3 +256,25 @@ def output_plan_of(function_class: Any) -> OutputPlan:
     changed = tuple(getattr(metadata, "mutated_inp_runtime_indices", ()) or ())
     is_view = tuple(info.output_type.name not in ("non_alias", "unsafe_view_alias") for info in infos)
     return OutputPlan(changed, len(infos), is_view, bases)
+
+
+# -- Fake tensors: they have shapes and a graph, and neither memory nor numbers ----------------------------------------
+
+
+def fake_tensors() -> Any:
+    """While entered, new tensors are fake, and operations on them compute nothing."""
+    return find("torch._subclasses.fake_tensor.FakeTensorMode")(allow_non_fake_inputs=True)
+
+
+def made_fake(mode: Any, given: TensorInput, sizes: dict[str, int]) -> torch.Tensor:
+    """A fake tensor of the same kind, with these sizes for its symbols."""
+    shape = tuple(
+        sizes.get(symbol, size)
+        for symbol, size in zip(given.symbols or ("",) * len(given.sizes), given.sizes, strict=True)
+    )
+    with mode:
+        if shape == given.sizes:
+            tensor = torch.empty_strided(shape, given.strides, dtype=given.dtype, device=given.device)
+        else:
+            tensor = torch.empty(shape, dtype=given.dtype, device=given.device)
+    return tensor.requires_grad_(given.requires_grad)

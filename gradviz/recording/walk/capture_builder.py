@@ -202,6 +202,8 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
+        for reason in self._region_finder.untraceable:
+            yield f"the lines of some operations inside code for torch.compile: {reason}"
         yield from closed_regions(found for regions in self._regions.values() for found in regions.values())
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
