@@ -58,6 +58,15 @@ def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
     ]
 
 
+def unmeasured_between(graph: Graph, found: Mapping[int, FoundRegion]) -> int:
+    """How many operations are in open regions through which measured gradients went."""
+    return sum(
+        len(each.inner.nodes)
+        for index, each in found.items()
+        if each.inner is not None and graph.nodes[index].run is not None and len(each.inner.nodes) > 1
+    )
+
+
 def opened(graph: Graph, found: Mapping[int, FoundRegion], uncompiled: Sequence[UncompiledRegion] = ()) -> Graph:
     """The graph with the regions open; `found` has them by the id of their node."""
     if not found and not uncompiled:

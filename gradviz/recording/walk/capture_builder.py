@@ -20,7 +20,13 @@ from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
 from gradviz.recording.compiled.region_finder import RegionFinder
-from gradviz.recording.compiled.region_opening import FoundRegion, UncompiledRegion, closed_regions, opened
+from gradviz.recording.compiled.region_opening import (
+    FoundRegion,
+    UncompiledRegion,
+    closed_regions,
+    opened,
+    unmeasured_between,
+)
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
@@ -201,6 +207,12 @@ class CaptureBuilder:
             yield (
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
+            )
+        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in self._regions.items())
+        if inside:
+            yield (
+                f"the gradients between the {counted(inside, 'operation')} inside compiled code: where one becomes "
+                "zero, NaN, small or large there is not known"
             )
         for reason in self._region_finder.untraceable:
             yield f"the lines of some operations inside code for torch.compile: {reason}"
