@@ -187,6 +187,7 @@ class _Opening:
                 inner = region.inner.nodes[own]
                 found[index] = replace(
                     self.old.nodes[index],
+                    name=inner.name,
                     forward_call=inner.forward_call,
                     call_site=tables.site(inner),
                     scope=tables.scope(inner),

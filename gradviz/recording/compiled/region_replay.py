@@ -22,6 +22,7 @@ from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGrap
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, requires_grad_of
+from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.graph_walker import Walk, walk
 
 _BODY_RUNS_IN_PLACE = frozenset({"tag_activation_checkpoint", "wrap", "invoke_subgraph", "wrap_activation_checkpoint"})
@@ -88,6 +89,7 @@ def _replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
         with ExitStack() as surroundings:
             for kind, dtype in traced.autocast.items():
                 surroundings.enter_context(torch.autocast(kind, dtype))
+            surroundings.enter_context(unwatched())  # what was traced may differentiate
             surroundings.enter_context(interpreter.mode_on())
             first = peek_sequence_nr()
             results = interpreter.run(*inputs)
