@@ -34,7 +34,7 @@ from gradviz.recording.run.line_attribution import CallFrame, StackTable, callin
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.dynamo_graphs import TracedGraph
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
     FUSED_WITHOUT_MODES,

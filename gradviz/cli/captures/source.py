@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import click
-
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
+from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
@@ -162,7 +161,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         result = run(program, options.arguments, plan)
         sys.stdout.flush()
     if result.printed_error is not None:
-        click.echo(result.printed_error, err=True, nl=False)
+        tell_as_it_is(result.printed_error)
     exit_code = {"failed": 1, "interrupted": 130}.get(result.capture.outcome, 0)
     if needs_graph and not result.capture.graphs:
         raise _no_graph(result.capture, exit_code)
@@ -174,7 +173,7 @@ def report_early_stop(source: Source, options: SourceOptions) -> None:
     if source.capture.outcome == "stopped" and options.can_run_on:
         call = source.capture.graphs[-1].backward
         after = f" after backward {call.number}" if call is not None else ""
-        click.echo(f"gradviz: the script was stopped{after} (--keep-going runs it to its end)", err=True)
+        tell(f"the script was stopped{after} (--keep-going runs it to its end)")
 
 
 def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:

@@ -15,7 +15,7 @@ from typing import Any
 
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
-from gradviz.recording.torch_access.dynamo_graphs import DynamoGraphs
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
 from gradviz.recording.torch_access.name_lookup import find

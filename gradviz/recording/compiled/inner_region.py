@@ -18,7 +18,7 @@ from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
-from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph
 from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, stored_in
 from gradviz.recording.torch_access.tensor_facts import FactsTable

@@ -21,7 +21,7 @@ from gradviz.recording.compiled.region_opening import FoundRegion, UncompiledReg
 from gradviz.recording.compiled.region_replay import Replay, replay
 from gradviz.recording.forward.forward_log import ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
-from gradviz.recording.torch_access.dynamo_graphs import (
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     OutputPlan,
     TensorInput,
     TracedGraph,

@@ -18,7 +18,7 @@ from torch import fx
 
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
-from gradviz.recording.torch_access.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, requires_grad_of
