@@ -139,7 +139,7 @@ recording = record(train, EVERY_CALL)
 recorded = {key: dict(counters[key]) for key in ("stats", "frames", "graph_break")}
 calls = recording.capture.calls
 steps = [call for call in calls.calls if call.kind == "step"]
-changed = [sorted(use.position for use in call.outputs) for call in steps]
+changed = [sorted(use.place for use in call.outputs) for call in steps]
 parameters = len([tensor for tensor in calls.tensors if tensor.role == "parameter"])
 same = all(torch.equal(*pair) for pair in zip(alone, recording.value, strict=True))
 print(json.dumps([native == recorded, changed, parameters, same, recording.capture.disclosures]))
