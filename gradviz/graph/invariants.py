@@ -48,6 +48,7 @@ def _check_nodes(graph: Graph) -> None:
                 raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(of_edges)}")
         _check(where, node.call_site, len(graph.call_sites), "call site")
         _check(where, node.scope, len(graph.scopes), "module scope")
+        _check(where, node.region, len(graph.regions), "region")
         for constant in node.constants:
             _check(where, constant, len(graph.constants), "constant")
         for saved in node.saved:
@@ -68,6 +69,8 @@ def _check_tables(graph: Graph) -> None:
         _check(f"module scope {index}", scope.call_site, len(graph.call_sites), "call site")
     for index, site in enumerate(graph.call_sites):
         _check(f"call site {index}", site.caller, index, "an earlier call site")
+    for index, region in enumerate(graph.regions):
+        _check(f"region {index}", region.call_site, len(graph.call_sites), "call site")
     for index, constant in enumerate(graph.constants):
         check_facts(f"constant {index}", (constant.tensor,))
         check_figures(f"constant {index}", (constant.value,))

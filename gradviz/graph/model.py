@@ -103,6 +103,8 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """What happened to the ``.grad`` of a leaf."""
     number: int | float | None = None
     """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
+    region: int | None = None
+    """Index in `Graph.regions` of the compiled region that it is an operation of."""
 
     @property
     def is_leaf(self) -> bool:
@@ -210,6 +212,25 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
     last_line: LineNumber
 
 
+class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """A compiled function that ran in this graph. The nodes of a region that is open are the operations that were
+    compiled; a closed one is a single node of the kind ``compiled``."""
+
+    node_name: str
+    """``grad_fn.name()`` of the compiled function; empty for a backend that leaves autograd's own nodes."""
+    function: str = ""
+    """The Python function that was compiled."""
+    backend: str = ""
+    call_site: int | None = None
+    """Index in `Graph.call_sites` of the line that called it."""
+    run: NodeRun | None = None
+    """When the engine ran all of it."""
+    is_measured: bool = False
+    """Whether the gradients between its operations were measured, in a second run."""
+    closed: str = ""
+    """Why it could not be opened; empty if it is open."""
+
+
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):
     """Everything that one or several roots reach through ``next_functions``.
 
@@ -246,6 +267,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, re
     """What each of several losses contributes to the gradient of every leaf; only if it was asked for, not in parts."""
     custom_functions: tuple[CustomFunction, ...] = ()
     """For the nodes that are ``custom``, each function once; without those whose source was not found."""
+    regions: tuple[Region, ...] = ()
+    """Compiled code that the graph passes through."""
     findings: tuple[NodeFinding, ...] = ()
     """Findings of a check, for pictures."""
     cut_edges: tuple[CutEdge, ...] = ()

@@ -36,6 +36,7 @@ from gradviz.recording.run.line_attribution import CallFrame, StackTable, callin
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
     FUSED_WITHOUT_MODES,
@@ -63,9 +64,14 @@ class ForwardWatch:
         self.calls = CallRecorder(facts, self._locate, meter) if logs_calls else None
         """The log of every call, if it is wanted."""
         self._compiled_call: CallRow | None = None
+        self._parameter_versions: dict[int, list[int | None]] = {}
+        """The versions of the parameters of each optimizer before compiled code ran."""
         self.log = ForwardLog()
         self.stacks = StackTable()
         self.memory = ForwardMemory()
+        self.defects = Defects()
+        self.traced_graphs: list[TracedGraph] = []
+        """What Dynamo traced while this recording ran."""
         self.values = ForwardValues(facts, values_up_to)
         self._facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))
@@ -78,7 +84,6 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
-        self.defects = Defects()
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
@@ -120,6 +125,7 @@ class ForwardWatch:
         """The recording has ended and was read: drop all references to tensors of the program, also weak ones."""
         self.memory.forget()
         self.log.release_all()
+        self.traced_graphs.clear()
         if self.calls is not None:
             self.calls.release_all()
 
@@ -131,6 +137,8 @@ class ForwardWatch:
         # Inside backward torch itself has removed the mode already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
+        if self.calls is not None:
+            self._parameter_versions = self.calls.optimizers.pause()
         self._paused_hooks = list(_take_hooks({hook.id for hook in self._module_hooks}))
         return row
 
@@ -145,6 +153,8 @@ class ForwardWatch:
         self._log().close_row(row, _peek())
         if self.calls is not None and self._compiled_call is not None:
             self.calls.events.end_compiled(self._compiled_call)
+        if self.calls is not None:
+            self.calls.optimizers.resume(self._parameter_versions)
 
     def owns_hook(self, hook_id: int) -> bool:
         """True for the id of one of the recorder's own module hooks."""

@@ -148,6 +148,7 @@ def notes_on(graph: Graph, connections: Connections, made: ItemsAndLinks, openin
         *(sentence for reason, sentence in _GROUPED_BY.items() if reason in made.group_reasons),
         *_about_depth(made.items, opening),
         *_about_hidden_operations(graph, made.items),
+        *_about_regions(graph),
         *_about_plumbing(graph, connections),
         *_about_empty_inputs(graph),
     )
@@ -197,6 +198,16 @@ def _about_empty_inputs(graph: Graph) -> Iterator[str]:
     count = sum(is_empty(constant) for constant in graph.constants)
     if count:
         yield f"{count:,} input{'s' * (count > 1)} without elements {'are' if count > 1 else 'is'} not drawn"
+
+
+def _about_regions(graph: Graph) -> Iterator[str]:
+    """Which operations were compiled: they are drawn as autograd would have recorded them."""
+    counts = Counter(node.region for node in graph.nodes if node.region is not None)
+    opened = {index: count for index, count in counts.items() if not graph.regions[index].closed}
+    if opened:
+        backends = sorted({graph.regions[index].backend for index in opened})
+        regions = counted(len(opened), "region")
+        yield f"{counted(sum(opened.values()), 'node')} belong to {regions} of compiled code ({', '.join(backends)})"
 
 
 def _about_plumbing(graph: Graph, connections: Connections) -> Iterator[str]:

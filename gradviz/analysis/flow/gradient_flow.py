@@ -96,6 +96,9 @@ class GradientFlow:
     """The first node at which a finite gradient became NaN or Inf."""
     first_nan_by: OriginKind | None = None
     """What made them there: the node itself, the sum of what arrived at it, or a hook."""
+    closed_regions: int = 0
+    """Compiled functions that are single nodes and have several parameters: the depth of these is not known, so there
+    is no trend."""
 
 
 def has_gradients(graph: Graph) -> bool:
@@ -119,7 +122,17 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
             name = node.names[0] if node.names else f"{node.kind} {node.id}"
             known = Parameter((name,), tensor or TensorFacts((), "?"))
             rows.append(_row_of(known, node, lost, arrivals))
-    return replace(flow_of_rows(rows), **_first_nan(graph))
+    flow, closed = flow_of_rows(rows), _closed_regions(graph)
+    return replace(flow, closed_regions=closed, trend=None if closed else flow.trend, **_first_nan(graph))
+
+
+def _closed_regions(graph: Graph) -> int:
+    """Compiled functions with several parameters, which got their gradients in the order of its arguments."""
+    return sum(
+        sum(edge is not None and graph.nodes[edge.target].is_leaf for edge in node.edges) > 1
+        for node in graph.nodes
+        if node.kind == "compiled"
+    )
 
 
 def flow_of_rows(rows: Sequence[FlowRow]) -> GradientFlow:

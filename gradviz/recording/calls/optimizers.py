@@ -74,6 +74,35 @@ class Optimizers:
             hook.remove()
         self._hooks = []
 
+    def pause(self) -> dict[int, list[int | None]]:
+        """Compiled code is about to run, and Dynamo would trace the hooks; returns what `resume` needs."""
+        self.stop()
+        with DISABLE_TORCH_FUNCTION():
+            return {id(known): _versions(known) for known in self.all}
+
+    def resume(self, before: dict[int, list[int | None]]) -> None:
+        """The compiled code has ended. If it changed parameters of an optimizer, that was a step."""
+        self.start()
+        writer = self._writer
+        if writer.is_elsewhere():
+            return
+        for known in self.all:
+            optimizer = known.weak()
+            with writer.shield(), DISABLE_TORCH_FUNCTION():
+                now = _versions(known)
+                earlier = before.get(id(known), [None] * len(now))
+                if optimizer is None or now == earlier or len(now) != len(earlier):
+                    continue
+                self.note_groups(known)
+                row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
+                row.optimizer = known
+                for (position, tensor), was, changed in zip(_parameters_of(optimizer), earlier, now, strict=True):
+                    used = _plain_use(writer, tensor, position, row)
+                    row.inputs.append(RowUse(used.known, position, was, None))
+                    if was != changed:
+                        row.outputs.append(used)
+            self.step_ended(optimizer)
+
     def find(self, optimizer: Any) -> KnownOptimizer:
         """What is known about an optimizer, which is added if it is new."""
         known = self._known.get(id(optimizer))
@@ -232,6 +261,11 @@ def _parameters_of(optimizer: Any) -> list[tuple[str, torch.Tensor]]:
         for index, tensor in enumerate(group.get("params", ()))
         if _is_tensor(tensor)
     ]
+
+
+def _versions(known: KnownOptimizer) -> list[int | None]:
+    optimizer = known.weak()
+    return [version_of(tensor) for _, tensor in _parameters_of(optimizer)] if optimizer is not None else []
 
 
 def _is_tensor(value: Any) -> bool:

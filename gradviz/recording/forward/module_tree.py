@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from gradviz.recording.torch_access.modules import own_modules, own_parameters
+from gradviz.recording.torch_access.modules import WRAPPED, is_compiled_wrapper, own_modules, own_parameters
 
 
 def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
@@ -18,7 +18,13 @@ def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[st
         yield path, module
         if id(module) not in opened:
             opened.add(id(module))
-            children = [(f"{path}.{name}", child) for name, child in own_modules(module).items() if child is not None]
+            # What torch.compile wraps has the name of the wrapper, as the program calls it.
+            is_wrapper = is_compiled_wrapper(module)
+            children = [
+                (path if is_wrapper and name == WRAPPED else f"{path}.{name}", child)
+                for name, child in own_modules(module).items()
+                if child is not None
+            ]
             waiting.extend(reversed(children))
 
 

@@ -40,6 +40,21 @@ backward_pre_hooks: Callable[[Any], Mapping[int, Any]] = (
 )
 
 
+WRAPPED = "_orig_mod"
+"""The name of the module that `torch.compile` wraps, inside its wrapper."""
+
+
+def is_compiled_wrapper(module: Any) -> bool:
+    """Whether it is what `torch.compile` returned for a module."""
+    return type(module).__name__ == "OptimizedModule" and type(module).__module__ == "torch._dynamo.eval_frame"
+
+
+def class_name_of(module: Any) -> str:
+    """The class that the program wrote: for what `torch.compile` returned, that of the module inside."""
+    inner = own_modules(module).get(WRAPPED) if is_compiled_wrapper(module) else None
+    return type(module if inner is None else inner).__name__
+
+
 _HOOK_TABLES = (
     "_global_forward_pre_hooks",
     "_global_forward_hooks",

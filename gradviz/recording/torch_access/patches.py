@@ -31,6 +31,7 @@ PATCHES = (
     Patch("torch.utils.weakref", "to drop references to tensors that are about to be swapped"),
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),
     Patch("torch._dynamo.eval_frame._maybe_set_eval_frame", "to notice compiled code"),
+    Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),
     Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),
     Patch("torch.overrides._push_mode", "to leave the handler of a function mode that is removed permanently"),
 )

@@ -7,6 +7,7 @@ probe that raises has failed; see `capabilities`.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import threading
 from contextlib import suppress
@@ -486,3 +487,20 @@ def compiled_code() -> bool:
         setattr(owner, name, original)
     before, after = (find(f"torch.nn.modules.module._global_forward_{which}") for which in ("pre_hooks", "hooks"))
     return len(switched) == 2 and isinstance(before, dict) and isinstance(after, dict)
+
+
+def graphs_of_compiled_code() -> bool:
+    """Dynamo passes what it traced through one method, and AOTAutograd counts what it compiles.
+
+    Nothing is compiled for this: it would count as one of the program's compilations.
+    """
+    import torch._dynamo.output_graph
+    import torch._functorch.aot_autograd
+
+    method = find("torch._dynamo.output_graph.OutputGraph.call_user_compiler")
+    takes = list(inspect.signature(method).parameters)
+    counter = repr(find("torch._functorch.aot_autograd.AOT_COUNTER"))
+    fake = find("torch._subclasses.fake_tensor.FakeTensorMode")
+    with fake():
+        result = torch.ones(2, requires_grad=True) * 2
+    return takes[:2] == ["self", "gm"] and counter.startswith("count(") and result.grad_fn is not None

@@ -19,6 +19,14 @@ from gradviz.graph.call_log import CallLog
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
+from gradviz.recording.compiled.region_finder import RegionFinder
+from gradviz.recording.compiled.region_opening import (
+    FoundRegion,
+    UncompiledRegion,
+    closed_regions,
+    opened,
+    unmeasured_between,
+)
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
@@ -54,6 +62,11 @@ class CaptureBuilder:
         self._adding = threading.Lock()
         self._facts = facts
         self._forward = forward
+        self._regions: dict[int, dict[int, FoundRegion]] = {}
+        """The compiled nodes of each graph, by its index."""
+        self._uncompiled: dict[int, list[UncompiledRegion]] = {}
+        """What was traced in each graph and not compiled."""
+        self._region_finder = RegionFinder(forward.traced_graphs, facts)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
@@ -90,12 +103,16 @@ class CaptureBuilder:
             recorded = Recorded(walked, next(self._next_index))
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
+        where = (graph, walked, module_names, models, self._log_of_graph())
+        self._regions[recorded.graph_index] = self._region_finder.regions_of(*where)
+        self._uncompiled[recorded.graph_index] = self._region_finder.uncompiled_of(*where)
         self._note_parameters(models, module_names)
         return recorded
 
     def forget_graphs(self) -> None:
         """Forget the graphs of earlier calls, and what was disclosed about them."""
         self.graphs.clear()
+        self._regions.clear()
         self.node_count = 0
         self.unmeasured.clear()
         self._disclosures.clear()
@@ -107,6 +124,7 @@ class CaptureBuilder:
         """Forget one of them."""
         with self._adding:
             self.node_count -= len(self.graphs.pop(index).nodes)
+            self._regions.pop(index, None)
 
     @property
     def saw_no_forward(self) -> bool:
@@ -140,7 +158,7 @@ class CaptureBuilder:
         calls: CallLog | None = None,
     ) -> Capture:
         """Everything that was recorded; `calls` is the log of every torch call, if there is one."""
-        graphs = tuple(map(with_sizes, self.graphs.values()))
+        graphs = tuple(with_sizes(self._opened(index)) for index in self.graphs)
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -153,6 +171,10 @@ class CaptureBuilder:
             calls=calls,
             missing=capabilities.unseen(self.happened),
         )
+
+    def _opened(self, index: int) -> Graph:
+        """One of the graphs, with its compiled regions open."""
+        return opened(self.graphs[index], self._regions.get(index, {}), self._uncompiled.get(index, ()))
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this thread's, or the only one with entries."""
@@ -189,6 +211,15 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
+        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in self._regions.items())
+        if inside:
+            yield (
+                f"the gradients between the {counted(inside, 'operation')} inside compiled code: where one becomes "
+                "zero, NaN, small or large there is not known"
+            )
+        for reason in self._region_finder.untraceable:
+            yield f"the lines of some operations inside code for torch.compile: {reason}"
+        yield from closed_regions(found for regions in self._regions.values() for found in regions.values())
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (

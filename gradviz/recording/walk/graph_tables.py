@@ -11,6 +11,7 @@ from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
 from gradviz.recording.forward.memory_parts import memory_part_of
 from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.torch_access.modules import class_name_of
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
 from gradviz.recording.walk.shared_memory import MemorySharers, words_of_part
 
@@ -59,6 +60,7 @@ class ScopeTable:
         else:
             path = self._modules.paths.get(id(module)) or self._modules.variables.module_name(module)
             count = self._parameter_count(entry.module, module)
+            class_name = class_name_of(module)
         return ModuleScope(path, class_name, parent, entry.call, count)
 
     def _parameter_count(self, index: int, module: torch.nn.Module) -> int:

@@ -84,6 +84,10 @@ class FlowTable:
             yield Text("\n" + self._profile(flow.profile))
             is_steep = flow.trend.verdict != "steady"
             yield wrapped(_verdict(flow.trend), self.look.width, "bold yellow" if is_steep else "")
+        if flow.closed_regions:
+            inside = counted(flow.closed_regions, "compiled function")
+            words = f"the depth of parameters inside {inside} is not known: whether the gradient vanishes is not judged"
+            yield wrapped(words, self.look.width, "")
         if content.shares is not None:
             yield from self._losses(content.shares, rows)
         for remark, style in content.remarks:

@@ -132,5 +132,5 @@ def test_a_missing_name_costs_what_is_told_and_no_more(
     } <= blind
 
 
-NOT_USED_HERE = {"failed nodes", "compiled code"}
+NOT_USED_HERE = {"failed nodes", "compiled code", "graphs of compiled code"}
 """What is only tried when a backward raises, or Dynamo is loaded."""

@@ -74,6 +74,8 @@ def both(program):
         "recorded": recorded,
         "graphs": [[(node.name, node.kind, node.forward_call) for node in graph.nodes]
                    for graph in recording.capture.graphs],
+        "regions": [[(region.function, region.backend, region.closed) for region in graph.regions]
+                    for graph in recording.capture.graphs],
         "backward_calls": recording.capture.backward_calls,
         "scopes": [[scope.path for scope in graph.scopes] for graph in recording.capture.graphs],
     }
@@ -219,14 +221,14 @@ def test_only_the_backward_calls_of_the_script_count(compiled: tuple[str, Found]
     assert all(len(one["graphs"]) == one["backward_calls"] for one in found.values())
 
 
-def test_a_compiled_call_is_marked_as_such(compiled: tuple[str, Found]) -> None:
+def test_what_was_compiled_is_marked_with_its_region(compiled: tuple[str, Found]) -> None:
     backend, found = compiled
     for name in ("compiled_model", "compiled_part"):
-        for graph in found[name]["graphs"]:
-            calls = [(kind, call) for _, kind, call in graph if call == "torch.compile"]
-            assert calls, graph
-            if backend == "aot_eager":
-                assert ("compiled", "torch.compile") in calls
+        for regions in found[name]["regions"]:
+            assert {(function, made_with, closed) for function, made_with, closed in regions} == {
+                ("forward", "backend", "")
+            }, backend
+        assert all("NativeLayerNormBackward0" in [node for node, *_ in graph] for graph in found[name]["graphs"])
 
 
 def test_what_surrounds_compiled_code_is_recorded_as_usual(compiled: tuple[str, Found]) -> None:

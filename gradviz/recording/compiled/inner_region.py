@@ -1,0 +1,285 @@
+"""What a compiled region consists of, as ordinary nodes: made from the replay of the graph that Dynamo traced."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
+from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
+from gradviz.recording.compiled.saved_in_region import WouldSave
+from gradviz.recording.forward.function_names import public_name
+from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
+from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph
+from gradviz.recording.torch_access.modules import own_modules
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, stored_in
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of
+from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, plain_value, read_class
+from gradviz.recording.walk.node_kinds import kind_of_call
+from gradviz.recording.walk.node_outputs import OutputReader
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+
+Result = tuple[int, int] | int | None
+"""A node and the number of its output; or the number of an input; or nothing."""
+
+
+class UnknownRegion(Exception):
+    """Says why a compiled region cannot be opened."""
+
+
+@dataclass(frozen=True)
+class InnerRegion:
+    """The operations of a compiled region.
+
+    Ids of nodes, scopes and call sites are local. An edge to input ``k`` of the region has the target ``-1 - k``.
+    Scopes and call sites without parent belong to those of the region itself.
+    """
+
+    nodes: list[Node]
+    results: list[Result]
+    """What each output of the compiled function comes from."""
+    scopes: list[ModuleScope]
+    sites: list[CallSite]
+    constants: list[Constant]
+    frame_scope: ModuleScope | None
+    """The module or function that was compiled."""
+    backend: str
+    function: str
+    inputs: int
+    draws_random_numbers: bool = False
+    expected: Sequence[WouldSave] = ()
+    """What autograd would have saved."""
+
+
+@dataclass
+class RegionTables:
+    """The scopes and call sites of one region, while they are made."""
+
+    modules: ModuleNames
+    known: Mapping[int, torch.nn.Module]
+    frame_module: torch.nn.Module | None = None
+    """The module whose ``forward`` was compiled."""
+    frame_variable: str = ""
+    scopes: list[ModuleScope] = field(default_factory=list)
+    sites: list[CallSite] = field(default_factory=list)
+    _running: list[tuple[str, int]] = field(default_factory=list)
+    """Keys and scopes of the module calls that the last node was made in."""
+    _sites: dict[tuple[str, int, str, int | None], int] = field(default_factory=dict)
+
+    def site_of(self, traced: fx.Node) -> int | None:
+        """The call site of a traced node; None if Dynamo noted none."""
+        caller: int | None = None
+        for frame in _FRAME.finditer(traced.meta.get("stack_trace") or ""):
+            if is_torch_file(frame["file"]):
+                continue
+            key = (frame["file"], int(frame["line"]), frame["function"], caller)
+            if key not in self._sites:
+                self._sites[key] = len(self.sites)
+                self.sites.append(CallSite(*key, is_library_file(frame["file"])))
+            caller = self._sites[key]
+        return caller
+
+    def scope_of(self, traced: fx.Node) -> int | None:
+        """The module call that a traced node belongs to; to be asked for in the order of the nodes."""
+        stack = [(str(key), *entry) for key, entry in (traced.meta.get("nn_module_stack") or {}).items()]
+        same = 0
+        for (running, _), (key, *_) in zip(self._running, stack, strict=False):
+            if running != key:
+                break
+            same += 1
+        del self._running[same:]
+        for key, text, kind in stack[same:]:
+            parent = self._running[-1][1] if self._running else None
+            self._running.append((key, len(self.scopes)))
+            self.scopes.append(self.scope_named(key, str(text), kind, parent))
+        return self._running[-1][1] if self._running else None
+
+    def scope_named(self, key: str, text: str, kind: Any, parent: int | None) -> ModuleScope:
+        """The scope of one call; `key` begins with the module's ``id()``, `text` says where Dynamo found it."""
+        class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+        module = self._module(key, text)
+        if module is None or type(module).__name__ != class_name:
+            path = dotted_source(text).partition(".")[2]
+            return ModuleScope(path or class_name.lower(), class_name, parent)
+        path = self.modules.paths.get(id(module)) or self.modules.variables.module_name(module)
+        return ModuleScope(path, class_name, parent, 0, sum(each.numel() for each in parameters_inside(module)))
+
+    def _module(self, key: str, text: str) -> torch.nn.Module | None:
+        """The module that ran: code that was compiled for one module may run for others that are alike."""
+        variable, _, path = dotted_source(text).partition(".")
+        if self.frame_module is not None and variable == self.frame_variable:
+            found: torch.nn.Module | None = self.frame_module
+            for part in path.split(".") if path else ():
+                found = own_modules(found).get(part) if found is not None else None
+            return found
+        number = re.match(r"\d+", key)
+        return self.known.get(int(number[0])) if number is not None else None
+
+
+def dotted_source(text: str) -> str:
+    """``self.blocks.act`` for ``L['self'].blocks.act`` and for ``L['self']._modules['blocks'].act``."""
+    plain = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text)
+    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", plain)
+
+
+def frame_module(
+    traced: TracedGraph, leaves: Sequence[Any], modules: ModuleNames, known: Mapping[int, torch.nn.Module]
+) -> torch.nn.Module | None:
+    """The module whose compiled ``forward`` ran: the one that has the parameters which the region got.
+
+    Args:
+        leaves: for each input that is a tensor, the leaf that it is, or None.
+    """
+    by_path = {path: number for number, path in modules.paths.items()}
+    tensors = [each for each in traced.inputs if isinstance(each, TensorInput)]
+    for given, leaf in zip(tensors, leaves, strict=False):
+        variable, _, path = dotted_source(given.source).partition(".")
+        if leaf is None or variable != traced.module_variable or not path:
+            continue
+        for name in modules.parameters.get(id(leaf), ()):
+            if name.endswith(f".{path}"):
+                found = known.get(by_path.get(name.removesuffix(f".{path}"), 0))
+                if found is not None:
+                    return found
+    return known.get(traced.module_id)
+
+
+def known_modules(names: ModuleNames, called: list[torch.nn.Module]) -> dict[int, torch.nn.Module]:
+    """Every module that can be named, by ``id()``."""
+    held = [module for module, _ in names.variables.modules.values()]
+    return {id(module): module for module in distinct_modules([*called, *held])}
+
+
+class InnerRegionMaker:
+    """Makes the nodes of one region."""
+
+    def __init__(self, traced: TracedGraph, replay: Replay, tables: RegionTables, facts: FactsTable) -> None:
+        self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
+        self._classes: dict[type, NodeClass] = {}
+        self._constants: dict[int, int] = {}
+        self._constant_list: list[Constant] = []
+
+    def make(self, results: list[Result]) -> InnerRegion:
+        """The region, whose outputs are `results` in the ids of the walk."""
+        walked = self._replay.walk
+        local: dict[int, int] = {}
+        for index, number in enumerate(walked.sequence_nrs):
+            if number != LEAF_SEQUENCE_NR:
+                local[index] = len(local)
+            elif index not in self._replay.input_of:
+                raise UnknownRegion("it uses a parameter that is not one of its inputs")
+        outputs = OutputReader(self._facts, Counter()).of_walk(walked)
+        nodes = [self._node(index, new, outputs[index], local) for index, new in local.items()]
+        return InnerRegion(
+            nodes,
+            [(local[each[0]], each[1]) if isinstance(each, tuple) else each for each in results],
+            self._tables.scopes,
+            self._tables.sites,
+            self._constant_list,
+            self._frame_scope(),
+            self._traced.backend,
+            self._traced.function,
+            sum(isinstance(each, TensorInput) for each in self._traced.inputs),
+            self._replay.draws_random_numbers,
+            list(self._expected(local)),
+        )
+
+    def _expected(self, local: dict[int, int]) -> Iterator[WouldSave]:
+        walked = self._replay.walk
+        for index, new in local.items():
+            wrapper = walked.wrappers[index]
+            for slot in self._class_of(wrapper).saved:
+                stored = stored_in(wrapper, slot.attribute)
+                for each in stored if isinstance(stored, tuple) else (stored,):
+                    tensor = getattr(each, "data", each)
+                    if isinstance(tensor, torch.Tensor):
+                        yield self._would_save(new, slot, tensor, local)
+
+    def _would_save(self, new: int, slot: SavedSlot, tensor: torch.Tensor, local: dict[int, int]) -> WouldSave:
+        facts = self._facts.of_metadata(tensor)
+        with DISABLE_TORCH_FUNCTION():
+            made_by = grad_fn_of(tensor)
+            position = self._replay.walk.position.get(made_by) if made_by is not None else None
+            number = tensor.output_nr
+        if slot.result_nr is not None:
+            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr)
+        is_input = made_by is None and any(tensor is each for each in self._replay.tensors[0])
+        source = local.get(position) if position is not None else None if is_input else new
+        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number if position is not None else 0)
+
+    def _node(self, index: int, new: int, outputs: Any, local: dict[int, int]) -> Node:
+        walked, input_of = self._replay.walk, self._replay.input_of
+        wrapper, number = walked.wrappers[index], walked.sequence_nrs[index]
+        known = self._class_of(wrapper)
+        call = self._replay.call_of(number)
+        forward_call = public_name(call.function) if call is not None else None
+        edges = tuple(
+            None
+            if edge is None
+            else Edge(local[edge.target] if edge.target in local else -1 - input_of[edge.target], edge.input_nr)
+            for edge in walked.edges[index]
+        )
+        kind = known.kind
+        if forward_call is not None and call is not None and kind in ("operation", "view"):
+            kind = kind_of_call(kind, forward_call, is_checkpointed=call.is_checkpointed)
+        return Node(
+            new,
+            _custom_name(call.traced) or known.name if call is not None and kind == "custom" else known.name,
+            kind,
+            None,
+            edges,
+            outputs,
+            forward_call,
+            self._tables.site_of(call.traced) if call is not None else None,
+            self._tables.scope_of(call.traced) if call is not None else None,
+            {name: plain_value(getattr(wrapper, slot)) for name, slot in known.attributes},
+            constants=self._constants_of(call) if call is not None and number == call.end - 1 else (),
+        )
+
+    def _class_of(self, wrapper: Any) -> NodeClass:
+        known = self._classes.get(type(wrapper))
+        if known is None:
+            known = self._classes[type(wrapper)] = read_class(wrapper)
+        return known
+
+    def _constants_of(self, call: ReplayedCall) -> tuple[int, ...]:
+        for index in call.constants:
+            if index not in self._constants:
+                self._constants[index] = len(self._constant_list)
+                self._constant_list.append(self._constant(index))
+        return tuple(dict.fromkeys(self._constants[index] for index in call.constants))
+
+    def _constant(self, index: int) -> Constant:
+        given = self._traced.inputs[index]
+        assert isinstance(given, TensorInput)
+        tensor = next(each for each in self._replay.tensors[0][index:] if isinstance(each, torch.Tensor))
+        facts = self._facts.of_metadata(tensor)
+        names = self._tables.modules
+        for kind, table in (("parameter", names.parameters), ("buffer", names.buffers)):
+            if given.tensor_id in table and f"_{kind}s" in given.source:
+                return Constant(facts, kind, tuple(table[given.tensor_id]))  # type: ignore[arg-type]
+        local = re.fullmatch(r"[LG]\['([^']+)'\]", given.source)
+        return Constant(facts, "data", (local[1],) if local is not None else ())
+
+    def _frame_scope(self) -> ModuleScope | None:
+        traced, module = self._traced, self._tables.frame_module
+        if module is not None:
+            return self._tables.scope_named("", f"L['{traced.module_variable}']", type(module), None)
+        return ModuleScope(traced.function, f"{traced.function}()", kind="function") if traced.function else None
+
+
+def _custom_name(traced: fx.Node) -> str | None:
+    """The name of a custom function's node: Dynamo keeps only the line that applied it."""
+    lines = (traced.meta.get("stack_trace") or "").splitlines()
+    found = [name for line in lines for name in re.findall(r"(\w+)\.apply\(", line)]
+    return f"{found[-1]}Backward" if found else None

@@ -1,0 +1,219 @@
+"""Finds the compiled nodes of a walk, and what each of them consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+
+from gradviz.graph.model import Edge, Graph
+from gradviz.recording.compiled.inner_region import (
+    InnerRegion,
+    InnerRegionMaker,
+    RegionTables,
+    Result,
+    UnknownRegion,
+    frame_module,
+    known_modules,
+)
+from gradviz.recording.compiled.region_opening import FoundRegion, UncompiledRegion
+from gradviz.recording.compiled.region_replay import Replay, replay
+from gradviz.recording.forward.forward_log import ThreadLog
+from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
+    OutputPlan,
+    TensorInput,
+    TracedGraph,
+    aot_id_of,
+    output_plan_of,
+)
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata, python_function_class
+from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.graph_walker import Walk
+
+COMPILED_EARLIER = "it was compiled before the recording began"
+
+
+COMPILED_CALL = "torch.compile"
+"""`Node.forward_call` of what a call of compiled code made."""
+
+
+class RegionFinder:
+    """Finds the regions of the graphs of one recording."""
+
+    def __init__(self, traced: Iterable[TracedGraph], facts: FactsTable) -> None:
+        self._traced = traced
+        self._facts = facts
+        self.untraceable: dict[str, None] = {}
+        """Why nodes of code that was traced and not compiled have only the line of the call."""
+
+    def regions_of(
+        self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
+    ) -> dict[int, FoundRegion]:
+        """The compiled nodes of a graph, by id."""
+        nodes = [node.id for node in graph.nodes if node.kind == "compiled"]
+        if not nodes:
+            return {}
+        known = known_modules(modules, called)
+        found: dict[int, FoundRegion] = {}
+        for index in nodes:
+            row = log.row_of(walked.sequence_nrs[index]) if log is not None else None
+            call = row.number if row is not None else -1 - index
+            try:
+                found[index] = FoundRegion(call, self._inner(walked, index, modules, known))
+            except UnknownRegion as reason:
+                found[index] = FoundRegion(call, None, str(reason))
+            except Exception as error:  # whatever torch raises for what the traced graph contains
+                found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
+        return found
+
+    def uncompiled_of(
+        self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
+    ) -> list[UncompiledRegion]:
+        """Code that Dynamo traced and a backend runs as it is, so that autograd has its own nodes for it."""
+        traced = [each for each in self._traced if not each.aot_ids]
+        calls: dict[int, list[int]] = {}
+        for node in graph.nodes:
+            if node.forward_call == COMPILED_CALL and node.kind != "compiled" and log is not None and traced:
+                row = log.row_of(walked.sequence_nrs[node.id])
+                if row is not None:
+                    calls.setdefault(row.number, []).append(node.id)
+        known = known_modules(modules, called) if calls else {}
+        found: list[UncompiledRegion] = []
+        for call, nodes in calls.items():
+            position = 0
+            while position < len(nodes):
+                region = self._uncompiled(call, nodes[position:], graph, walked, traced, modules, known)
+                position += 1 if region is None else len(region.nodes)
+                found += [region] if region is not None else []
+        return found
+
+    def _uncompiled(
+        self,
+        call: int,
+        nodes: list[int],
+        graph: Graph,
+        walked: Walk,
+        traced: list[TracedGraph],
+        modules: ModuleNames,
+        known: dict[int, torch.nn.Module],
+    ) -> UncompiledRegion | None:
+        """The traced code that made the first of these nodes, and which of its operations each node is."""
+        for each in traced:
+            try:
+                found = replayed(each, {})
+            except Exception as error:  # whatever torch raises for what the traced graph contains
+                self.untraceable[f"{each.function}() could not be traced again: {_in_a_line(error)}"] = None
+                continue
+            matched = _matched(found, [(walked.sequence_nrs[index], graph.nodes[index].name) for index in nodes])
+            if matched:
+                inner_ids = {index: matched[position] for position, index in enumerate(nodes[: len(matched)])}
+                leaves = _leaves_of(found, inner_ids, walked)
+                tables = RegionTables(modules, known, frame_module(each, leaves, modules, known), each.module_variable)
+                inner = InnerRegionMaker(each, found, tables, self._facts).make(found.results)
+                operations = [
+                    index for index, number in enumerate(found.walk.sequence_nrs) if number != LEAF_SEQUENCE_NR
+                ]
+                local = {index: position for position, index in enumerate(operations)}
+                return UncompiledRegion(call, {index: local[own] for index, own in inner_ids.items()}, inner)
+        return None
+
+    def _inner(self, walked: Walk, index: int, modules: ModuleNames, known: dict[int, torch.nn.Module]) -> InnerRegion:
+        wrapper = walked.wrappers[index]
+        function_class = python_function_class(wrapper)
+        aot_id = aot_id_of(function_class)
+        if aot_id is None:
+            raise UnknownRegion("this torch does not tell what it was compiled from")
+        traced = next((each for each in self._traced if aot_id in each.aot_ids), None)
+        if traced is None:
+            raise UnknownRegion(COMPILED_EARLIER)
+        if len(traced.aot_ids) > 1:
+            raise UnknownRegion(f"it is one of {len(traced.aot_ids)} parts that its backend made of one graph")
+        plan = output_plan_of(function_class)
+        found = replayed(traced, {})
+        results = _results(found, plan)
+        _check_inputs(traced, walked.edges[index])
+        _check_outputs(found, results, plan, input_metadata(wrapper))
+        leaves = [_leaf(walked, edge) for edge in walked.edges[index]]
+        tables = RegionTables(modules, known, frame_module(traced, leaves, modules, known), traced.module_variable)
+        return InnerRegionMaker(traced, found, tables, self._facts).make(results)
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+
+
+def _matched(found: Replay, nodes: list[tuple[int, str]]) -> list[int]:
+    """Which operation of a replay each of the first nodes is, by the distance of their numbers; empty if it is not it.
+
+    The nodes of one run have numbers without gaps of other code; those that no gradient reaches are missing.
+    """
+    numbers = found.walk.sequence_nrs
+    by_number = {number: index for index, number in enumerate(numbers) if number != LEAF_SEQUENCE_NR}
+    if not by_number:
+        return []
+    shift = nodes[0][0] - min(by_number)
+    matched: list[int] = []
+    for number, name in nodes:
+        index = by_number.get(number - shift)
+        if number - shift > max(by_number):
+            break
+        if index is None or found.walk.wrappers[index].name() != name:
+            return []
+        matched.append(index)
+    return matched
+
+
+def _leaves_of(found: Replay, inner_ids: dict[int, int], walked: Walk) -> list[Any]:
+    """For each input of the traced code that is a tensor, the leaf that it is, or None."""
+    leaves: dict[int, Any] = {}
+    for index, own in inner_ids.items():
+        for edge, traced in zip(walked.edges[index], found.walk.edges[own], strict=False):
+            if traced is not None and traced.target in found.input_of:
+                leaves[found.input_of[traced.target]] = _leaf(walked, edge)
+    return [leaves.get(number) for number in range(max(leaves, default=-1) + 1)]
+
+
+def _leaf(walked: Walk, edge: Edge | None) -> Any:
+    return getattr(walked.wrappers[edge.target], "variable", None) if edge is not None else None
+
+
+def replayed(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
+    """The replay of a traced graph, which is run once for each combination of sizes."""
+    key = tuple(sorted(sizes.items()))
+    if key not in traced.cache:
+        traced.cache[key] = replay(traced, sizes)
+    result: Replay = traced.cache[key]
+    return result
+
+
+def _results(found: Replay, plan: OutputPlan) -> list[Result]:
+    if plan.outputs != len(found.results):
+        raise UnknownRegion(f"it has {plan.outputs} results, and what was traced has {len(found.results)}")
+    changed = [found.changed.get(index) for index in plan.changed_inputs]
+    bases: dict[int, Result] = {}
+    for number, base in enumerate(plan.bases):
+        if base is not None:
+            bases.setdefault(base, found.bases[number])
+    return [*changed, *found.results, *(bases[number] for number in sorted(bases))]
+
+
+def _check_inputs(traced: TracedGraph, edges: Any) -> None:
+    tensors = [each for each in traced.inputs if isinstance(each, TensorInput)]
+    if len(tensors) > len(edges):
+        raise UnknownRegion(f"it has {len(edges)} inputs, and what was traced has {len(tensors)}")
+    for given, edge in zip(tensors, edges, strict=False):
+        if edge is not None and not given.requires_grad:
+            raise UnknownRegion("its inputs are not in the order of what was traced")
+
+
+def _check_outputs(found: Replay, results: list[Result], plan: OutputPlan, metadata: Sequence[Any]) -> None:
+    """Compare shapes, as far as torch tells them: a result that is made outside has none."""
+    first = len(plan.changed_inputs)
+    for number, (result, entry) in enumerate(zip(results, metadata, strict=False)):
+        is_view = first <= number < first + plan.outputs and plan.is_view[number - first]
+        if isinstance(result, tuple) and not is_view:
+            shape = input_metadata(found.walk.wrappers[result[0]])[result[1]].shape
+            if len(shape) != len(entry.shape):
+                raise UnknownRegion("its results are not in the order of what was traced")

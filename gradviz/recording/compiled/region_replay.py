@@ -1,0 +1,238 @@
+"""Finds the autograd nodes that a traced graph stands for: runs it once on fake tensors, which compute nothing.
+
+What AOTAutograd differentiates is the same graph with fake tensors of the same shapes, so the nodes, their edges and
+what they would save are those that the compiled code replaces. All of it runs on a thread of its own, where no mode of
+the program is on and no sequence number of the program's is used up.
+"""
+
+from __future__ import annotations
+
+import operator
+from bisect import bisect_right
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import fx
+
+from gradviz.recording.forward.function_mode import CallMode
+from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
+from gradviz.recording.torch_access.own_thread import result_of_own_thread
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, requires_grad_of
+from gradviz.recording.torch_access.unwatched_backward import unwatched
+from gradviz.recording.walk.graph_walker import Walk, walk
+
+_BODY_RUNS_IN_PLACE = frozenset({"tag_activation_checkpoint", "wrap", "invoke_subgraph", "wrap_activation_checkpoint"})
+"""Higher-order operators that only run the graph that they are given."""
+
+_RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal_", "rrelu", "exponential_")
+
+
+class ReplayedCall(NamedTuple):
+    """A torch function that made nodes in a replay."""
+
+    start: int
+    """Sequence number of its first node."""
+    end: int
+    function: Any
+    traced: fx.Node
+    """The node of the traced graph that it belongs to."""
+    constants: tuple[int, ...]
+    """Inputs of the traced graph that it got and that need no gradient."""
+    is_checkpointed: bool
+
+
+@dataclass
+class Replay:
+    """The nodes that a traced graph stands for."""
+
+    walk: Walk
+    input_of: dict[int, int]
+    """The input of the traced graph, among those that are tensors, for each leaf of the walk."""
+    calls: list[ReplayedCall]
+    results: list[tuple[int, int] | int | None]
+    """For each result: the node and the number of its output; the number of an input; or None without gradient."""
+    result_shapes: list[tuple[int, ...] | None]
+    bases: list[tuple[int, int] | int | None]
+    """The same for the tensor that the result is a view of, if any."""
+    changed: dict[int, tuple[int, int] | int | None]
+    """The same for inputs that were changed in place, by number among the placeholders."""
+    draws_random_numbers: bool
+    first_number: int
+    """The sequence number before the first call."""
+    tensors: list[Any] = field(default_factory=list)
+    """Keeps the nodes alive."""
+
+    def call_of(self, sequence_nr: int) -> ReplayedCall | None:
+        """The call that made the node with this number."""
+        index = bisect_right(self.calls, sequence_nr, key=operator.attrgetter("start")) - 1
+        return self.calls[index] if index >= 0 and sequence_nr < self.calls[index].end else None
+
+
+def replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
+    """Run the traced graph on fake tensors, with these sizes for its symbols."""
+    return result_of_own_thread(lambda: _replay(traced, sizes))
+
+
+def _replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
+    with fake_tensors() as mode, torch.enable_grad():
+        inputs = [_made(mode, given, sizes) for given in traced.inputs]
+        interpreter = _Interpreter(traced, mode)
+        interpreter.constants = {
+            id(tensor): index
+            for index, tensor in enumerate(inputs)
+            if isinstance(tensor, torch.Tensor) and not tensor.requires_grad
+        }
+        with ExitStack() as surroundings:
+            for kind, dtype in traced.autocast.items():
+                surroundings.enter_context(torch.autocast(kind, dtype))
+            surroundings.enter_context(unwatched())  # what was traced may differentiate
+            surroundings.enter_context(interpreter.mode_on())
+            first = peek_sequence_nr()
+            results = interpreter.run(*inputs)
+        return _described(inputs, list(results), interpreter, first)
+
+
+def _needs_gradient(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
+def _made(mode: Any, given: TensorInput | int | None, sizes: dict[str, int]) -> Any:
+    if not isinstance(given, TensorInput):
+        return given
+    return made_fake(mode, given, sizes)
+
+
+def _described(inputs: list[Any], results: list[Any], run: _Interpreter, first: int) -> Replay:
+    with DISABLE_TORCH_FUNCTION():
+        bases = [each._base if isinstance(each, torch.Tensor) else None for each in results]
+        roots = [grad_fn_of(each) for each in (*results, *inputs, *bases) if _needs_gradient(each)]
+        walked = walk(root for root in roots if root is not None)
+        numbers: dict[int, int] = {}
+        count = 0
+        for index, each in enumerate(inputs):
+            if isinstance(each, torch.Tensor):
+                numbers[index] = count
+                count += 1
+        by_variable = {id(each): numbers[index] for index, each in enumerate(inputs) if index in numbers}
+        input_of = {
+            index: by_variable[id(wrapper.variable)]
+            for index, wrapper in enumerate(walked.wrappers)
+            if hasattr(wrapper, "variable") and id(wrapper.variable) in by_variable
+        }
+
+        def slot(tensor: Any) -> tuple[int, int] | int | None:
+            if not _needs_gradient(tensor):
+                return None
+            made_by = grad_fn_of(tensor)
+            return by_variable.get(id(tensor)) if made_by is None else (walked.position[made_by], tensor.output_nr)
+
+        return Replay(
+            walked,
+            input_of,
+            run.calls,
+            [slot(each) for each in results],
+            [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in results],
+            [slot(each) for each in bases],
+            {index: slot(each) for index, each in enumerate(inputs) if isinstance(each, torch.Tensor)},
+            run.draws_random_numbers,
+            first,
+            [inputs, results],
+        )
+
+
+class _Interpreter(fx.Interpreter):
+    """Runs a traced graph, and notes which of its nodes made which autograd nodes."""
+
+    def __init__(self, traced: TracedGraph, mode: Any) -> None:
+        super().__init__(fx.GraphModule({}, fx.Graph()), garbage_collect_values=False, graph=traced.graph)
+        self._traced = traced
+        self._fake = mode
+        self.calls: list[ReplayedCall] = []
+        self.constants: dict[int, int] = {}
+        self.draws_random_numbers = False
+        self._node: fx.Node | None = None
+        self._checkpoint = False
+        self._mode = CallMode(self._note, also=frozenset())
+
+    def mode_on(self) -> Any:
+        """While entered, torch functions of this thread are noted."""
+        return _On(self._mode)
+
+    def run_node(self, n: fx.Node) -> Any:
+        self._node = n
+        before, calls = peek_sequence_nr(), len(self.calls)
+        result = super().run_node(n)
+        after = peek_sequence_nr()
+        if after != before and len(self.calls) == calls:
+            # Custom functions are not seen by a function mode.
+            self.calls.append(ReplayedCall(before, after, "autograd.Function.apply", n, (), self._checkpoint))
+        return result
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = self._traced.attributes[str(target)]
+        return found if isinstance(found, TracedGraph) else made_fake(self._fake, found, {})
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        name = getattr(target, "__name__", "")
+        self.draws_random_numbers |= any(word in name for word in _RANDOM)
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            return self._run_body(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
+    def _run_body(self, target: Any, args: Any, kwargs: Any) -> Any:
+        bodies = [each for each in args if isinstance(each, TracedGraph)]
+        name = target.name() if callable(target.name) else target.name
+        if name == "autograd_function_apply":
+            # torch makes the node of a custom function by itself, and calls the traced forward inside it.
+            bodies_as_modules = tuple(self._as_module(each) if isinstance(each, TracedGraph) else each for each in args)
+            return super().call_function(target, bodies_as_modules, kwargs)
+        if len(bodies) != 1 or name not in _BODY_RUNS_IN_PLACE:
+            raise NotImplementedError(f"it contains {name}")
+        inner = _Interpreter(bodies[0], self._fake)
+        inner.calls, inner.constants = self.calls, self.constants
+        inner._checkpoint = self._checkpoint or "checkpoint" in name
+        tensors = args[args.index(bodies[0]) + 1 :]
+        if name == "invoke_subgraph":
+            tensors = tensors[1:] if tensors and isinstance(tensors[0], str) else tensors
+        self._mode.take_off()
+        try:
+            with inner.mode_on():
+                return inner.run(*tensors)
+        finally:
+            self._mode.put_on()
+            self.draws_random_numbers |= inner.draws_random_numbers
+
+    def _as_module(self, body: TracedGraph) -> Any:
+        attributes: dict[str, Any] = {
+            name: self._as_module(each) if isinstance(each, TracedGraph) else made_fake(self._fake, each, {})
+            for name, each in body.attributes.items()
+        }
+        return fx.GraphModule(attributes, body.graph)
+
+    def _note(self, before: int, after: int, function: Any, args: Any, kwargs: Any, result: Any) -> None:
+        if after == before or self._node is None:
+            return
+        with DISABLE_TORCH_FUNCTION():
+            constants = tuple(
+                self.constants[id(tensor)]
+                for tensor in tensors_in_call(args, kwargs)
+                if not requires_grad_of(tensor) and id(tensor) in self.constants
+            )
+        self.calls.append(ReplayedCall(before, after, function, self._node, constants, self._checkpoint))
+
+
+class _On:
+    """A function mode that is on while entered."""
+
+    def __init__(self, mode: CallMode) -> None:
+        self._mode = mode
+
+    def __enter__(self) -> None:
+        self._mode.put_on()
+
+    def __exit__(self, *_: object) -> None:
+        self._mode.take_off()

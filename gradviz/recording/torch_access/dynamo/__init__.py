@@ -1,0 +1,1 @@
+"""The private names of torch that tell what Dynamo traced."""

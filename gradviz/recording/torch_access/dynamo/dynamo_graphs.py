@@ -1,0 +1,280 @@
+"""Notes the graph of torch functions that Dynamo traced, whenever it hands one to a backend.
+
+That graph has every call as the program wrote it, with its line and its modules, whatever the backend and its caches do
+with it afterwards. The backend may change it in place, so it is copied, without the program's tensors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import fx
+
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.name_lookup import attribute, find
+from gradviz.recording.torch_access.patches import Replacement
+
+_MODULE = "torch._dynamo.output_graph"
+_KEPT_META = ("nn_module_stack", "stack_trace")
+
+
+@dataclass(frozen=True)
+class TensorInput:
+    """A tensor that the traced code gets, or that is part of it."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    requires_grad: bool = False
+    source: str = ""
+    """Where Dynamo found it: ``L['x']``."""
+    tensor_id: int = 0
+    """``id()`` of the tensor when the code was compiled."""
+    symbols: tuple[str, ...] = ()
+    """Its sizes as text, where they are dynamic."""
+
+
+@dataclass
+class TracedGraph:
+    """One graph that Dynamo traced."""
+
+    graph: fx.Graph
+    """Its nodes keep only their line and their modules."""
+    inputs: list[TensorInput | int | None]
+    """One entry for each placeholder: a tensor, a number, or something else."""
+    attributes: dict[str, TensorInput | TracedGraph]
+    function: str
+    """The function that was compiled, as `code_name` has it."""
+    file: str
+    first_line: int
+    compile_id: str
+    backend: str
+    autocast: dict[str, torch.dtype] = field(default_factory=dict)
+    """The dtype of autocast for each kind of device for which it was on."""
+    module_id: int = 0
+    """``id()`` of the module whose ``forward`` was compiled; 0 for a function."""
+    module_variable: str = ""
+    """The variable that holds it there: ``self``."""
+    aot_ids: range = range(0)
+    """Numbers that AOTAutograd gave to what it compiled from this graph."""
+    cache: dict[Any, Any] = field(default_factory=dict)
+
+
+class DynamoGraphs:
+    """Keeps the graphs that are traced between `start` and `stop`."""
+
+    def __init__(self, traced: list[TracedGraph], note_defect: Callable[[Exception], None]) -> None:
+        self.traced = traced
+        self._note_defect = note_defect
+        self._switch = Replacement("torch._dynamo.output_graph.OutputGraph.call_user_compiler")
+        self._notice = ImportNotice(_MODULE, self._install)
+
+    def start(self) -> None:
+        """Begin now, or when the program imports Dynamo."""
+        self._notice.start()
+
+    def stop(self) -> None:
+        """Put Dynamo and the import system back; what was noted is kept."""
+        self._notice.stop()
+        self._switch.take_back()
+
+    def _install(self) -> None:
+        if find(self._switch.path) is not None:
+            self._switch.put(self._noting)
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def call_user_compiler(output: Any, module: Any, *rest: Any, **options: Any) -> Any:
+            traced = self._copy(output, module)
+            before = _next_aot_id()
+            result = original(output, module, *rest, **options)
+            if traced is not None:
+                traced.aot_ids = range(before, _next_aot_id())
+                self.traced.append(traced)
+            return result
+
+        return call_user_compiler
+
+    def _copy(self, output: Any, module: Any) -> TracedGraph | None:
+        try:
+            return _traced_graph(output, module)
+        except Exception as defect:  # must not reach the program
+            self._note_defect(defect)
+            return None
+
+
+def _next_aot_id() -> int:
+    """The number that AOTAutograd will give next, read from the text of its counter; 0 before it is imported."""
+    found = re.fullmatch(r"count\((\d+)\)", repr(find("torch._functorch.aot_autograd.AOT_COUNTER")))
+    return int(found[1]) if found is not None else 0
+
+
+_local_scope = attribute("OutputGraph.local_scope")
+_root_translator = attribute("OutputGraph.root_tx")
+
+
+def _traced_graph(output: Any, module: fx.GraphModule) -> TracedGraph:
+    code = _root_translator(output).f_code
+    traced = _copied(module)
+    traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
+    traced.file, traced.first_line = code.co_filename, code.co_firstlineno
+    traced.compile_id = str(find("torch._guards.CompileContext").current_compile_id() or "")
+    traced.backend = _backend_name(getattr(output, "compiler_fn", None))
+    kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
+    traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
+    traced.module_id, traced.module_variable = _module_of_frame(_local_scope(output), traced.file, traced.function)
+    return traced
+
+
+def _backend_name(backend: Any) -> str:
+    for name in ("compiler_name", "__name__"):
+        found = getattr(backend, name, None)
+        if isinstance(found, str):
+            return found
+    return type(backend).__name__
+
+
+def _module_of_frame(variables: dict[str, Any], file: str, function: str) -> tuple[int, str]:
+    """The module whose ``forward`` is the compiled code; its parts after a graph break have the same variables."""
+    for name, value in variables.items():
+        if isinstance(value, torch.nn.Module):
+            code = getattr(getattr(type(value), function, None), "__code__", None)
+            if code is not None and code.co_filename == file:
+                return id(value), name
+    return 0, ""
+
+
+def _copied(module: fx.GraphModule) -> TracedGraph:
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    result = graph.graph_copy(module.graph, copies)
+    graph.output(result)
+    inputs: list[TensorInput | int | None] = []
+    attributes: dict[str, TensorInput | TracedGraph] = {}
+    for node, copy in copies.items():
+        if node.op == "placeholder":
+            inputs.append(_input_of(node))
+        elif node.op == "get_attr":
+            attributes[str(node.target)] = _attribute_of(module, str(node.target))
+        copy.meta = {name: node.meta[name] for name in _KEPT_META if name in node.meta}
+    return TracedGraph(graph, inputs, attributes, "", "", 0, "", "")
+
+
+def _attribute_of(module: fx.GraphModule, name: str) -> TensorInput | TracedGraph:
+    value: Any = module
+    for part in name.split("."):
+        value = getattr(value, part)
+    if isinstance(value, fx.GraphModule):
+        return _copied(value)
+    return _tensor_input(value)
+
+
+def _input_of(node: fx.Node) -> TensorInput | int | None:
+    example = node.meta.get("example_value", node.meta.get("val"))
+    if isinstance(example, torch.Tensor):
+        source = getattr(node.meta.get("grapharg"), "source", None)
+        name = getattr(source, "name", "")
+        reference = getattr(node.meta.get("grapharg"), "_example", None)
+        original = reference() if callable(reference) else reference
+        return _tensor_input(
+            example, str(name() if callable(name) else name), id(original) if original is not None else 0
+        )
+    if isinstance(example, (int, torch.SymInt)):
+        return _whole(example)
+    return None
+
+
+def _tensor_input(tensor: Any, source: str = "", tensor_id: int = 0) -> TensorInput:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"a {type(tensor).__name__} is part of the traced code")
+    sizes = tuple(tensor.shape)
+    symbols = tuple(map(str, sizes)) if any(type(size) is not int for size in sizes) else ()
+    strides = tuple(map(_whole, tensor.stride()))
+    return TensorInput(
+        tuple(map(_whole, sizes)),
+        strides,
+        tensor.dtype,
+        tensor.device,
+        tensor.requires_grad,
+        source,
+        tensor_id,
+        symbols,
+    )
+
+
+def _whole(size: Any) -> int:
+    """A size as it was when the code was compiled; asking a symbol for it sets no guard."""
+    if type(size) is int:
+        return size
+    hint = getattr(getattr(size, "node", None), "hint", None)
+    if not isinstance(hint, int):
+        raise TypeError(f"the size {size} is not known before the code runs")
+    return hint
+
+
+_aot_id = attribute("CompiledFunction._aot_id")
+_metadata = attribute("CompiledFunction.metadata")
+
+
+def aot_id_of(function_class: Any) -> int | None:
+    """The number that AOTAutograd gave to a compiled function; None if it is another function, or unknown."""
+    try:
+        return int(_aot_id(function_class)) if works("graphs of compiled code") else None
+    except (AttributeError, TypeError):
+        return None
+
+
+_HAS_BASE = frozenset({"alias_of_intermediate", "alias_of_intermediate_save_as_output"})
+
+
+@dataclass(frozen=True)
+class OutputPlan:
+    """How the results of a compiled function are ordered."""
+
+    changed_inputs: tuple[int, ...]
+    """Inputs that it changes in place: their new values come first."""
+    outputs: int
+    """Then come the results of the traced graph."""
+    is_view: tuple[bool, ...]
+    """Whether a result is made outside, as a view of an input or of one of the `bases`."""
+    bases: tuple[int | None, ...]
+    """Then the tensors of which results are views; for each result, the index of its base, or None."""
+
+
+def output_plan_of(function_class: Any) -> OutputPlan:
+    """The order of the results of a compiled function. Raises `AttributeError` if this torch tells it otherwise."""
+    metadata = _metadata(function_class)
+    infos = metadata.output_info
+    bases = tuple(info.base_idx if info.output_type.name in _HAS_BASE else None for info in infos)
+    changed = tuple(getattr(metadata, "mutated_inp_runtime_indices", ()) or ())
+    is_view = tuple(info.output_type.name not in ("non_alias", "unsafe_view_alias") for info in infos)
+    return OutputPlan(changed, len(infos), is_view, bases)
+
+
+# -- Fake tensors: they have shapes and a graph, and neither memory nor numbers ----------------------------------------
+
+
+def fake_tensors() -> Any:
+    """While entered, new tensors are fake, and operations on them compute nothing."""
+    return find("torch._subclasses.fake_tensor.FakeTensorMode")(allow_non_fake_inputs=True)
+
+
+def made_fake(mode: Any, given: TensorInput, sizes: dict[str, int]) -> torch.Tensor:
+    """A fake tensor of the same kind, with these sizes for its symbols."""
+    shape = tuple(
+        sizes.get(symbol, size)
+        for symbol, size in zip(given.symbols or ("",) * len(given.sizes), given.sizes, strict=True)
+    )
+    with mode:
+        if shape == given.sizes:
+            tensor = torch.empty_strided(shape, given.strides, dtype=given.dtype, device=given.device)
+        else:
+            tensor = torch.empty(shape, dtype=given.dtype, device=given.device)
+    return tensor.requires_grad_(given.requires_grad)

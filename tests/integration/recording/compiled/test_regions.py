@@ -1,0 +1,161 @@
+"""A compiled region opens into the operations that were compiled, as in the same model without compiling."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.recording.child import child_result
+from tests.shared_runs import SharedFolders
+
+Found = dict[str, dict[str, Any]]
+
+NAMES = ("whole", "breaking", "checkpointed", "custom", "repeated_blocks", "autocast", "sigmoids")
+
+UNMEASURED = "the gradients between the "
+
+_RUN = """
+import logging
+
+logging.disable(logging.WARNING)
+import torch._dynamo
+
+from tests.integration.recording.compiled.programs import told
+
+names = {names!r}
+print(json.dumps({{str(backend): {{name: told(name, backend) for name in names}} for backend in {backends!r}}}))
+"""
+
+
+@pytest.fixture
+def found(shared: SharedFolders) -> dict[str, Found]:
+    """What is told of each program: by backend (``None`` for uncompiled), then by name."""
+
+    def fill(folder: Path) -> None:
+        result = child_result(_RUN.format(names=NAMES, backends=(None, "eager", "aot_eager")))
+        (folder / "found.json").write_text(json.dumps(result))
+
+    result: dict[str, Found] = json.loads((shared.folder("compiled-regions", fill) / "found.json").read_text())
+    return result
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_have_the_modules_lines_and_shapes_of_uncompiled_code(
+    found: dict[str, Found], backend: str, name: str
+) -> None:
+    compiled, plain = found[backend][name], found["None"][name]
+    assert compiled["operations"] == plain["operations"]
+    assert compiled["parameters"] == plain["parameters"]
+    assert compiled["regions"] and not any(compiled["regions"])
+    assert [each for each in compiled["disclosures"] if not each.startswith(UNMEASURED)] == plain["disclosures"]
+
+
+def test_it_is_told_that_nothing_was_measured_between_compiled_operations(found: dict[str, Found]) -> None:
+    told = {
+        name: sum(each.startswith(UNMEASURED) for each in one["disclosures"])
+        for name, one in found["aot_eager"].items()
+    }
+    assert told == dict.fromkeys(NAMES, 1)
+    assert not any(each.startswith(UNMEASURED) for one in found["eager"].values() for each in one["disclosures"])
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_what_was_not_compiled_belongs_to_no_region(found: dict[str, Found], backend: str) -> None:
+    assert found[backend]["whole"]["outside"] == ["MeanBackward0", "PowBackward0"]
+    assert len(found[backend]["breaking"]["regions"]) == 2
+    assert len(found[backend]["repeated_blocks"]["regions"]) == 3
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_recording_changes_no_gradient(found: dict[str, Found], backend: str) -> None:
+    assert all(each["same_gradients"] for each in found[backend].values())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_flow_judges_depth_as_in_uncompiled_code(found: dict[str, Found], backend: str) -> None:
+    assert found["None"]["sigmoids"]["verdict"] == "vanishing"
+    assert {name: each["verdict"] for name, each in found[backend].items()} == {
+        name: each["verdict"] for name, each in found["None"].items()
+    }
+
+
+def test_what_a_region_saves_belongs_to_lines_of_the_model(found: dict[str, Found]) -> None:
+    compiled, plain = found["aot_eager"]["whole"], found["None"]["whole"]
+    assert len(compiled["lines_of_memory"]) > 3
+    assert set(compiled["lines_of_memory"]) <= set(plain["lines_of_memory"])
+
+
+def test_a_region_compiled_before_the_recording_says_why_it_is_closed() -> None:
+    result = child_result(
+        """
+from tests.integration.recording.compiled.programs import Net
+from gradviz.analysis.flow.gradient_flow import gradient_flow
+
+net = torch.compile(Net(), backend="aot_eager")
+net(torch.randn(4, 8)).sum().backward()
+recording = record(lambda: net(torch.randn(4, 8)).sum().backward())
+flow = gradient_flow(recording.capture, recording.graph)
+regions = [region.closed for region in recording.graph.regions]
+print(json.dumps([regions, recording.capture.disclosures, flow.closed_regions, flow.trend]))
+"""
+    )
+    reason = "it was compiled before the recording began"
+    assert result[0] == [reason]
+    assert result[1] == [f"the operations inside 1 compiled function, each a single node: {reason}"]
+    assert result[2:] == [1, None]
+
+
+def test_a_compiled_optimizer_step_is_a_step_and_is_compiled_without_the_recorder() -> None:
+    result = child_result(
+        """
+import logging
+logging.disable(logging.WARNING)
+import torch._dynamo
+from torch._dynamo.utils import counters
+from tests.integration.recording.helpers import EVERY_CALL
+
+def train():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    step = torch.compile(optimizer.step, backend="aot_eager")
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        step()
+    return [parameter.detach().clone() for parameter in model.parameters()]
+
+alone = train()
+native = {key: dict(counters[key]) for key in ("stats", "frames", "graph_break")}
+torch._dynamo.reset()
+counters.clear()
+recording = record(train, EVERY_CALL)
+recorded = {key: dict(counters[key]) for key in ("stats", "frames", "graph_break")}
+calls = recording.capture.calls
+steps = [call for call in calls.calls if call.kind == "step"]
+changed = [sorted(use.place for use in call.outputs) for call in steps]
+parameters = len([tensor for tensor in calls.tensors if tensor.role == "parameter"])
+same = all(torch.equal(*pair) for pair in zip(alone, recording.value, strict=True))
+print(json.dumps([native == recorded, changed, parameters, same, recording.capture.disclosures]))
+"""
+    )
+    assert result == [True, [["groups[0][0]", "groups[0][1]"]] * 2, 2, True, []]
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+def test_inductor_opens_with_a_cold_and_with_a_warm_cache(
+    found: dict[str, Found], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", os.fspath(tmp_path))
+    plain = found["None"]["whole"]
+    for _ in ("cold", "warm"):
+        compiled = child_result(_RUN.format(names=("whole",), backends=("inductor",)))["inductor"]["whole"]
+        assert compiled["operations"] == plain["operations"]
+        assert compiled["same_gradients"]
+        assert [each[: len(UNMEASURED)] for each in compiled["disclosures"]] == [UNMEASURED]
