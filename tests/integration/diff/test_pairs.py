@@ -123,7 +123,7 @@ def test_a_difference_that_grows_from_the_last_bits_is_told_as_growth() -> None:
             total = pairs.LastBits.apply(x.sigmoid(), scale)  # type: ignore[no-untyped-call]
             for _ in range(40):
                 total = 3.9 * total * (1 - total)  # every step roughly doubles what is different
-            total.sum().backward()  # type: ignore[no-untyped-call]
+            total.sum().backward()
         return recording
 
     found = gradviz.diff(step(1.0), step(1.0 + 2.0**-23))
