@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import shutil
 import stat
 import sys
 import tempfile
@@ -22,6 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.capture.whole_file import write_whole_file
 from gradviz.errors import BadInput, near_matches
 from gradviz.rendering.formats import FORMATS, Format, format_named, format_of
 
@@ -156,19 +155,7 @@ def _write_file(path: Path, data: bytes) -> None:
         # A device or a pipe cannot be replaced by a new file; for a folder, open() raises.
         path.write_bytes(data)
         return
-    # The target of a link is replaced, not the link.
-    target = Path(os.path.realpath(path))
-    target.parent.mkdir(parents=True, exist_ok=True)
-    temporary = target.parent / f".gradviz-{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_whole_file(path, data)
 
 
 def _write_standard_output(data: bytes) -> bool:

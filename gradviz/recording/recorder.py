@@ -67,6 +67,8 @@ class Recorder:
         self._last_sequence_nr = 0
         """The sequence number after the last backward call."""
         self._failures = FailedBackwards(self._builder)
+        self.program: tuple[str, tuple[str, ...]] = ("", ())
+        """Name and arguments of the program, for captures that are made while it runs."""
         self.was_stopped = False
         """True once the program, or its thread that called backward, was made to end."""
 
@@ -174,6 +176,7 @@ class Recorder:
             self._end_after_last_graph()
         else:
             self._await_forward_of(number + 1)
+            self._keep_unfinished(is_last=False)
         return result
 
     def _await_forward_of(self, number: int) -> None:
@@ -251,6 +254,25 @@ class Recorder:
         if not self._plan.keep_going:
             self._end_run()
         self.stop()
+        self._keep_unfinished(is_last=True)
+
+    def _keep_unfinished(self, *, is_last: bool) -> None:
+        """The program goes on after a recorded backward call: keep what there is, in case it ends suddenly."""
+        spool = self._plan.spool
+        if spool is not None and not is_tracing():
+            keep = spool.write if is_last else spool.offer
+            keep(self.unfinished_capture)
+
+    def unfinished_capture(self) -> Capture:
+        """What was recorded until now, while the program still runs; the recording is not changed."""
+        calls, missing = None, []
+        if self._call_log is not None:
+            calls, missing = self._call_log.build(), self._call_log.disclosures()
+        missing.append(
+            f"what comes later: the script had not ended when this was written, after backward {self.backward_calls}"
+        )
+        program, arguments = self.program
+        return self._builder.unfinished_capture(program, arguments, self.backward_calls, calls, missing)
 
     def _end_run(self) -> None:
         self.was_stopped = True

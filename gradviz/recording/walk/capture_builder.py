@@ -137,15 +137,35 @@ class CaptureBuilder:
         calls: CallLog | None = None,
     ) -> Capture:
         """Everything that was recorded; `calls` is the log of every torch call, if there is one."""
-        graphs = tuple(map(with_sizes, self.graphs.values()))
+        made = self._capture(program, arguments, tuple(map(with_sizes, self.graphs.values())), calls, error)
+        return replace(made, error=error, outcome=outcome, backward_calls=backward_calls)
+
+    def unfinished_capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        backward_calls: int,
+        calls: CallLog | None,
+        more_disclosures: Iterable[str],
+    ) -> Capture:
+        """What was recorded until now; the recording goes on and is not changed."""
+        made = self._capture(program, arguments, tuple(self.graphs.values()), calls, None)
+        disclosures = dict.fromkeys((*made.disclosures, *more_disclosures))
+        return replace(made, outcome="interrupted", backward_calls=backward_calls, disclosures=tuple(disclosures))
+
+    def _capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        graphs: tuple[Graph, ...],
+        calls: CallLog | None,
+        error: ScriptError | None,
+    ) -> Capture:
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
             sources=kept_lines(graphs, calls, error),
-            error=error,
-            outcome=outcome,
-            backward_calls=backward_calls,
             disclosures=self.disclosures(),
             calls=calls,
             missing=capabilities.unseen(),
