@@ -4,13 +4,13 @@ A process that is killed, by SIGTERM, SIGKILL or for its memory, can write nothi
 after a recorded backward call writes what it has into its spool, beside the output that the command is to write:
 ``run.unfinished-4711.gradviz`` for ``run.gradviz`` or ``run.svg``, written by process 4711. The contract:
 
-- A spool is a whole capture file at any time, and any command opens it. Its outcome is ``interrupted``, and a disclosure
-  says after which backward call it was written.
-- `Spool.offer` is called after each recorded backward call. It writes at once the first time; later only as often as the
-  writing takes at most `SHARE` of the time of the run. So what was recorded between the last write and a sudden end may be
-  missing. `Spool.write` always writes: nothing more will be recorded, or the process is about to end.
-- Only the process that made the `Spool` writes it: a forked child has the object, and no spool of its own. Each process
-  has another file, also if several of them (ranks of one training) are to write the same output.
+- A spool is a whole capture file at any time, and any command opens it. Its outcome is ``interrupted``, and a
+  disclosure says after which backward call it was written.
+- `Spool.offer` is called after each recorded backward call. It writes only as often as all writing takes at most
+  `ALWAYS_ALLOWED` seconds and a part of the run's time, `SHARE`. So what was recorded between the last write and a
+  sudden end may be missing. `Spool.write` always writes: nothing more will be recorded, or the process is about to end.
+- Only the process that made the `Spool` writes it: a forked child has the object, and no spool of its own. Each
+  process has another file, also if several of them (ranks of one training) are to write the same output.
 - `Spool.remove` deletes the file. Whoever has written the output calls it; after any other end the file stays.
 - `spools_beside` finds the files of an output, those of running processes included.
 - A failure to write never reaches the program: it is reported once to `warn`, and no further write is tried. The older
@@ -22,7 +22,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +30,9 @@ from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
 from gradviz.capture.whole_file import write_whole_file
 
+ALWAYS_ALLOWED = 0.1
 SHARE = 0.02
-"""The part of a run's time that writing its spool may take, without the first write."""
+"""Writing the spool of a run may take this many seconds, and this part of the time since the first write."""
 
 _MARK = ".unfinished-"
 _NUMBER = re.compile(rf"{re.escape(_MARK)}(\d+)(?:-\d+)?{re.escape(CAPTURE_SUFFIX)}")
@@ -40,21 +41,21 @@ _NUMBER = re.compile(rf"{re.escape(_MARK)}(\d+)(?:-\d+)?{re.escape(CAPTURE_SUFFI
 class Spool:
     """The spool of this process for the output at `output`; no file is made before the first write."""
 
-    def __init__(
-        self, output: Path, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, output: Path, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.path: Path | None = None
         """The file, once it is written."""
-        self._output = output
+        self._output = output.absolute()  # the program may change its working directory
         self._warn = warn
         self._clock = clock
         self._process = os.getpid()
-        self._next_write = float("-inf")
+        self._began: float | None = None
+        self._spent = 0.0
         self._has_failed = False
 
     def offer(self, make: Callable[[], Capture]) -> None:
-        """Write the capture that `make` returns, unless the last write is too recent; `make` is called only then."""
-        if self._clock() >= self._next_write:
+        """Write the capture that `make` returns, if that may take time now; otherwise `make` is not called."""
+        lasted = 0.0 if self._began is None else self._clock() - self._began
+        if self._spent <= ALWAYS_ALLOWED + SHARE * lasted:
             self.write(make)
 
     def write(self, make: Callable[[], Capture]) -> bool:
@@ -62,6 +63,7 @@ class Spool:
         if self._has_failed or os.getpid() != self._process:
             return False
         began = self._clock()
+        self._began = began if self._began is None else self._began
         path = self.path or _free_path(self._output, self._process)
         try:
             write_whole_file(path, write_capture(make()))
@@ -71,8 +73,7 @@ class Spool:
             self._warn(f"cannot write {str(path)!r}: {reason}; if the script ends suddenly, the recording is lost")
             return False
         self.path = path
-        now = self._clock()
-        self._next_write = now + (now - began) / SHARE
+        self._spent += self._clock() - began
         return True
 
     def remove(self) -> None:
@@ -91,22 +92,25 @@ class FoundSpool:
     is_written_still: bool
     """Whether the process that writes it seems to be running."""
 
-    @property
-    def words(self) -> str:
-        """One line about it."""
-        if self.is_written_still:
-            return f"{self.path} is what process {self.process} has recorded so far; it is still running"
-        return (
-            f"{self.path} holds what an earlier run had recorded when it ended suddenly; "
-            "it opens like any recording, and can be removed"
-        )
+
+def words_for(spools: Sequence[FoundSpool]) -> str:
+    """One line about the spools beside an output, of which there is at least one."""
+    first, *others = sorted(spools, key=lambda spool: spool.is_written_still)
+    names = f"{first.path} and {len(others)} more like it" if others else str(first.path)
+    if first.is_written_still:
+        return f"{names}: recorded so far by a process that is still running ({first.process})"
+    hold, them = ("hold", "they open") if others else ("holds", "it opens")
+    ending = (
+        "earlier runs had recorded when they ended suddenly" if others else "a run recorded before it ended suddenly"
+    )
+    return f"{names} {hold} what {ending}; {them} like any recording, and can be removed"
 
 
 def spools_beside(output: Path) -> list[FoundSpool]:
     """The spools of other processes for this output, oldest name first; none if its folder cannot be read."""
     found = []
     try:
-        names = sorted(os.listdir(output.parent))
+        names = sorted(path.name for path in output.parent.iterdir())
     except OSError:
         return []  # whoever needs the folder itself says what is wrong with it
     for name in names:

@@ -27,6 +27,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
+from gradviz.recording.run.stopped_tasks import retrieve_stops, unfinished_tasks
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
@@ -69,6 +70,8 @@ class Recorder:
         self._failures = FailedBackwards(self._builder)
         self.program: tuple[str, tuple[str, ...]] = ("", ())
         """Name and arguments of the program, for captures that are made while it runs."""
+        self._stopped_tasks: list[Any] = []
+        """Tasks of asyncio that had not ended when the program was made to end; they do before it does."""
         self.was_stopped = False
         """True once the program, or its thread that called backward, was made to end."""
 
@@ -279,6 +282,7 @@ class Recorder:
         if threading.current_thread() is not threading.main_thread():
             # In other threads only this exact class ends the thread silently; the rest of the program goes on.
             raise SystemExit
+        self._stopped_tasks = unfinished_tasks()
         raise StopScript
 
     # -- what is left at the end ---------------------------------------------------------------------------------
@@ -358,9 +362,15 @@ class Recorder:
             builder.disclose(sentence)
         return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
 
+    def forget_stopped_tasks(self) -> None:
+        """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""
+        retrieve_stops(self._stopped_tasks)
+        self._stopped_tasks = []
+
     def release_all(self) -> None:
         """Nothing more will be asked for: drop all references to tensors of the program, also weak ones."""
         self._models = None
+        self.forget_stopped_tasks()
         self._forward.release_all()
 
 

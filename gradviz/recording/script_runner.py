@@ -18,6 +18,7 @@ from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRec
 from gradviz.recording.run import user_traceback
 from gradviz.recording.run.program import Program, as_main_program
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
+from gradviz.recording.run.sudden_end import SuddenEnds
 from gradviz.recording.run.user_traceback import run_users_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
 
@@ -51,12 +52,15 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
         )
     session = _Session(plan, program.name, arguments)
     notice = ImportNotice("torch", session.begin)
+    sudden_ends = SuddenEnds(session.keep_before)
     process = os.getpid()
     with as_main_program(program, arguments) as namespace:
         notice.start()
+        sudden_ends.start()
         try:
             ending = _run_to_its_end(program.code, namespace, session)
         finally:
+            sudden_ends.stop()
             notice.stop()
             session.end()
         if os.getpid() != process:
@@ -136,6 +140,18 @@ class _Session:
         """Stop recording and put torch back."""
         if self._recorder is not None:
             self._recorder.stop()
+            self._recorder.forget_stopped_tasks()
+
+    def keep_before(self, function: str) -> None:
+        """The program calls `function`, which ends the process: write what was recorded, and say where it is."""
+        recorder, spool = self._recorder, self._plan.spool
+        if recorder is None or spool is None or not recorder.has_graphs():
+            return
+        if spool.write(recorder.unfinished_capture):
+            sys.stderr.write(
+                f"gradviz: the script called {function}; what was recorded until then is in {spool.path}\n"
+            )
+            sys.stderr.flush()
 
     def note_stop(self, request: StopScript) -> None:
         """The program was ended early: read the variables of its frames, which are about to go."""
@@ -180,7 +196,8 @@ class _Session:
             recorder.record_unconsumed_results([namespace])
             if not recorder.has_graphs() and ending.outcome == "finished" and not self._plan.calls:
                 raise NothingRecorded(
-                    f"{self._name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
+                    f"{self._name} called no backward() or grad(), "
+                    "and no variable at its end holds a tensor with a grad_fn",
                     hint="call backward() on the loss, or keep it in a variable of the script and name it with --root",
                 )
         outcome = "stopped" if recorder.was_stopped and ending.outcome == "finished" else ending.outcome

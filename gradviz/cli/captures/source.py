@@ -182,11 +182,12 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
 
 def _name_spools(options: SourceOptions) -> None:
     """Name, on standard error, what earlier runs of this command have left when they ended suddenly."""
-    from gradviz.capture.spool import spools_beside
+    from gradviz.capture.spool import spools_beside, words_for
 
     for output in _kept_outputs(options):
-        for spool in spools_beside(output):
-            _warn(spool.words)
+        found = spools_beside(output)
+        if found:
+            _warn(words_for(found))
 
 
 def _kept_outputs(options: SourceOptions) -> list[Path]:
