@@ -206,6 +206,9 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
+        if self._builder.undecided:
+            nodes = counted(self._builder.undecided, "node is", "nodes are")
+            yield f"the lines and modules of {nodes} unknown: several threads made this graph, with the same numbers"
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (
