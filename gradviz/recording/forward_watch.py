@@ -85,9 +85,7 @@ class ForwardWatch:
         ]
         self._install_probe()
         self._swapped.start()
-        if self.calls is not None:
-            self.calls.optimizers.start()
-            self._mode.listener = self.calls
+        self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
 
@@ -101,8 +99,6 @@ class ForwardWatch:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
         self._mode.before_call = self._mode.listener = None
-        if self.calls is not None:
-            self.calls.optimizers.stop()
         # Every time, because a thread that called backward cannot reach the mode stack of another thread.
         self._mode.take_off_permanently()
         self._remove_probe()
@@ -123,6 +119,8 @@ class ForwardWatch:
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
         self._compiled_call = self.calls.events.begin_compiled(frame, function) if self.calls is not None else None
+        if self.calls is not None:
+            self.calls.optimizers.before_compiled()
         # Inside backward torch itself has removed the mode already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
@@ -140,6 +138,8 @@ class ForwardWatch:
         self._log().close_row(row, _peek())
         if self.calls is not None and self._compiled_call is not None:
             self.calls.events.end_compiled(self._compiled_call)
+        if self.calls is not None:
+            self.calls.optimizers.after_compiled(calling_frame())
 
     def owns_hook(self, hook_id: int) -> bool:
         """True for the id of one of the recorder's own module hooks."""
@@ -151,6 +151,7 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.modules.start()
             self.calls.variables.start()
+            self.calls.optimizers.start()
 
     def _remove_probe(self) -> None:
         if self._custom_functions is not None:
@@ -158,6 +159,7 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.modules.stop()
             self.calls.variables.stop()
+            self.calls.optimizers.stop()
 
     # -- noting --------------------------------------------------------------------------------------------------
 

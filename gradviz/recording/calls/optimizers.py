@@ -58,9 +58,13 @@ class Optimizers:
         self._current: tuple[tuple[int, int, int], Row] | None = None
         """The row of the method that reads parameters now, after the key of its call."""
         self._stepping: list[Row] = []
+        self._versions: list[tuple[KnownOptimizer, list[tuple[torch.Tensor, int | None]]]] = []
+        """While compiled code runs: the parameters of each optimizer and their versions before."""
 
     def start(self) -> None:
-        """Install the hooks."""
+        """Install the hooks; nothing happens if they are installed already."""
+        if self._hooks:
+            return
         self._hooks = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -136,6 +140,40 @@ class Optimizers:
         return self._writer.rows.newest is row
 
     # -- hooks ---------------------------------------------------------------------------------------------------
+
+    # -- compiled steps ------------------------------------------------------------------------------------------
+
+    def before_compiled(self) -> None:
+        """Compiled code is about to run, in which the hooks would be compiled too, and are not installed."""
+        if self._writer.is_elsewhere() or self._stepping:
+            return
+        with self._writer.shield(), DISABLE_TORCH_FUNCTION():
+            alive = [known for known in self.all if known.weak() is not None]
+            self._versions = [
+                (known, [(tensor, version_of(tensor)) for _, tensor in _parameters_of(known.weak())]) for known in alive
+            ]
+
+    def after_compiled(self, frame: FrameType) -> None:
+        """Compiled code has run: an optimizer whose parameters it changed has made a step there."""
+        versions, self._versions = self._versions, []
+        for known, before in versions:
+            optimizer = known.weak()
+            if optimizer is not None and any(version_of(tensor) != version for tensor, version in before):
+                self._note_compiled_step(known, optimizer, before, frame)
+                self.step_ended(optimizer)
+
+    def _note_compiled_step(
+        self, known: KnownOptimizer, optimizer: Any, before: list[tuple[torch.Tensor, int | None]], frame: FrameType
+    ) -> None:
+        writer = self._writer
+        with writer.shield(), measuring():
+            self.note_groups(known)
+            row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
+            row.optimizer = known
+            for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
+                row.inputs.append(_plain_use(writer, tensor, position, row))
+                if version_of(tensor) != version:
+                    row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         writer = self._writer

@@ -13,6 +13,7 @@ from gradviz.recording.torch_access.name_lookup import attribute, find
 _tells_contents = works("contents of modules")
 _NO_HOOKS: Mapping[int, Any] = {}
 
+
 def _table(path: str) -> Callable[[Any], Mapping[str, Any]]:
     """Reads that table of a module. Scripted and traced modules keep it in a wrapper, which is no mapping."""
     read = attribute(path)
