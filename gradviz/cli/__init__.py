@@ -1,7 +1,7 @@
 """The command line: the group of commands; it turns every error into one line and an exit code.
 
-Exit codes: that of the script, if it failed; otherwise 0 success; 1 a search found nothing, a check found something or `gradviz doctor` misses
-something essential; 2 wrong usage; 70 a defect of gradviz; 130 interrupted.
+Exit codes: that of the script, if it failed; otherwise 0 success; 1 a search found nothing, a check found something or
+`gradviz doctor` misses something essential; 2 wrong usage; 70 a defect of gradviz; 130 interrupted.
 """
 
 from __future__ import annotations
