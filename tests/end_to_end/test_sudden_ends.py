@@ -42,7 +42,8 @@ def test_a_sudden_end_keeps_the_recording_and_the_older_file(end: str, tmp_path:
     again = gradviz("render", written_script(tmp_path, THREE_STEPS), "-o", "net.svg", cwd=tmp_path)
     assert (
         again.stderr
-        == f"gradviz: {spool} holds what a run recorded before it ended suddenly; it opens like any recording\n"
+        == f"gradviz: {spool} holds what a run recorded before it ended suddenly; "
+        "it opens like any recording, and can be removed\n"
     )
     opened = gradviz("tree", spool, cwd=tmp_path)
     assert (opened.exit_code, opened.stderr) == (0, "")
