@@ -69,6 +69,9 @@ def gradviz() -> None:
     """Show the autograd graph that backward() of a PyTorch script runs through.
 
     SCRIPT runs unchanged, as python would run it. A file that `gradviz record` wrote can take its place.
+
+    The exit code is that of SCRIPT if it failed. Otherwise it is 0; 1 if a search matches nothing, check has findings
+    or doctor misses something; 2 for wrong usage; 130 if interrupted.
     """
 
 

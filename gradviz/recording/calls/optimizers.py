@@ -139,8 +139,6 @@ class Optimizers:
     def _is_newest(self, row: Row) -> bool:
         return self._writer.rows.newest is row
 
-    # -- hooks ---------------------------------------------------------------------------------------------------
-
     # -- compiled steps ------------------------------------------------------------------------------------------
 
     def before_compiled(self) -> None:
@@ -174,6 +172,8 @@ class Optimizers:
                 row.inputs.append(_plain_use(writer, tensor, position, row))
                 if version_of(tensor) != version:
                     row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
+
+    # -- hooks ---------------------------------------------------------------------------------------------------
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         writer = self._writer
