@@ -26,7 +26,7 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus mutants gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus mutants hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -40,6 +40,7 @@ help:
 	@echo "make formulas      measure how much of torch 'gradviz explain' knows"
 	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
 	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
+	@echo "make hostile       100,000 captures and run logs that lie through every command and format; COUNT=1000 for fewer"
 	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
 	@echo "make gpu           run the tests that need a CUDA GPU, and measure the overhead there; one line where there is none"
 	@echo "make jupyterlab    open notebooks in a real JupyterLab, and check what they show"
@@ -113,6 +114,13 @@ SEED ?= 1
 
 mutants: $(MUTANTS_INSTALLED)
 	nice $(PYTHON) -m tests.mutants $(ONLY) --sample $(SAMPLE) --seed $(SEED)
+
+# FIRST is the seed of the first one: a fault is printed with its seed.
+COUNT ?= 100000
+FIRST ?= 0
+
+hostile: $(TEST_INSTALLED)
+	nice $(PYTHON) -m tests.hostile --mutants $(COUNT) --first $(FIRST)
 
 gpu: $(BENCH_INSTALLED)
 	$(PYTHON) -m tests.cuda

@@ -19,6 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from gradviz.safe_text import printable
+
 
 class GradvizError(Exception):
     """An error that the user can correct: `message` says what is wrong, with the value; `hint` says what to do."""
@@ -26,8 +28,8 @@ class GradvizError(Exception):
     exit_code = 2
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
+        self.message = printable(message)
+        super().__init__(self.message)
         self.hint = hint
 
     def add_hint(self, more: str) -> None:
@@ -36,7 +38,7 @@ class GradvizError(Exception):
         self.hint = f"{self.hint}{gap}{more}" if self.hint else more
 
     def __str__(self) -> str:
-        return f"{self.message}; {self.hint}" if self.hint else self.message
+        return f"{self.message}; {printable(self.hint)}" if self.hint else self.message
 
 
 class BadInput(GradvizError):

@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Count, LineNumber, Names
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Graph, TensorFacts
 
@@ -24,7 +25,7 @@ class Program(Struct, frozen=True, omit_defaults=True):
 class Parameter(Struct, frozen=True, omit_defaults=True):
     """A parameter of a module that ran, whether or not the loss depends on it."""
 
-    names: tuple[str, ...]
+    names: Names
     tensor: TensorFacts
     requires_grad: bool = True
 
@@ -36,7 +37,7 @@ class ScriptError(Struct, frozen=True, omit_defaults=True):
     message: str
     traceback: str
     """As Python would have printed it, without gradviz's frames."""
-    call_site: tuple[str, int] | None = None
+    call_site: tuple[str, LineNumber] | None = None
     """File and line of the innermost frame of the user's code."""
     in_backward: bool = False
 
@@ -47,12 +48,12 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     program: Program
     graphs: tuple[Graph, ...] = ()
     parameters: tuple[Parameter, ...] = ()
-    sources: dict[str, dict[int, str]] = {}
+    sources: dict[str, dict[LineNumber, str]] = {}
     """Text of every source line that a call site refers to, by file and line."""
     error: ScriptError | None = None
     outcome: Literal["stopped", "finished", "failed", "interrupted"] = "finished"
     """``stopped``: ended by gradviz after the last requested backward."""
-    backward_calls: int = 0
+    backward_calls: Count = 0
     """How many backward calls the script made while it was recorded."""
     disclosures: tuple[str, ...] = ()
     """What could not be recorded, one sentence each. Every renderer shows them."""

@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +30,11 @@ from gradviz.capture.capture import Capture
 from gradviz.capture.encoding import encoded
 from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.capture.run_log_file import is_run_log
+from gradviz.capture.wrong_value import with_value
 from gradviz.errors import BadCapture
 from gradviz.graph.invariants import InvalidGraph, check_call_log, check_graph
+from gradviz.graph.tensor_invariants import check_facts
+from gradviz.safe_text import one_line
 
 FORMAT_VERSION = 1
 """Increased when an older gradviz would misread a new file. A new field with a default does not increase it: older
@@ -42,34 +47,52 @@ CAPTURE_SUFFIX = ".gradviz"
 
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
-_COMPRESSION_LEVEL = 1
-# A file made to exhaust memory grows a thousandfold. Recordings of long loops grow twentyfold; the densest possible
-# one, with every value kept and all of them zero, two hundredfold.
-_ALWAYS_ALLOWED, _MAX_GROWTH = 64 << 20, 250
+_COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
+# A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
+_ALWAYS_ALLOWED, _MAX_GROWTH = 32 << 20, 40
+# And it grows again when it is decoded: a structure without any field is one byte in a file, and more than a hundred in
+# memory. In recordings such a byte is rare, whatever it stands for.
+_EMPTY_MAP, _ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS = 0x80, 4_000_000, 1 / 64
+_MAX_TOLD = 240
+"""Characters of what is wrong: names and values in a file may be of any length."""
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
 _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 
 
 def write_capture(capture: Capture) -> bytes:
     """The content of a capture file."""
-    payload = zlib.compress(encoded(capture, msgspec.msgpack.encode), _COMPRESSION_LEVEL)
+    packed = encoded(capture, msgspec.msgpack.encode)
+    payload = zlib.compress(packed, _COMPRESSION_LEVEL)
+    if len(packed) > _max_size(payload):  # millions of zeros: as dense as a file made to exhaust memory
+        payload = zlib.compress(packed, _NO_COMPRESSION)
     return b"".join((_FIRST_LINE.write(), _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
 
 
 def read_capture(data: bytes, name: str) -> Capture:
-    """The capture in `data`; `BadCapture` says in one line what is wrong with the file called `name`."""
-    capture = _decode(_unpack(data, name), name)
-    for index, graph in enumerate(capture.graphs):
-        try:
-            check_graph(graph)
-        except InvalidGraph as error:
-            raise _damaged(name, f"{error} at $.graphs[{index}]") from error
-    if capture.calls is not None:
-        try:
-            check_call_log(capture.calls)
-        except InvalidGraph as error:
-            raise _damaged(name, f"{error} at $.calls") from error
+    """The capture in `data`; `BadCapture` says in one line what is wrong with the file called `name`.
+
+    This is the only door for captures: every value is within the bounds of its field, every index is in its table, and
+    nothing contradicts itself. What works on captures relies on that.
+    """
+    try:
+        capture = _decode(_unpack(data, name), name)
+        for place, check in _checks(capture):
+            try:
+                check()
+            except InvalidGraph as error:
+                raise _damaged(name, f"{error} at {place}") from error
+    except MemoryError as error:
+        raise BadCapture(f"{name!r} needs more memory than there is", hint="look at it on a larger machine") from error
     return capture
+
+
+def _checks(capture: Capture) -> Iterator[tuple[str, Callable[[], None]]]:
+    for index, graph in enumerate(capture.graphs):
+        yield f"$.graphs[{index}]", partial(check_graph, graph)
+    for index, parameter in enumerate(capture.parameters):
+        yield f"$.parameters[{index}]", partial(check_facts, "the parameter", (parameter.tensor,))
+    if capture.calls is not None:
+        yield "$.calls", partial(check_call_log, capture.calls)
 
 
 def load_capture(path: Path) -> Capture:
@@ -103,8 +126,13 @@ def _unpack(data: bytes, name: str) -> bytes:
     return _decompressed(payload, name)
 
 
+def _max_size(payload: bytes | memoryview) -> int:
+    """How large a payload may become when it is decompressed."""
+    return max(_ALWAYS_ALLOWED, _MAX_GROWTH * len(payload))
+
+
 def _decompressed(payload: memoryview, name: str) -> bytes:
-    max_size = _ALWAYS_ALLOWED + _MAX_GROWTH * len(payload)
+    max_size = _max_size(payload)
     stream = zlib.decompressobj()
     try:
         data = stream.decompress(payload, max_size)
@@ -114,6 +142,8 @@ def _decompressed(payload: memoryview, name: str) -> bytes:
         raise _damaged(name, f"its payload grows to more than {max_size:,} bytes, which no recording does")
     if not stream.eof or stream.unused_data:
         raise _damaged(name, "its payload cannot be decompressed")
+    if data.count(_EMPTY_MAP) > max(_ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS * len(data)):
+        raise _damaged(name, f"its {len(data):,} bytes are full of empty structures, which no recording is")
     return data
 
 
@@ -134,8 +164,11 @@ def _decode(packed: bytes, name: str) -> Capture:
         return msgspec.msgpack.decode(packed, type=Capture)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # msgspec's message ends in the path: "Expected `int`, got `str` - at `$.graphs[0].nodes[3].id`".
-        raise _damaged(name, str(error)) from error
+        raise _damaged(name, with_value(str(error), packed)) from error
 
 
 def _damaged(name: str, what: str) -> BadCapture:
-    return BadCapture(f"{name!r} is damaged: {what}", hint=_RECORD_AGAIN)
+    told = one_line(what)
+    if len(told) > _MAX_TOLD:
+        told = f"{told[: _MAX_TOLD // 2]}…{told[-_MAX_TOLD // 2 :]}"
+    return BadCapture(f"{name!r} is damaged: {told}", hint=_RECORD_AGAIN)

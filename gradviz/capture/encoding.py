@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from gradviz.safe_text import json_escaped
+
 
 def encoded(value: object, encode: Callable[[Any], bytes]) -> bytes:
     """`value` as `encode` writes it: `msgspec.msgpack.encode` or `msgspec.json.encode`."""
@@ -22,7 +24,7 @@ def encoded(value: object, encode: Callable[[Any], bytes]) -> bytes:
 
 def json_text(document: object) -> str:
     """`document` as JSON for programs, one line for each entry."""
-    return msgspec.json.format(encoded(document, msgspec.json.encode), indent=1).decode() + "\n"
+    return json_escaped(msgspec.json.format(encoded(document, msgspec.json.encode), indent=1).decode()) + "\n"
 
 
 def writable(text: str) -> str:

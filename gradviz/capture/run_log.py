@@ -13,6 +13,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from gradviz.capture.capture import Program
+from gradviz.graph.bounded_types import Count, Index, PositiveCount
 
 _Number = TypeVar("_Number", int, float)
 
@@ -21,7 +22,7 @@ class WatchedParameter(Struct, frozen=True, omit_defaults=True):
     """One parameter, as it was when watching began."""
 
     name: str
-    shape: tuple[int, ...] = ()
+    shape: tuple[Count, ...] = ()
     dtype: str = "?"
 
     @property
@@ -39,7 +40,7 @@ class RunHeader(Struct, frozen=True, omit_defaults=True):
     program: Program
     parameters: tuple[WatchedParameter, ...]
     """The trainable parameters, in the order of the model."""
-    every: int = 1
+    every: PositiveCount = 1
     frozen: tuple[str, ...] = ()
     """Names of parameters that do not require a gradient and are not watched."""
     is_unscaled: bool = False
@@ -49,7 +50,7 @@ class RunHeader(Struct, frozen=True, omit_defaults=True):
 class StepFigures(Struct, frozen=True, omit_defaults=True):
     """The gradients of one measured step. Read `norms` and the like with `floats` and `integers`."""
 
-    step: int
+    step: PositiveCount
     """The number of the backward call among those that reached a parameter, counted from 1."""
     norms: bytes = b""
     """L2 norms of the finite elements, float64; NaN where no gradient arrived, or none could be measured."""
@@ -59,14 +60,14 @@ class StepFigures(Struct, frozen=True, omit_defaults=True):
     """Elements that are exactly zero, int64. This field and the next two are left out where all are 0."""
     nans: bytes = b""
     infs: bytes = b""
-    unmeasured: dict[str, tuple[int, ...]] = {}
+    unmeasured: dict[str, tuple[Index, ...]] = {}
     """Indices of parameters whose gradient arrived but could not be measured, by reason."""
 
 
 class RunEnd(Struct, frozen=True, omit_defaults=True):
     """The end of watching, if the run was not interrupted."""
 
-    steps: int
+    steps: Count
     """Backward calls that were counted."""
     disclosures: tuple[str, ...] = ()
     """What could not be measured, one sentence each."""

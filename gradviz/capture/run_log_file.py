@@ -29,6 +29,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import isinf
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -36,8 +37,11 @@ import msgspec
 
 from gradviz.capture.encoding import encoded
 from gradviz.capture.file_header import FirstLine, content_of
-from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures
+from gradviz.capture.run_log import RunEnd, RunHeader, RunLog, StepFigures, floats, integers
+from gradviz.capture.wrong_value import with_value
 from gradviz.errors import BadCapture
+from gradviz.graph.bounded_types import MAX_COUNT
+from gradviz.safe_text import one_line
 
 RUN_LOG_VERSION = 1
 """Increased when an older gradviz would misread a new file.
@@ -140,16 +144,22 @@ def read_run_log(data: bytes, name: str) -> RunLog:
     header = reader.next()
     if not isinstance(header, RunHeader):
         raise BadCapture(f"{name!r} {reader.cut or 'is damaged: it does not begin with a header'}", hint=_WATCH_AGAIN)
+    for parameter in header.parameters:
+        if parameter.count > MAX_COUNT:
+            what = f"{one_line(parameter.name)} of shape {list(parameter.shape)} is larger than any memory"
+            raise BadCapture(f"{name!r} is damaged: {what}", hint=_WATCH_AGAIN)
     steps: list[StepFigures] = []
     end = None
     while end is None and (found := reader.next()) is not None:
-        if isinstance(found, StepFigures) and _is_whole(found, header, steps):
-            steps.append(found)
-        elif isinstance(found, RunEnd):
+        if isinstance(found, RunEnd):
             end = found
-        elif type(found) in (StepFigures, RunHeader):
-            reader.cut = f"is damaged after step {steps[-1].step}" if steps else "is damaged after its header"
+            continue
+        fault = "another header" if isinstance(found, RunHeader) else _fault_in(found, header, steps)
+        if fault is not None:
+            after = f"step {steps[-1].step}" if steps else "its header"
+            reader.cut = f"is damaged after {after}: {one_line(fault)}"
             break
+        steps.append(found)
     if end is not None and reader.rest:
         reader.cut = f"is damaged: {reader.rest:,} bytes follow its end"
     return RunLog(header, tuple(steps), end, reader.cut)
@@ -180,7 +190,7 @@ class _Records:
             try:
                 return msgspec.msgpack.decode(payload, type=_KINDS[kind])
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                self.cut = f"is damaged: {error}"
+                self.cut = f"is damaged: {with_value(str(error), payload)}"
         return None
 
     def _raw(self) -> tuple[bytes, memoryview | None]:
@@ -206,18 +216,29 @@ class _Records:
         return b"", None
 
 
-def _is_whole(figures: StepFigures, header: RunHeader, before: list[StepFigures]) -> bool:
-    """Whether every row has an entry for each parameter, and the step comes after those before it."""
-    count = len(header.parameters)
-    rows = (figures.norms, figures.weight_norms)
-    counts = (figures.zeros, figures.nans, figures.infs)
-    unmeasured = (index for group in figures.unmeasured.values() for index in group)
-    return (
-        all(len(row) == 8 * count for row in rows)
-        and all(len(row) in (0, 8 * count) for row in counts)
-        and all(0 <= index < count for index in unmeasured)
-        and figures.step > (before[-1].step if before else 0)
-    )
+def _fault_in(figures: StepFigures, header: RunHeader, before: list[StepFigures]) -> str | None:
+    """What is impossible in a step, if anything: a row that does not fit the header, or a number out of its bounds."""
+    count, where = len(header.parameters), f"step {figures.step}"
+    if before and figures.step <= before[-1].step:
+        return f"{where} follows step {before[-1].step}"
+    for name in ("norms", "weight_norms", "zeros", "nans", "infs"):
+        row, is_left_out = getattr(figures, name), name not in ("norms", "weight_norms")
+        if len(row) != 8 * count and not (is_left_out and not row):
+            return f"{where} has {len(row)} bytes of {name} for {count} parameters"
+    for index in (index for group in figures.unmeasured.values() for index in group):
+        if index >= count:
+            return f"{where} refers to parameter {index} of {count}"
+    for name in ("norms", "weight_norms"):
+        for index, norm in enumerate(floats(getattr(figures, name))):
+            if norm < 0 or isinf(norm):
+                return f"{where} has {norm} among its {name}, at {header.parameters[index].name}"
+    counts = (integers(row, count) for row in (figures.zeros, figures.nans, figures.infs))
+    for parameter, of_one in zip(header.parameters, zip(*counts, strict=True), strict=True):
+        if min(of_one) < 0 or sum(of_one) > parameter.count:
+            zeros, nans, infs = of_one
+            special = f"{zeros} zeros, {nans} NaN and {infs} Inf"
+            return f"{where} has {special} in the {parameter.count} elements of {parameter.name}"
+    return None
 
 
 def _end_of_first_line(data: bytes, name: str) -> int:

@@ -44,8 +44,9 @@ class Spool:
     def __init__(self, output: Path, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self.path: Path | None = None
         """The file, once it is written."""
+        self.warn = warn
+        """Prints a sentence for the user."""
         self._output = output.absolute()  # the program may change its working directory
-        self._warn = warn
         self._clock = clock
         self._process = os.getpid()
         self._began: float | None = None
@@ -70,7 +71,7 @@ class Spool:
         except Exception as error:  # must not reach the program
             self._has_failed = True
             reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-            self._warn(f"cannot write {str(path)!r}: {reason}; if the script ends suddenly, the recording is lost")
+            self.warn(f"cannot write {str(path)!r}: {reason}; if the script ends suddenly, the recording is lost")
             return False
         self.path = path
         self._spent += self._clock() - began

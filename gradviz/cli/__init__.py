@@ -91,7 +91,9 @@ def run(arguments: list[str] | None = None) -> int:
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help(), err=True)
+        from gradviz.cli.terminal.printing import tell_as_it_is
+
+        tell_as_it_is(f"{error.ctx.get_help()}\n")
         return 2
     except click.ClickException as error:
         return _refuse(_one_line(error), 2)
@@ -108,14 +110,18 @@ def run(arguments: list[str] | None = None) -> int:
 
 
 def _refuse(message: str, exit_code: int) -> int:
-    click.echo("gradviz: " + " ".join(message.split("\n")), err=True)
+    from gradviz.cli.terminal.printing import tell
+
+    tell(message)
     return exit_code
 
 
 def _refuse_syntax(error: SyntaxError) -> int:
     import traceback
 
-    click.echo("".join(traceback.format_exception_only(error)), err=True, nl=False)
+    from gradviz.cli.terminal.printing import tell_as_it_is
+
+    tell_as_it_is("".join(traceback.format_exception_only(error)))
     return 2
 
 

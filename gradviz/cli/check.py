@@ -67,6 +67,7 @@ def check_command(
     from gradviz.cli.captures.source import SourceOptions, open_source
     from gradviz.cli.options.settings import check_settings
     from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.printing import print_document
     from gradviz.cli.terminal.terminal import standard_output
     from gradviz.file_output import check_outputs, write_output
 
@@ -93,7 +94,10 @@ def check_command(
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         text = _output(case, report, options, settings.format, terminal)
-        show(text, terminal, use_pager=settings.format == "terminal" and not no_pager)
+        if settings.format == "terminal":
+            show(text, terminal, use_pager=not no_pager)
+        else:
+            print_document(text)
         # Last, so that the findings are printed even if a picture cannot be drawn.
         pictures.write(source.capture, report.findings)
     return source.exit_code or int(_is_failure(report, settings))

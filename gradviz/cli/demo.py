@@ -47,6 +47,7 @@ in Python:
 def demo_command(outputs: tuple[str, ...]) -> int:
     """Show the recorded graph of a small network. Nothing is run, and torch is not needed."""
     from gradviz.capture.capture_file import load_capture
+    from gradviz.cli.terminal.printing import print_text
     from gradviz.errors import BadInput
     from gradviz.file_output import check_outputs, output_format, write_output
     from gradviz.inspection import Inspection
@@ -57,10 +58,10 @@ def demo_command(outputs: tuple[str, ...]) -> int:
     formats = [output_format(path) for path in outputs]
     demo = Inspection(load_capture(DEMO))
     if not outputs:
-        write_output("-", _shown(demo))
+        print_text(_shown(demo))
     for path, chosen in zip(outputs, formats, strict=True):
         write_output(path, demo.render(chosen.name))
-        write_output("-", f"wrote {path}\n")
+        print_text(f"wrote {path}\n")
     return 0
 
 

@@ -34,6 +34,7 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
     from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.printing import tell
     from gradviz.cli.terminal.terminal import standard_output
     from gradviz.file_output import check_outputs, write_output
     from gradviz.rendering.reports.memory_report import (
@@ -71,7 +72,7 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
             ]
         show("\n".join(reports), terminal, use_pager=not (no_pager or as_json))
     if output is not None:
-        click.echo(f"wrote {output}", err=True)
+        tell(f"wrote {output}")
     report_early_stop(source, source_choice)
     return source.exit_code
 

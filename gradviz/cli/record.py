@@ -24,6 +24,7 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
     from gradviz.cli.reports.run_log import is_run_log_file
+    from gradviz.cli.terminal.printing import print_text
     from gradviz.errors import BadInput
     from gradviz.file_output import check_outputs, write_output
     from gradviz.rendering.words.common_words import counted
@@ -41,7 +42,7 @@ def record_command(output: str | None, **others: Any) -> int:
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
     if not source.graphs and path != "-" and Path(path).exists():
         # This run failed before it recorded a graph; the older file may have taken hours to make.
-        write_output("-", f"{path} is unchanged: this run recorded no graph\n")
+        print_text(f"{path} is unchanged: this run recorded no graph\n")
         return source.exit_code
     with keeping_recording(source, source_choice):
         with working(f"writing {path}"):
@@ -54,6 +55,6 @@ def record_command(output: str | None, **others: Any) -> int:
         if source.graphs:
             name = shlex.quote(path)
             report += f"next:  gradviz render {name}   or   gradviz tree {name}\n"
-        write_output("-", report)
+        print_text(report)
     report_early_stop(source, source_choice)
     return source.exit_code

@@ -136,6 +136,7 @@ def _pictures(source: SourceOptions, options: dict[str, Any]) -> tuple[ReplayOut
 
 
 def _draw(session: ReplaySession, words: ReplayWords, steps: range, pictures: tuple[ReplayOutput, StripLook]) -> None:
+    from gradviz.cli.terminal.printing import print_text
     from gradviz.file_output import write_output
     from gradviz.rendering.replay.picture_files import picture_files
 
@@ -147,7 +148,7 @@ def _draw(session: ReplaySession, words: ReplayWords, steps: range, pictures: tu
     report = f"wrote {written[0]}" if len(written) == 1 else f"wrote {written[0]} to {written[-1].name}"
     shown = "the forward graph and " if not steps.start else ""
     count = len(steps) - (not steps.start)
-    write_output("-", f"{report}\n  {shown}{count:,} of {len(words.replay):,} steps\n")
+    print_text(f"{report}\n  {shown}{count:,} of {len(words.replay):,} steps\n")
 
 
 def _is_chosen(options: dict[str, Any]) -> bool:
@@ -158,13 +159,13 @@ def _is_chosen(options: dict[str, Any]) -> bool:
 def _print(steps: Iterator[str], terminal: Terminal, *, use_pager: bool) -> None:
     """Print all steps through a pager; in a pipe one by one, so that the first appears at once."""
     from gradviz.cli.terminal.paging import show
-    from gradviz.file_output import write_output
+    from gradviz.cli.terminal.printing import print_text
 
     if terminal.is_interactive:
         show("".join(steps), terminal, use_pager=use_pager)
         return
     for step in steps:
-        if not write_output("-", step):
+        if not print_text(step, is_styled=True):
             return
 
 

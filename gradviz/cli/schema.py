@@ -14,8 +14,8 @@ def schema_command(what: str) -> int:
     from gradviz.analysis.flow.flow_document import flow_schema
     from gradviz.analysis.memory.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
+    from gradviz.cli.terminal.printing import print_document
     from gradviz.errors import BadInput, near_matches
-    from gradviz.file_output import write_output
     from gradviz.rendering.export.json import graph_schema
     from gradviz.rendering.reports.doctor_document import doctor_schema
     from gradviz.rendering.reports.explanation_json import explanation_schema
@@ -35,5 +35,5 @@ def schema_command(what: str) -> int:
     if what not in schemas:
         raise BadInput(f"no schema of {what!r}", hint=near_matches(what, schemas))
     text = msgspec.json.format(msgspec.json.encode(schemas[what]()), indent=2).decode()
-    write_output("-", text + "\n")
+    print_document(text + "\n")
     return 0

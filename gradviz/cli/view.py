@@ -77,14 +77,14 @@ def _open_file(viewer: _Viewer) -> int:
     from gradviz.browser import check_temporary_folder, open_in_browser, temporary_page
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import report_early_stop
-    from gradviz.file_output import write_output
+    from gradviz.cli.terminal.printing import print_text
 
     check_temporary_folder()
     source = viewer.opened()
     page = viewer.page(source)
     with keeping_recording(source, viewer.choice):
         path = temporary_page(viewer.choice.name, page)
-    write_output("-", f"{'opened' if open_in_browser(path.as_uri()) else 'wrote'} {path}\n")
+    print_text(f"{'opened' if open_in_browser(path.as_uri()) else 'wrote'} {path}\n")
     report_early_stop(source, viewer.choice)
     return source.exit_code
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude, NodeCount
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
 
@@ -47,14 +48,14 @@ class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_de
     Also for one Python number that was read from torch: then `count` is 1.
     """
 
-    count: int
+    count: Count
     """Elements."""
-    minimum: float | None = None
+    minimum: Finite | None = None
     """Of the finite values; None where there are none."""
-    maximum: float | None = None
-    zeros: int = 0
-    nans: int = 0
-    infs: int = 0
+    maximum: Finite | None = None
+    zeros: Count = 0
+    nans: Count = 0
+    infs: Count = 0
 
     @property
     def is_finite(self) -> bool:
@@ -64,12 +65,12 @@ class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_de
 class TensorUse(Struct, frozen=True, array_like=True, gc=False):
     """A tensor as one call received it, or as it was when the call had ended."""
 
-    tensor: int
+    tensor: Index
     """Index in `CallLog.tensors`."""
     place: str
     """Its position: ``0`` or ``weight`` for an argument, ``0[2]`` in a list; ``return`` or ``return[1]`` for a result.
     A tensor that was changed in place without being returned has the position of the argument."""
-    version: int | None
+    version: Count | None
     """torch's version counter; None for inference tensors, which have none."""
     requires_grad: bool
     is_leaf: bool
@@ -94,9 +95,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     ``torch.Tensor.data.__set__`` assigns; ``torch.Tensor.grad`` where the program read it and it was None; for a custom
     function ``MyFunction.apply``; ``torch.optim.SGD.step``."""
     kind: CallKind = "operation"
-    call_site: int | None = None
+    call_site: Index | None = None
     """Index in `CallLog.call_sites` of the innermost line outside torch."""
-    scope: int | None = None
+    scope: Index | None = None
     """Index in `CallLog.scopes` of the module call in which it ran."""
     inputs: tuple[TensorUse, ...] = ()
     outputs: tuple[TensorUse, ...] = ()
@@ -107,25 +108,25 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The Python number that it returned: for ``item()``, ``float()``, ``bool()``."""
     results: tuple[float | int | bool, ...] = ()
     """The first numbers of a list that it returned: for ``tolist()``."""
-    sequence_nr: int | None = None
+    sequence_nr: Count | None = None
     """Of the first autograd node that it made; None where it made none."""
-    node_count: int = 0
+    node_count: NodeCount = 0
     """Its nodes have the sequence numbers from `sequence_nr` on."""
-    inside: int | None = None
+    inside: Index | None = None
     """The call inside which it ran: a custom function, a backward or an optimizer step."""
     grad_mode: GradMode = "enabled"
-    grad_mode_site: int | None = None
+    grad_mode_site: Index | None = None
     """Index in `CallLog.call_sites` of the ``with`` line, decorator or ``set_grad_enabled(False)`` that switched
     gradients off, if they were off and it is known."""
     is_autocast: bool = False
     raised: str | None = None
     """``RuntimeError: ...``: type and first line of the exception that it raised."""
-    optimizer: int | None = None
+    optimizer: Index | None = None
     """Index in `CallLog.optimizers`, for optimizer calls."""
     name: str | None = None
     """For ``register_parameter`` and ``register_module``, the attribute; for ``make_module``, the path of a module that
     was called, as in scopes; for ``backward``, its number within the run."""
-    definition: int | None = None
+    definition: Index | None = None
     """Index in `CallLog.definitions`: for a custom function its backward, for ``register_hook`` the hook. Hooks of
     modules are ``torch.nn.Module.register_full_backward_hook``, in the scope of the first call in which they were seen.
     """
@@ -166,7 +167,7 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
 
     requires_grad: bool = True
     has_grad: bool = False
-    norm: float | None = None
+    norm: Magnitude | None = None
     """L2 norm of ``.grad``; None where there is none, or it is not finite."""
     grad: ValueFacts | None = None
 
@@ -178,7 +179,7 @@ class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """The path to it from a variable: ``history[0]['logits'][3]``."""
     is_in_module: bool = False
     """True where the path leads through attributes of a module."""
-    lines: tuple[tuple[str, int], ...] = ()
+    lines: tuple[tuple[str, LineNumber], ...] = ()
     """Files and lines that put something into the list or dict that holds it, as far as they name it."""
 
 
@@ -186,11 +187,11 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     """One tensor, as it was when it was first seen."""
 
     facts: TensorFacts
-    first_seen: int | None = None
+    first_seen: Index | None = None
     """The call that made it or used it first; None for parameters that no call took."""
-    producer: int | None = None
+    producer: Index | None = None
     """The call that returned it first; None for tensors whose making was not recorded."""
-    storage: int | None = None
+    storage: Index | None = None
     """The same number for tensors that share their memory; None where torch does not tell. ``x.data = y`` gives ``x``
     the storage of ``y``, which is not recorded here."""
     requires_grad: bool = False
@@ -198,9 +199,9 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     role: Literal["parameter", "buffer", "tensor"] = "tensor"
     names: tuple[str, ...] = ()
     """Dotted names from modules, then variables that held it when backward ran or when the program ended."""
-    gradient_of: int | None = None
+    gradient_of: Index | None = None
     """The leaf whose ``.grad`` it was."""
-    from_numpy_of: int | None = None
+    from_numpy_of: Index | None = None
     """The tensor from whose ``numpy()`` array it was made, where both share memory."""
     hidden_in: str | None = None
     """Path of a module that holds it in a plain list, dict or attribute, though no module has it as a parameter:
@@ -209,7 +210,7 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     """True for a parameter of a module that ran on another thread, whose calls are not in the log."""
     end: LeafEnd | None = None
     """For leaves that existed at the end."""
-    alive_after: int | None = None
+    alive_after: Index | None = None
     """For a tensor with a ``grad_fn`` and for an input that required grad, the last of `CallLog.moments` at which it
     was still alive."""
     holder: Holder | None = None
@@ -222,7 +223,7 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     class_name: str
     names: tuple[str, ...] = ()
     """Variables that held it."""
-    groups: tuple[tuple[int, ...], ...] = ()
+    groups: tuple[tuple[Index, ...], ...] = ()
     """The tensors in each of its parameter groups, in their last state."""
     learning_rates: tuple[float | None, ...] = ()
     """Of each group; None where it is not a number."""
@@ -233,16 +234,16 @@ class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=Tru
 
     name: str
     file: str
-    first_line: int
-    last_line: int
-    returns: tuple[int, ...] = ()
+    first_line: LineNumber
+    last_line: LineNumber
+    returns: tuple[LineNumber, ...] = ()
     """Lines that return something other than None."""
-    in_place: tuple[int, ...] = ()
+    in_place: tuple[LineNumber, ...] = ()
     """For a hook, lines that change something in place (``grad *= 2``, ``grad.clamp_()``); if there are none, lines
     that assign to elements."""
-    once_differentiable_line: int | None = None
+    once_differentiable_line: LineNumber | None = None
     """For a custom function's backward, the line of ``@once_differentiable``, if it has one."""
-    attributes: tuple[tuple[str, int], ...] = ()
+    attributes: tuple[tuple[str, LineNumber], ...] = ()
     """For a custom function's backward, the attributes that its forward puts on ``ctx``, and on which lines."""
 
 
@@ -254,21 +255,21 @@ class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_default
 
     function: str
     """Name of the class."""
-    argument: int
+    argument: Index
     """Index among the arguments of forward."""
     given: tuple[float, ...] = ()
     """The gradient from backward for each compared element."""
     measured: tuple[float, ...] = ()
     """The slope there, by finite differences."""
-    flat: int = 0
+    flat: Count = 0
     """Other elements for which backward returns a gradient though a small step changes nothing."""
     is_identity: bool = False
     """Forward returns its input unchanged: its backward exists to change gradients."""
     ignores_incoming: bool = False
     """Backward returns the same whatever gradient arrives."""
-    line: tuple[str, int] | None = None
+    line: tuple[str, LineNumber] | None = None
     """File and line that computed that gradient last; None where backward returns its input unchanged."""
-    cut_line: tuple[str, int] | None = None
+    cut_line: tuple[str, LineNumber] | None = None
     """File and line on which backward cuts off the second derivative: its result does not require grad, though the
     gradient that arrived did."""
     dtype: str = "float64"
@@ -285,12 +286,12 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     definitions: tuple[Definition, ...] = ()
     derivatives: tuple[DerivativeCheck, ...] = ()
     """For custom functions of the program, in the order of their first calls."""
-    dropped: int = 0
+    dropped: Count = 0
     """Calls that were dropped to limit memory; nothing that is kept was computed by them, unless the capture's
     disclosures say so."""
-    dropped_at: int | None = None
+    dropped_at: Index | None = None
     """The index in `calls` where they are missing."""
-    moments: tuple[int, ...] = ()
+    moments: tuple[Index, ...] = ()
     """Calls after which the live tensors were checked: before some of the backward calls, and at the end of the
     program."""
 

@@ -7,6 +7,8 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Cosine, Count, Decade, Finite, Index, Magnitude, Size
+
 _Entry = TypeVar("_Entry")
 
 FIRST_DECADE = -16
@@ -18,26 +20,26 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     """Statistics of a gradient, or of a value of the forward. They cover its finite elements; `nans` and `infs` count
     the others. For complex tensors they are statistics of the absolute values."""
 
-    shape: tuple[int | str, ...] = ()
+    shape: tuple[Size, ...] = ()
     dtype: str = "?"
     device: str = "cpu"
     layout: str = "strided"
     is_undefined: bool = False
     """True where autograd sent no tensor (Python's None), which it treats as zero."""
-    norm: float | None = None
+    norm: Magnitude | None = None
     """L2 norm; None where the gradient is undefined, could not be measured, or has no finite value."""
-    mean: float | None = None
-    minimum: float | None = None
-    maximum: float | None = None
-    count: int = 0
+    mean: Finite | None = None
+    minimum: Finite | None = None
+    maximum: Finite | None = None
+    count: Count = 0
     """Elements."""
-    zeros: int = 0
-    nans: int = 0
-    infs: int = 0
-    histogram: tuple[int, ...] = ()
+    zeros: Count = 0
+    nans: Count = 0
+    infs: Count = 0
+    histogram: tuple[Count, ...] = ()
     """How many values have an absolute value in ``[1e-7, 1e-6)``, in the next decade, and so on; not of all elements,
     but of an evenly spaced sample. Zeros, NaN and Inf are in no decade."""
-    histogram_from: int = 0
+    histogram_from: Decade = 0
     """Exponent of the first decade in `histogram`: -7 for the example above."""
     values: tuple[float, ...] | None = None
     """Every element in order, if it was asked for and the gradient is small."""
@@ -75,10 +77,10 @@ def holds_numbers(figures: Iterable[TensorFigures | None]) -> bool:
 class BranchShare(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """How one of several summed gradients relates to the sum."""
 
-    share: float | None = None
+    share: Finite | None = None
     """Its inner product with the sum, divided by the square of the sum's norm: the shares of all branches add up to 1,
     and a branch that points against the sum has a negative share. None where the sum is zero."""
-    cosine: float | None = None
+    cosine: Cosine | None = None
     """Cosine of the angle between it and the sum of all other branches: -1 where they cancel out. None where one of the
     two is zero, or too small to tell."""
 
@@ -86,14 +88,14 @@ class BranchShare(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
 class NodeRun(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """When the engine ran a node."""
 
-    order: int
+    order: Index
     """Counted from 0 over all threads."""
-    seconds: float = 0.0
+    seconds: Finite = 0.0
     """From the end of the previous node on the same thread to its own end, without the time that gradviz needs to
     measure. Work on an accelerator is only started in that time, unless `is_gpu_time` is true."""
-    thread: int = 0
+    thread: Index = 0
     """0 is the thread that called backward."""
-    times: int = 1
+    times: Count = 1
     """More than once where a backward inside this backward reached the node again."""
     is_gpu_time: bool = False
     """True where `seconds` is the time of the work itself on a CUDA GPU: from the end of what was queued before on its

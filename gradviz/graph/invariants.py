@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from gradviz.errors import GradvizError
 from gradviz.graph import traversal
+from gradviz.graph.tensor_invariants import InvalidGraph as InvalidGraph
+from gradviz.graph.tensor_invariants import check_facts, check_figures, check_range
 
 if TYPE_CHECKING:
-    from gradviz.graph.call_log import Call, CallLog, LoggedTensor
+    from gradviz.graph.call_log import Call, CallLog, LoggedTensor, ValueFacts
     from gradviz.graph.model import Graph
-
-
-class InvalidGraph(GradvizError):
-    """A graph refers to something that it does not hold, or has a cycle."""
 
 
 def check_graph(graph: Graph) -> None:
@@ -23,6 +20,8 @@ def check_graph(graph: Graph) -> None:
     _check_tables(graph)
     for root in graph.roots:
         _check(f"root {root.name}", root.node, len(graph.nodes), "node")
+        check_facts(f"root {root.name}", (root.tensor,))
+        check_figures(f"root {root.name}", (root.gradient,))
     if graph.backward is not None:
         _check("backward", graph.backward.call_site, len(graph.call_sites), "call site")
         _check("backward", graph.backward.failed_node, len(graph.nodes), "node")
@@ -44,9 +43,9 @@ def _check_nodes(graph: Graph) -> None:
         for edge in node.edges:
             if edge is not None:
                 _check(where, edge.target, len(graph.nodes), "node")
-        for figures in (node.gradients, node.shares):
-            if figures and len(figures) != len(node.edges):
-                raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(figures)}")
+        for of_edges in (node.gradients, node.shares):
+            if of_edges and len(of_edges) != len(node.edges):
+                raise InvalidGraph(f"{where} has {len(node.edges)} edges, but figures for {len(of_edges)}")
         _check(where, node.call_site, len(graph.call_sites), "call site")
         _check(where, node.scope, len(graph.scopes), "module scope")
         for constant in node.constants:
@@ -54,6 +53,13 @@ def _check_nodes(graph: Graph) -> None:
         for saved in node.saved:
             _check(where, saved.storage, len(graph.storages), "storage")
             _check(where, saved.source, len(graph.nodes), "node")
+            check_facts(where, (saved.tensor,))
+            check_figures(where, (saved.value,))
+        check_facts(where, node.outputs)
+        for figures in (node.gradients, node.arrived, node.before_hooks, node.values):
+            check_figures(where, figures)
+        if node.leaf_gradient is not None:
+            check_figures(where, (node.leaf_gradient.before, node.leaf_gradient.after))
 
 
 def _check_tables(graph: Graph) -> None:
@@ -62,6 +68,11 @@ def _check_tables(graph: Graph) -> None:
         _check(f"module scope {index}", scope.call_site, len(graph.call_sites), "call site")
     for index, site in enumerate(graph.call_sites):
         _check(f"call site {index}", site.caller, index, "an earlier call site")
+    for index, constant in enumerate(graph.constants):
+        check_facts(f"constant {index}", (constant.tensor,))
+        check_figures(f"constant {index}", (constant.value,))
+    for refused in graph.refused:
+        check_facts(f"refused root {refused.name}", (refused.tensor,))
 
 
 def _check_for_cycles(graph: Graph) -> None:
@@ -120,8 +131,24 @@ def check_call_log(log: CallLog) -> None:
         for table, index in references:
             if index is not None and not 0 <= index < sizes[table]:
                 raise InvalidGraph(f"{what} refers to {table} {index} of {sizes[table]}")
+    for number, tensor in enumerate(log.tensors):
+        check_facts(f"tensor {number}", (tensor.facts,))
+    for number, call in enumerate(log.calls):
+        for use in (*call.inputs, *call.outputs):
+            if use.values is not None:
+                _check_values(f"call {number}", use.values)
+    for definition in log.definitions:
+        if definition.first_line > definition.last_line:
+            raise InvalidGraph(f"{definition.name} has lines {definition.first_line} to {definition.last_line}")
     if log.dropped_at is not None and not 0 <= log.dropped_at <= len(log.calls):
         raise InvalidGraph(f"calls are missing before call {log.dropped_at} of {len(log.calls)}")
+
+
+def _check_values(where: str, values: ValueFacts) -> None:
+    check_range(where, values.minimum, values.maximum)
+    special = values.zeros + values.nans + values.infs
+    if special > 2 * values.count:  # of complex numbers, both parts count
+        raise InvalidGraph(f"{where} has a tensor of {values.count} elements, {special} of them zero, NaN or Inf")
 
 
 def _references_backwards(log: CallLog) -> Iterator[tuple[str, int, int | None]]:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Count, Index, LineNumber
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_index
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
@@ -34,9 +35,9 @@ Attribute = Scalar | list[Scalar]
 class Edge(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_defaults=True):
     """The path of a gradient to one receiver. Its index in `Node.edges` is its index in ``next_functions``."""
 
-    target: int
+    target: Index
     """Id of the node that receives the gradient."""
-    input_nr: int = 0
+    input_nr: Index = 0
     """Which of the receiver's inputs (outputs of its forward) the gradient belongs to."""
 
 
@@ -49,7 +50,7 @@ class HeldTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_de
     requires_grad: bool = True
     retains_grad: bool = False
     has_grad: bool = False
-    output_nr: int = 0
+    output_nr: Index = 0
 
 
 class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
@@ -59,11 +60,11 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     a node takes its data have smaller ids.
     """
 
-    id: int
+    id: Index
     name: str
     """``grad_fn.name()``: ``MulBackward0``, ``torch::autograd::AccumulateGrad``."""
     kind: NodeKind = "operation"
-    sequence_nr: int | None = None
+    sequence_nr: Count | None = None
     """torch's sequence number; None for leaves."""
     edges: tuple[Edge | None, ...] = ()
     """One entry for each entry of ``next_functions``; None where no gradient is needed."""
@@ -71,15 +72,15 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """What the forward produced (for a leaf, the leaf itself); None if torch does not say."""
     forward_call: str | None = None
     """The torch function that made it: ``torch.nn.functional.linear``."""
-    call_site: int | None = None
+    call_site: Index | None = None
     """Index in `Graph.call_sites` of the innermost line outside torch."""
-    scope: int | None = None
+    scope: Index | None = None
     """Index in `Graph.scopes` of the module call in which it was made."""
     attributes: dict[str, Attribute] = {}
     """Non-tensor arguments that the node keeps: ``dim``, ``alpha``."""
     hooks: tuple[str, ...] = ()
     held: tuple[HeldTensor, ...] = ()
-    constants: tuple[int, ...] = ()
+    constants: tuple[Index, ...] = ()
     """Indices in `Graph.constants` of inputs that need no gradient and so are not in ``next_functions``."""
     saved: tuple[SavedTensor, ...] = ()
     gradients: tuple[TensorFigures | None, ...] = ()
@@ -133,9 +134,9 @@ class CallSite(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defa
     """A line of Python that was running when nodes were made; `caller` is the call site that called it."""
 
     file: str
-    line: int
+    line: LineNumber
     function: str = "<module>"
-    caller: int | None = None
+    caller: Index | None = None
     is_library: bool = False
     """True for installed packages: the user's own line is further up."""
 
@@ -153,21 +154,21 @@ class ModuleScope(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     """Dotted path from the variable that holds the outermost module: ``model.transformer.h.0``."""
     class_name: str
     """For a function ``step()``, for a source line ``line``."""
-    parent: int | None = None
-    call: int = 0
+    parent: Index | None = None
+    call: Count = 0
     """Which call of this module it is within the recording, counted from 0."""
-    parameter_count: int = 0
+    parameter_count: Count = 0
     """Elements in all parameters of the module and its children, tied parameters counted once."""
     kind: ScopeKind = "module"
-    call_site: int | None = None
+    call_site: Index | None = None
     """The line itself, or the line that called the function."""
 
 
 class Root(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A tensor from which the walk started."""
 
-    node: int
-    output_nr: int = 0
+    node: Index
+    output_nr: Index = 0
     name: str | None = None
     tensor: TensorFacts | None = None
     gradient: TensorFigures | None = None
@@ -184,13 +185,13 @@ class RefusedRoot(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
 class BackwardCall(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """The call that asked for the gradients."""
 
-    number: int
+    number: Count
     """Counted from 1 within the run."""
     function: Literal["backward", "grad"] = "backward"
-    call_site: int | None = None
+    call_site: Index | None = None
     retain_graph: bool = False
     create_graph: bool = False
-    failed_node: int | None = None
+    failed_node: Index | None = None
     """The node in which backward raised, if torch says which."""
 
 
@@ -201,8 +202,8 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
     """``grad_fn.name()`` of its nodes: ``ClampBackward``."""
     class_name: str
     file: str
-    first_line: int
-    last_line: int
+    first_line: LineNumber
+    last_line: LineNumber
 
 
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):

@@ -6,6 +6,8 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Index, LineNumber
+
 
 class Verdict(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A finding in short: see `gradviz.analysis.finding`."""
@@ -28,7 +30,7 @@ class Verdict(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
 class NodeFinding(Verdict, frozen=True, kw_only=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A finding about a node."""
 
-    node: int
+    node: Index
 
 
 class CutEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"path": "way"}):
@@ -44,19 +46,19 @@ class CutEdge(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, 
     """The tensors that get no gradient because of it, by full names; without those that the graph shows behind
     `sources`."""
     file: str = ""
-    line: int = 0
+    line: LineNumber = 0
     """Where it cuts; 0 where unknown."""
-    node: int | None = None
+    node: Index | None = None
     """The node that took the result of the cut."""
-    refused: int | None = None
+    refused: Index | None = None
     """Or the index in `Graph.refused` of a tensor that was computed from that result without any gradient."""
-    sources: tuple[int, ...] = ()
+    sources: tuple[Index, ...] = ()
     """Nodes whose results were cut off, if the graph has them: only for a backward call that was refused."""
     path: tuple[str, ...] = ()
     """To a refused root: the calls that computed it from the result of the cut, as the program writes them."""
-    constant: int | None = None
+    constant: Index | None = None
     """Index in `Graph.constants` of what the node took from the cut, if known."""
-    scope: int | None = None
+    scope: Index | None = None
     """Index in `Graph.scopes` of the module call in which the cut ran."""
 
     @property

@@ -11,23 +11,25 @@ from math import isfinite, nan, sqrt
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Finite, Index
+
 
 class LossTerm(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """A root of backward, or one of the terms whose sum is the only root."""
 
     name: str
-    nodes: tuple[int, ...]
+    nodes: tuple[Index, ...]
     """The nodes that computed it: several where a loop made terms that count as one."""
-    call_site: int | None = None
+    call_site: Index | None = None
     """Index in `Graph.call_sites`."""
 
 
 class LeafProducts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """For one leaf, the inner products of the gradients from each pair of losses."""
 
-    leaf: int
+    leaf: Index
     """Id of the node."""
-    products: tuple[float | None, ...]
+    products: tuple[Finite | None, ...]
     """Row by row: as many rows and columns as there are losses. The matrix is symmetric. None where a gradient holds
     NaN or Inf."""
 

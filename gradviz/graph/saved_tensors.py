@@ -10,6 +10,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Count, Index, PositiveCount
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts
 
@@ -31,21 +32,21 @@ class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     slot: str
     """torch's name without its prefix: ``self``, ``result``, ``tensors[1]``; for ctx and hooks, the variable."""
     tensor: TensorFacts | None = None
-    bytes: int = 0
+    bytes: Count = 0
     """Elements times their size; for a view, less than its storage has."""
-    storage: int | None = None
+    storage: Index | None = None
     """Index in `Graph.storages`; None where this slot holds no memory, or its storage is unknown."""
     kept_in: KeptIn = "slot"
     state: SavedState = "held"
     packed_by: str | None = None
     """``checkpoint``, ``offload`` (torch's ``save_on_cpu``), or the qualified name of the user's unpack hook."""
-    source: int | None = None
+    source: Index | None = None
     """Id of the node that produced the tensor, if it belongs to the graph."""
-    source_nr: int = 0
+    source_nr: Index = 0
     """Which of that node's outputs it is."""
-    saved_version: int | None = 0
+    saved_version: Count | None = 0
     """The tensor's version when it was saved; None where torch tells it only after unpacking."""
-    version: int | None = 0
+    version: Count | None = 0
     """Its version when the graph was recorded; None for tensors without version counter."""
     value: TensorFigures | None = None
     """Its statistics and every number in it, with ``--values``, if it is small and the graph has them nowhere else: the
@@ -60,7 +61,7 @@ class SavedTensor(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
 class Storage(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """One block of memory that one or more tensors use."""
 
-    bytes: int
+    bytes: Count
     device: str = "cpu"
     kind: StorageKind = "intermediate"
     names: tuple[str, ...] = ()
@@ -75,8 +76,8 @@ class TorchObjects(Struct, frozen=True, gc=False):
     what: str
     """``nodes``; ``slots``, the slots in them for saved tensors; ``tensors``, ``views``, and ``results``, which have no
     ``grad_fn``; ``storages``; or the name of a node type that needs more memory than others, for the difference."""
-    count: int
-    bytes_of_one: int = 0
+    count: Count
+    bytes_of_one: Count = 0
     """Size of the smallest object of this kind, measured in the recorded process."""
 
 
@@ -84,7 +85,7 @@ class OlderGraph(Struct, frozen=True, gc=False):
     """Tensors of one variable that were computed before this graph and still hold another graph."""
 
     name: str
-    tensors: int = 1
+    tensors: Count = 1
     """More than one for a list of losses, for example."""
 
 
@@ -94,13 +95,13 @@ class AllocatorReading(Struct, frozen=True, omit_defaults=True, gc=False, repr_o
     device: str
     allocator: str
     """The source of the numbers: ``malloc``, ``torch.cuda.memory_allocated``."""
-    before: int
-    after: int
-    freed: int = 0
+    before: Count
+    after: Count
+    freed: Count = 0
     """Bytes of known tensors that existed before and are freed: old gradients, for example."""
-    block: int = 1
+    block: PositiveCount = 1
     """The allocator allocates multiples of this many bytes."""
-    imported_modules: int = 0
+    imported_modules: Count = 0
     """Python modules that were imported in between: their code needs memory, too."""
     objects: tuple[TorchObjects, ...] = ()
     """Part of the allocated memory, if it comes from the C library."""

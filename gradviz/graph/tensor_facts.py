@@ -6,11 +6,19 @@ from math import prod
 
 from msgspec import Struct
 
+from gradviz.graph.bounded_types import Size
+
+
+def elements_in(shape: tuple[int | str, ...]) -> int | None:
+    """Number of elements; None where a size is not a number."""
+    sizes = [size for size in shape if isinstance(size, int)]
+    return prod(sizes) if len(sizes) == len(shape) else None
+
 
 class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """Shape, dtype and device of a tensor, as far as autograd knows them without reading its values."""
 
-    shape: tuple[int | str, ...]
+    shape: tuple[Size, ...]
     """Sizes; a symbolic or ragged one is text (``"j1"``)."""
     dtype: str
     """torch's name without the prefix: ``float32``."""
@@ -22,8 +30,7 @@ class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     @property
     def elements(self) -> int | None:
         """Number of elements; None where a size is not a number."""
-        sizes = [size for size in self.shape if isinstance(size, int)]
-        return prod(sizes) if len(sizes) == len(self.shape) else None
+        return elements_in(self.shape)
 
     @property
     def is_complex(self) -> bool:

@@ -18,11 +18,20 @@ def local_variables(frame: FrameType) -> dict[str, Any]:
     snapshot = frame.f_locals
     copy = dict(snapshot)
     is_snapshot = sys.version_info < (3, 13) and frame.f_code.co_flags & _CO_OPTIMIZED
-    if is_snapshot and not _has_other_holders(snapshot, frame):
+    if is_snapshot and _references(snapshot) == _REFERENCES_OF_OURS:
         snapshot.clear()
     return copy
 
 
-def _has_other_holders(snapshot: dict[str, Any], frame: FrameType) -> bool:
-    # References: the frame's own, `snapshot` in the caller, our argument, and the call's own.
-    return sys.getrefcount(snapshot) > 4
+def _references(snapshot: dict[str, Any]) -> int:
+    return sys.getrefcount(snapshot)
+
+
+def _references_of_ours(frame: FrameType) -> int:
+    # The frame's own, `snapshot` here, and those of the call, whose number depends on the release of Python.
+    snapshot = frame.f_locals
+    return _references(snapshot)
+
+
+_REFERENCES_OF_OURS = (lambda: _references_of_ours(sys._getframe()))()
+"""To a snapshot of a function's variables that nobody else holds."""

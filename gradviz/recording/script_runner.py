@@ -148,10 +148,7 @@ class _Session:
         if recorder is None or spool is None or not recorder.has_graphs():
             return
         if spool.write(recorder.unfinished_capture):
-            sys.stderr.write(
-                f"gradviz: the script called {function}; what was recorded until then is in {spool.path}\n"
-            )
-            sys.stderr.flush()
+            spool.warn(f"the script called {function}; what was recorded until then is in {spool.path}")
 
     def note_stop(self, request: StopScript) -> None:
         """The program was ended early: read the variables of its frames, which are about to go."""

@@ -144,7 +144,7 @@ def test_a_module_runs_as_under_python_m(module: str, tmp_path: Path) -> None:
     ],
 )
 def test_an_uncaught_exception_is_shown_as_python_shows_it(ending: str, tmp_path: Path) -> None:
-    (tmp_path / "broken_neighbour.py").write_text("this is not python\n")
+    (tmp_path / "broken_neighbour.py").write_text("that is not python\n")
     script = shutil.copy(SCRIPTS / "ways_to_end.py", tmp_path)
     native = installed_python(script, ending, cwd=tmp_path)
     recorded = gradviz(*RECORD, script, "--", ending, cwd=tmp_path)

@@ -70,4 +70,5 @@ def _name_of(code: CodeType) -> str | None:
     counts = is_own_code(code)
     for part, names in _ALSO.items():
         counts = counts or (part in file and code.co_name in names)
-    return f"{code.co_qualname} ({file.rpartition('/')[2]}:{code.co_firstlineno})" if counts else None
+    name = getattr(code, "co_qualname", code.co_name)  # Python 3.10 has no qualified names here
+    return f"{name} ({file.rpartition('/')[2]}:{code.co_firstlineno})" if counts else None

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from gradviz.analysis.check.marked_findings import finding_notes, first_graph_with_alarm, with_findings
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.cli.terminal.printing import tell
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput
 
@@ -52,7 +51,7 @@ class FindingPictures:
                     subject = subject or checked_subject(capture, list(findings))
                     content = renderer.render(subject)
             write_output(path, content)
-            click.echo(f"gradviz: wrote {path}", err=True)
+            tell(f"wrote {path}")
 
 
 def checked_subject(capture: Capture, findings: Sequence[Finding]) -> Subject:

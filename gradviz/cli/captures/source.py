@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import click
-
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
+from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
@@ -167,14 +166,14 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         calls=options.calls,
         root_shares=options.root_shares,
         working=working,
-        spool=Spool(_kept_outputs(options)[0], _warn),
+        spool=Spool(_kept_outputs(options)[0], tell),
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
     with _standard_output_to_error() if own_output else _unchanged_output():
         result = run(program, options.arguments, plan)
         sys.stdout.flush()
     if result.printed_error is not None:
-        click.echo(result.printed_error, err=True, nl=False)
+        tell_as_it_is(result.printed_error)
     if needs_graph and not result.capture.graphs:
         raise _no_graph(result.capture, result.exit_code)
     return Source(result.capture, result.capture.graphs, result.exit_code, spool=plan.spool)
@@ -187,7 +186,7 @@ def _name_spools(options: SourceOptions) -> None:
     for output in _kept_outputs(options):
         found = spools_beside(output)
         if found:
-            _warn(words_for(found))
+            tell(words_for(found))
 
 
 def _kept_outputs(options: SourceOptions) -> list[Path]:
@@ -202,16 +201,12 @@ def _kept_outputs(options: SourceOptions) -> list[Path]:
     return list({file.with_suffix(CAPTURE_SUFFIX): file for file in files}.values())
 
 
-def _warn(sentence: str) -> None:
-    click.echo(f"gradviz: {sentence}", err=True)
-
-
 def report_early_stop(source: Source, options: SourceOptions) -> None:
     """Print one line on standard error, for commands whose output does not say that the script was stopped."""
     if source.capture.outcome == "stopped" and options.can_run_on:
         call = source.capture.graphs[-1].backward
         after = f" after backward {call.number}" if call is not None else ""
-        click.echo(f"gradviz: the script was stopped{after} (--keep-going runs it to its end)", err=True)
+        tell(f"the script was stopped{after} (--keep-going runs it to its end)")
 
 
 def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:

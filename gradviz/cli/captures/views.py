@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
 from gradviz.cli.captures.source import Source, SourceOptions
+from gradviz.cli.terminal.printing import tell
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import GradvizError, NothingFound, NotInThisGraph
 from gradviz.graph.model import Graph
@@ -56,7 +55,7 @@ def drawable_subjects(source: Source, viewing: ViewOptions) -> list[Subject]:
     drawn = []
     for graph, subject in zip(source.graphs, subjects_of(source, viewing), strict=True):
         if isinstance(subject, GradvizError):
-            click.echo(f"gradviz: {title_of(graph)} is not drawn: {subject.message}", err=True)
+            tell(f"{title_of(graph)} is not drawn: {subject.message}")
         else:
             drawn.append(subject)
     return drawn

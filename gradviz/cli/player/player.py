@@ -11,6 +11,7 @@ import click
 
 from gradviz.analysis.replay.steps import START
 from gradviz.cli.player.replay_session import ReplaySession
+from gradviz.cli.terminal.printing import draw_screen
 from gradviz.errors import GradvizError
 from gradviz.graph.query.find_by_expression import nodes_to_show, search
 from gradviz.rendering.replay.step_text import ReplayText
@@ -62,16 +63,15 @@ class Player:
         if self._text is None or size != self._size:
             self._size = size
             self._text = self._session.text_in_window(self._words, size.columns, size.lines - _BOTTOM_LINES)
-        click.echo(_CLEAR + self._text.screen(self._at), nl=False, color=True)
+        draw_screen(self._text.screen(self._at), before=_CLEAR)
         self._bottom_line(self._message or "→ next  ← back  g step  / search  o open  c close  q leave")
 
     def _bottom_line(self, words: str) -> None:
         if self._session.look.ascii:
             words = words.replace("→", "right").replace("←", "left").encode("ascii", "replace").decode()
         shown = words[: self._size[0] - 1]
-        if self._session.look.color and not self._message:
-            shown = click.style(shown, dim=True)
-        click.echo(f"\x1b[{self._size[1]};1H\x1b[2K{shown}", nl=False, color=True)
+        is_quiet = self._session.look.color and not self._message
+        draw_screen(shown, before=f"\x1b[{self._size[1]};1H\x1b[2K", dim=is_quiet)
 
     # -- what keys do --------------------------------------------------------------------------------------------
 
@@ -185,8 +185,8 @@ _ACTIONS: dict[str, Callable[[Player], None]] = {
 @contextmanager
 def _alternate_screen() -> Iterator[None]:
     """Switch to the alternate screen, and back at the end."""
-    click.echo(_ENTER_SCREEN, nl=False, color=True)
+    draw_screen("", before=_ENTER_SCREEN)
     try:
         yield
     finally:
-        click.echo(_LEAVE_SCREEN, nl=False, color=True)
+        draw_screen("", before=_LEAVE_SCREEN)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gradviz.capture.capture import Capture
 from gradviz.cli.captures.source import SourceOptions
-from gradviz.file_output import write_output
+from gradviz.cli.terminal.printing import print_text
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph
 from gradviz.graph.query.own_line import line_words, own_line
@@ -34,7 +34,7 @@ def print_summary(options: SourceOptions, subjects: list[Subject], written: list
         keeping = "saves the recording, so that the script need not run again"
         report.append(f"       {options.command('record')}   {keeping}")
     # As output, so that a closed pipe is no error.
-    write_output("-", "\n".join(report) + "\n")
+    print_text("\n".join(report) + "\n")
 
 
 def _one_graph(subject: Subject, options: SourceOptions) -> list[str]:

@@ -19,8 +19,8 @@ from urllib.parse import urlsplit
 
 from gradviz.browser import open_in_browser
 from gradviz.cli.serving.served_page import ServedPage
+from gradviz.cli.terminal.printing import print_text
 from gradviz.errors import BadInput
-from gradviz.file_output import write_output
 
 HOST = "127.0.0.1"
 _OWN_NAMES = (HOST, "localhost")
@@ -46,10 +46,10 @@ def serve(page: ServedPage, port: int | None) -> None:
         try:
             is_open = open_in_browser(server.address)
             opened = ", opened in the browser" if is_open else ""
-            write_output("-", f"serving {server.address}{opened}; Ctrl-C ends it\n")
+            print_text(f"serving {server.address}{opened}; Ctrl-C ends it\n")
             server.serve_forever()
         except KeyboardInterrupt:
-            write_output("-", "\n")  # below the ^C
+            print_text("\n")  # below the ^C
 
 
 class PageServer(ThreadingTCPServer):

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
-import click
-
+from gradviz.cli.terminal.printing import tell
 from gradviz.errors import GradvizError
 
 
@@ -34,7 +33,7 @@ class ServedPage:
                 self.content = self._draw(self.version + 1)
                 self.version += 1
             except GradvizError as error:
-                click.echo(f"gradviz: the page is unchanged: {error}", err=True)
+                tell(f"the page is unchanged: {error}")
 
     def _state_of_file(self) -> tuple[int, ...] | None:
         """Values that differ after the file was written again; None if there is no file."""

@@ -13,8 +13,9 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 
+from gradviz.cli.terminal.printing import print_text
 from gradviz.cli.terminal.terminal import Terminal
-from gradviz.file_output import write_output
+from gradviz.safe_text import terminal_text
 
 USUAL_PAGER = "less"
 LESS_OPTIONS = "FRX"
@@ -26,9 +27,10 @@ _NO_SUCH_COMMAND = 127
 
 def show(text: str, terminal: Terminal, *, use_pager: bool = True) -> None:
     """Write text to standard output, or to the pager if it is longer than the screen of an interactive terminal."""
+    text = terminal_text(text)
     # One line is for the prompt.
     if not (use_pager and terminal.is_interactive and text.count("\n") >= terminal.height and _page(text)):
-        write_output("-", text)
+        print_text(text, is_styled=True)
 
 
 def pager_command(environment: Mapping[str, str]) -> str | None:

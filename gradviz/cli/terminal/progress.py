@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from gradviz.cli.terminal.terminal import is_terminal
+from gradviz.safe_text import one_line
 
 DELAY = 0.4
 """Seconds before the line appears."""
@@ -46,7 +47,7 @@ def _show_line(on: str, stream: TextIO, done: threading.Event) -> None:
     if done.wait(DELAY):
         return
     while True:
-        words = f"gradviz: {on} ({time.monotonic() - began:.0f} s)"
+        words = f"gradviz: {one_line(on)} ({time.monotonic() - began:.0f} s)"
         # A line that wraps could not be removed. Some terminals do not know their size.
         width = os.get_terminal_size(stream.fileno()).columns or 80
         stream.write(_CLEAR_LINE + words[: width - 1])

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
 from gradviz.recording.backward.backward_watch import BackwardRequest
-from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.capabilities import FAILED_BACKWARD
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, SHOWS_SLOTS, python_function_class, raw_slots
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_walker import Walk
@@ -166,7 +166,7 @@ class FailedBackwards:
     ) -> None:
         """The call for which this was recorded ended in `error`."""
         self.has_failed = True
-        works("failed nodes")  # if not, that is disclosed
+        self._builder.happened.add(FAILED_BACKWARD)
         if recorded is None:
             return
         graphs = self._builder.graphs

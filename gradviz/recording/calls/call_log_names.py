@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
 from types import FrameType
 from typing import Any
 
@@ -79,7 +80,7 @@ class CallLogNames:
                 table = self._recorder.writer.uses.tensors
                 known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
                 if known is not None:
-                    known.names.update(dict.fromkeys(names.variables_of(tensor)))
+                    known.names.update(dict.fromkeys(modules.names_of(tensor)))
             self._note_what_other_threads_use()
 
     def _name_all(self, role: Any, tensors: Mapping[str, Any], names: Mapping[int, list[str]]) -> None:
@@ -145,7 +146,7 @@ class CallLogNames:
             return LeafEnd(wants_gradient)
         facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
-        return LeafEnd(wants_gradient, True, norm, facts)
+        return LeafEnd(wants_gradient, True, norm if norm is None or isfinite(norm) else None, facts)
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""

@@ -20,6 +20,7 @@ import torch
 
 from gradviz.graph.model import TensorFacts
 from gradviz.recording.run.line_attribution import CallFrame
+from gradviz.recording.torch_access import own_thread
 
 
 class Row(NamedTuple):
@@ -178,10 +179,12 @@ class ForwardLog:
         return all(log.is_empty for log in self.threads.values())
 
     def of_thread(self, thread: int) -> ThreadLog:
-        """The log of a thread, made at first use."""
+        """The log of a thread, made at first use; what a thread of gradviz computes is logged for nobody."""
         log = self.threads.get(thread)
         if log is None:
-            log = self.threads[thread] = ThreadLog()
+            log = ThreadLog()
+            if not own_thread.is_own(thread):
+                self.threads[thread] = log
         return log
 
     def new_scope(self, module: torch.nn.Module, parent: int) -> int:

@@ -6,6 +6,7 @@ whose parameters get full dotted names. Frames of libraries are left out: their 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from types import FrameType, ModuleType, TracebackType
@@ -48,12 +49,14 @@ class NameTable:
             }
         for name, value in list(namespace.items()):
             # Names that are not identifiers were made by Python or by a tool such as pytest.
-            if name.startswith("__") or not name.isidentifier() or issubclass(type(value), (ModuleType, type)):
+            if name == "_" or name.startswith("__") or not name.isidentifier():
+                continue
+            if issubclass(type(value), (ModuleType, type)):
                 continue
             self._add_value(name, value)
-            if name == "self" and not issubclass(type(value), torch.nn.Module):
+            if not issubclass(type(value), (torch.nn.Module, torch.Tensor)) and _is_of_the_program(type(value)):
                 for attribute, inner in list(stored_attributes(value).items())[:MAX_ELEMENTS]:
-                    self._add_value(f"self.{attribute}", inner)
+                    self._add_value(f"{name}.{attribute}", inner)
 
     def _add_value(self, name: str, value: Any) -> None:
         # By type(): isinstance() may run code of the object.
@@ -84,7 +87,7 @@ class NameTable:
         entry = self.tensors.get(id(tensor))
         if entry is None or entry[0] is not tensor:
             return ()
-        return tuple(sorted(entry[1], key=lambda name: (not name.isidentifier(), name.startswith("_"))))
+        return tuple(sorted(entry[1], key=_variable_rank))
 
     def name_of(self, value: Any) -> str | None:
         """The first of these names, if there is one."""
@@ -152,6 +155,15 @@ def namespaces_of_traceback(trace: TracebackType | None, *, with_libraries: bool
     return [*reversed(own), *reversed(others if with_libraries else [])]
 
 
+def _is_of_the_program(kind: type) -> bool:
+    """Whether the user wrote that class: optimizers and other objects of libraries are no names for tensors."""
+    module = sys.modules.get(kind.__module__)
+    file = getattr(module, "__file__", None)
+    if type(file) is str:
+        return not is_library_file(file)
+    return kind.__module__ == "__main__"
+
+
 class ModuleNames:
     """Dotted names of parameters and buffers, and paths of modules, each by ``id()``.
 
@@ -174,6 +186,14 @@ class ModuleNames:
         self.held = frozenset(self.paths)
         """Ids of modules that a variable leads to."""
         self._name_all(called)
+
+    def names_of(self, tensor: torch.Tensor) -> tuple[str, ...]:
+        """The dotted names of a parameter or buffer; for other tensors, the variables that hold them.
+
+        A variable that holds a parameter of a module is usually that of a loop or a list, and would only be noise.
+        """
+        in_modules = self.parameters.get(id(tensor)) or self.buffers.get(id(tensor))
+        return tuple(in_modules) if in_modules else self.variables.variables_of(tensor)
 
     def _name_all(self, roots: Iterable[torch.nn.Module]) -> None:
         for root in roots:
@@ -201,6 +221,11 @@ def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:
 def _name_rank(name: str) -> tuple[bool, bool, int]:
     """Lower is better. In a notebook, values that were shown are also called ``_``, ``_5`` and ``_oh[5]``."""
     return name.startswith("_"), name == "self" or name.startswith("self."), len(name)
+
+
+def _variable_rank(name: str) -> tuple[bool, bool, bool]:
+    """Lower is better: ``loss`` before ``model.w``, and that before ``self.w``."""
+    return not name.isidentifier(), name.startswith("_"), name.startswith("self.")
 
 
 def _append_once(names: list[str], name: str) -> None:

@@ -7,14 +7,14 @@ the program may never load, and names that need the engine, are tested when they
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import torch
 
 from gradviz.errors import MissingDependency
-from gradviz.recording.torch_access import custom_functions, probes
+from gradviz.recording.torch_access import checkpointing, custom_functions, probes
+from gradviz.recording.torch_access.name_lookup import is_loaded
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 OLDEST = (2, 6)
@@ -45,6 +45,8 @@ class Capability:
     waits_for: str = ""
     """The module of torch that the program must have loaded, or what must have happened, before it is tested."""
 
+
+FAILED_BACKWARD = "a backward that raises"
 
 CAPABILITIES = (
     Capability(
@@ -209,14 +211,15 @@ CAPABILITIES = (
         seen="2.6 to 2.15",
     ),
     Capability(
-        "hooks on saved tensors",
+        "checkpointing",
         "to know when non-reentrant checkpointing packs saved tensors",
         ("torch._C._autograd._top_saved_tensors_default_hooks",),
-        probes.saved_tensor_hooks,
-        instead="",
+        probes.checkpoint_calls,
+        instead="its frame is looked for on the stack",
         lost="which operations checkpointing recomputes",
         unseen="checkpointing is not seen",
-        seen="2.7 to 2.15",
+        seen="2.7 to 2.15, 2.6 by its frame",
+        waits_for=checkpointing.NEEDED_MODULE,
     ),
     Capability(
         "records of checkpoints",
@@ -232,7 +235,7 @@ CAPABILITIES = (
         lost="the inputs that checkpoints keep",
         unseen="records of checkpoints are not seen",
         seen="2.6 to 2.15",
-        waits_for="torch.utils.checkpoint",
+        waits_for=checkpointing.NEEDED_MODULE,
     ),
     Capability(
         "failed nodes",
@@ -243,7 +246,7 @@ CAPABILITIES = (
         lost="which node failed in backward",
         unseen="failing nodes are not known",
         seen="2.13 to 2.15",
-        waits_for="a backward that raises",
+        waits_for=FAILED_BACKWARD,
     ),
     Capability(
         "switches of gradients",
@@ -452,22 +455,25 @@ def try_all() -> dict[str, bool]:
     return {capability.name: works(capability.name) for capability in CAPABILITIES}
 
 
-def missing() -> dict[str, str]:
-    """What is lost, by name, for each capability tested so far that this torch lacks."""
-    for capability in CAPABILITIES:
-        if not capability.waits_for or capability.waits_for in sys.modules:
-            works(capability.name)
-    return {each.name: each.lost for each in CAPABILITIES if each.lost and not _tried.get(each.name, True)}
+def missing(happened: Collection[str] = ()) -> dict[str, str]:
+    """What is lost, by name, for each capability that this torch lacks and that a program needs in which this happened.
+
+    Whoever loaded a module needs what waits for it.
+    """
+    needed = (
+        each for each in CAPABILITIES if not each.waits_for or each.waits_for in happened or is_loaded(each.waits_for)
+    )
+    return {each.name: each.lost for each in needed if not works(each.name) and each.lost}
 
 
-def unseen() -> dict[str, str]:
+def unseen(happened: Collection[str] = ()) -> dict[str, str]:
     """The same in a few words, for rules that cannot run."""
-    return {name: _BY_NAME[name].unseen for name in missing()}
+    return {name: _BY_NAME[name].unseen for name in missing(happened)}
 
 
-def disclosures() -> list[str]:
-    """A sentence for each missing capability, and one if this release of torch was never tested."""
-    told = [f"torch {torch.__version__} does not report {lost}" for lost in missing().values()]
+def disclosures(happened: Collection[str] = ()) -> list[str]:
+    """A sentence for each of them, and one if this release of torch was never tested."""
+    told = [f"torch {torch.__version__} does not report {lost}" for lost in missing(happened).values()]
     if is_newer_than_tried():
         told.append(
             f"what torch {torch.__version__} does in a new way: it is newer than any that gradviz was tried with "

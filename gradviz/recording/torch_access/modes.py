@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.name_lookup import find
+from gradviz.recording.torch_access.name_lookup import find, is_loaded
 from gradviz.recording.torch_access.patches import Replacement
 
 push_function_mode: Callable[[Any], None] = find("torch._C._push_on_torch_function_stack")
@@ -113,13 +114,18 @@ DISABLE_DISPATCH_MODES: Callable[[], Any] = (
 )
 """While entered, no dispatch mode of the program sees an operation."""
 
-_top_hooks = find("torch._C._autograd._top_saved_tensors_default_hooks") if works("hooks on saved tensors") else None
-
 
 def is_checkpointing() -> bool:
     """True while non-reentrant checkpointing packs what nodes save."""
-    hooks = _top_hooks(False) if _top_hooks is not None else None
-    return hooks is not None and getattr(hooks[0], "__module__", None) == "torch.utils.checkpoint"
+    if not _ways:
+        if not is_loaded(checkpointing.NEEDED_MODULE):
+            return False
+        _ways.append((works("checkpointing") and checkpointing.working_way()) or (lambda: False))
+    return _ways[0]()
+
+
+_ways: list[Callable[[], bool]] = []
+"""How it is seen, once it was looked for."""
 
 
 keeps_node_metadata: Callable[[], bool] = find("torch.fx.traceback.has_preserved_node_meta") or (lambda: False)

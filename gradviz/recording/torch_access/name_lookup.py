@@ -32,6 +32,12 @@ def owner_of(path: str) -> tuple[Any, str]:
     return owner, name
 
 
+def is_loaded(module: str) -> bool:
+    """Whether the program has loaded that module, to its end."""
+    loaded = sys.modules.get(module)
+    return loaded is not None and not getattr(getattr(loaded, "__spec__", None), "_initializing", False)
+
+
 def _member(owner: Any, name: str) -> Any:
     if isinstance(owner, ModuleType):
         return vars(owner).get(name)

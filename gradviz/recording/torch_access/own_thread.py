@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from _thread import allocate_lock, start_new_thread
+from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Callable
 from typing import TypeVar
 
 _Result = TypeVar("_Result")
+
+_running: set[int] = set()
+"""Identifiers of such threads while they run; the system gives them to other threads afterwards."""
+
+
+def is_own(thread: int) -> bool:
+    """Whether the thread with this identifier runs such a function, and not code of the program."""
+    return thread in _running
 
 
 def result_of_own_thread(work: Callable[[], _Result]) -> _Result:
@@ -17,11 +25,13 @@ def result_of_own_thread(work: Callable[[], _Result]) -> _Result:
     is_done.acquire()
 
     def run() -> None:
+        _running.add(get_ident())
         try:
             results.append(work())
         except BaseException as failure:
             failures.append(failure)
         finally:
+            _running.discard(get_ident())
             is_done.release()
 
     start_new_thread(run, ())

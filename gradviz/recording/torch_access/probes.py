@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import (
@@ -218,24 +219,17 @@ def guarded_unpacking() -> bool:
     return stored.data is left and stored.unpack_hook is None and hooked.data == "packed" and not ran
 
 
-def saved_tensor_hooks() -> bool:
-    """The active hooks can be read; None without hooks."""
-    top = find("torch._C._autograd._top_saved_tensors_default_hooks")
-
-    def pack(tensor: Any) -> Any:
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(pack, pack):
-        inside = top(False)
-    return top(False) is None and inside is not None and inside[0] is pack
+def checkpoint_calls() -> bool:
+    """A call of a non-reentrant checkpoint is seen while it runs."""
+    return checkpointing.working_way() is not None
 
 
 def checkpoint_records() -> bool:
     """A non-reentrant checkpoint keeps its record where the unpack hook can reach it, with its inputs and holders."""
-    import torch.utils.checkpoint  # which the program's own checkpoints need as well
+    import torch.utils.checkpoint
 
     value = _leaf()
-    given = torch.utils.checkpoint.checkpoint(torch.sin, value, use_reentrant=False, preserve_rng_state=False)
+    given = checkpointing.call_checkpoint(torch.sin, value)
     if hasattr(attribute("Node._raw_saved_self")(given.grad_fn), "data"):
         return _tells_checkpoint(attribute("Node._raw_saved_self")(given.grad_fn), value)
     return with_guard(lambda: _tells_checkpoint(read_slot(given.grad_fn, "_saved_self"), value))

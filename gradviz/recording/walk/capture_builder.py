@@ -57,6 +57,8 @@ class CaptureBuilder:
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._disclosures: dict[str, None] = {}
+        self.happened: set[str] = set()
+        """What the program did that some capabilities of torch are needed for, in their words."""
         self._of_calls: dict[tuple[str, str], tuple[str, int]] = {}
         """The first call that a sentence is about, and the number of calls it is about."""
 
@@ -97,6 +99,7 @@ class CaptureBuilder:
         self.node_count = 0
         self.unmeasured.clear()
         self._disclosures.clear()
+        self.happened.clear()
         self._of_calls.clear()
         self._builder.forget_unknowns()
 
@@ -125,7 +128,7 @@ class CaptureBuilder:
 
     def disclosures(self) -> tuple[str, ...]:
         """What could not be recorded, each in a sentence."""
-        return tuple(dict.fromkeys([*capabilities.disclosures(), *self._disclosures, *self._unknowns()]))
+        return tuple(dict.fromkeys([*capabilities.disclosures(self.happened), *self._disclosures, *self._unknowns()]))
 
     def capture(
         self,
@@ -168,7 +171,7 @@ class CaptureBuilder:
             sources=kept_lines(graphs, calls, error),
             disclosures=self.disclosures(),
             calls=calls,
-            missing=capabilities.unseen(),
+            missing=capabilities.unseen(self.happened),
         )
 
     def _log_of_graph(self) -> ThreadLog | None:

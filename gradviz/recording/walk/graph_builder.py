@@ -23,6 +23,7 @@ from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.tensor_hooks import hooks_behind, hooks_still_on
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.run.line_attribution import CallSiteTable, StackTable
+from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already
@@ -208,7 +209,7 @@ class _OneGraph:
                 constants = self.constants.indices_of(log.row_constants.get(row.number, ()))
                 if row.number in log.inplace_rows:
                     kind = "inplace"
-        else:
+        elif kind != "custom" or works("custom functions"):  # else the reason is another, and told
             self.builder.unseen_calls += 1
         return Node(
             node.id,

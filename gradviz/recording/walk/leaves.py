@@ -40,7 +40,7 @@ def leaf_node(node: Node, wrapper: Any, modules: ModuleNames, outputs: OutputRea
     tensor = wrapper.variable
     own = unwrapped(tensor)
     with DISABLE_TORCH_FUNCTION():
-        names = (*modules.parameters.get(id(own), ()), *modules.variables.variables_of(own))
+        names = modules.names_of(own)
         has_grad = tensor.grad is not None
         held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
         hooks = names_of_hooks(tensor)

@@ -55,7 +55,7 @@ class StorageTable:
             storage = storage_of(tensor)
             if storage is not None and memory.has_begun and storage_address(storage) not in known:
                 self.index_of(tensor)
-            self._note(tensor, _kind_of_variable(tensor, memory), modules.variables.variables_of(tensor))
+            self._note(tensor, _kind_of_variable(tensor, memory), modules.names_of(tensor))
         return [self._storage(key, index, known) for key, index in self._indices.items()]
 
     def _note(self, tensor: torch.Tensor, kind: StorageKind | None, names: Iterable[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field
 from math import nan
 
@@ -63,4 +64,4 @@ class MeasuredStep:
 def _norm(gradient: TensorFigures | None, scale: float) -> float:
     if gradient is None or gradient.norm is None:
         return nan
-    return gradient.norm / scale
+    return min(gradient.norm / scale, sys.float_info.max)

@@ -26,7 +26,7 @@ from gradviz.rendering.look.color_ramps import COLOR_BY, STEPS, ColorBy, Ink
 from gradviz.rendering.look.geometry import Arrows, Direction
 from gradviz.rendering.look.legend_words import role_words
 from gradviz.rendering.look.link_looks import WIDTHS, LinkLook, link_looks
-from gradviz.rendering.look.node_label import NodeLabel, one_line
+from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, THEMES, Role, Shape, Theme, ThemeName, failed_item
 from gradviz.rendering.svg.frame import recorded_facts, remarks
 from gradviz.rendering.words import item_words
@@ -34,6 +34,7 @@ from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.link_words import link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
+from gradviz.safe_text import one_line
 from gradviz.view.model import Item
 
 # Graphviz's shape and style for each outline.
@@ -248,7 +249,7 @@ def page_label(
     """The label below the picture: a legend of the roles, what was drawn, and the remarks, one on each line."""
     first, *others = [line for remark in remarks for line in textwrap.wrap(one_line(remark), _LINE_LENGTH)]
     swatches = (_swatch(role, role_words(role, subject), theme) for role in legend)
-    rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.program.name)}</B> · {_words(first)}"]
+    rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.program.name) or ' '}</B> · {_words(first)}"]
     rows += map(_words, others)
     cells = "".join(f'<TR><TD ALIGN="LEFT">{row}</TD></TR>' for row in rows if row)
     return f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{cells}</TABLE>>'

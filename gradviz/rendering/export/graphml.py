@@ -12,7 +12,7 @@ from io import BytesIO
 from gradviz.errors import MissingDependency
 from gradviz.graph.query.networkx import networkx_graph
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.look.node_label import printable
+from gradviz.safe_text import printable
 
 
 @dataclass(frozen=True)

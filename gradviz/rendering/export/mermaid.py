@@ -25,12 +25,13 @@ from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy, Ink
 from gradviz.rendering.look.geometry import Arrows, Direction
 from gradviz.rendering.look.legend_words import role_words
 from gradviz.rendering.look.link_looks import WIDTHS, LinkLook, link_looks
-from gradviz.rendering.look.node_label import NodeLabel, one_line
+from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.rendering.look.palette import ROLE_STYLES, THEMES, Role, Theme, ThemeName, failed_item
 from gradviz.rendering.svg.frame import recorded_facts, remarks
 from gradviz.rendering.words import item_words
 from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.link_words import link_texts
+from gradviz.safe_text import one_line
 from gradviz.view.model import Item
 
 MAX_CHARACTERS = 50_000

@@ -19,10 +19,10 @@ from gradviz.graph.query.networkx import plain_nodes
 from gradviz.graph.query.operation_names import constant_names
 from gradviz.graph.query.root_names import refused_name, root_names
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.look.node_label import one_line
 from gradviz.rendering.look.palette import LIGHT, Role
 from gradviz.rendering.svg.frame import call_facts, remarks
 from gradviz.rendering.words.box_words import relative_path
+from gradviz.safe_text import json_escaped, one_line
 
 _SHOWN_ELSEWHERE = ("label", "is_leaf", "shape", "dtype", "device")
 """Attributes of a node that its label or its outputs show already."""
@@ -88,7 +88,7 @@ class ModelExplorerRenderer:
         call = f"backward {graph.backward.number}" if graph.backward else "graph"
         groups = {"": _facts(subject)} | layers.attributes()
         collection = GraphCollection(name, [ExplorerGraph(call, nodes, groups)])
-        return msgspec.json.encode(collection).decode() + "\n"
+        return json_escaped(msgspec.json.encode(collection).decode()) + "\n"
 
 
 def _facts(subject: Subject) -> dict[str, str]:

@@ -5,7 +5,6 @@ Sizes come before positions: layout engines take node labels, and every painter 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -17,6 +16,7 @@ from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, 
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
 from gradviz.rendering.words.flags import Flag
 from gradviz.rendering.words.item_words import ItemText
+from gradviz.safe_text import one_line
 from gradviz.view.model import Item, View
 
 TITLE_SIZE = 13.0
@@ -42,9 +42,6 @@ _RHYTHM = 12
 """Widths of boxes are multiples of this: widths that differ by one pixel look like a mistake."""
 _MIN_FACT = 45.0
 """The minimum that is kept of a word that must be cut."""
-
-# XML 1.0 forbids these characters; Python strings may have them.
-_UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 TextStyle = Literal["title", "leaf", "small"]
 _STYLES: dict[TextStyle, tuple[float, bool]] = {
@@ -94,11 +91,6 @@ class NodeLabel:
         return self.is_leaf or self.role in ROOT_ROLES
 
 
-def printable(text: str) -> str:
-    """`text` with a question mark for each character that pictures cannot hold: controls and lone surrogates."""
-    return _UNPRINTABLE.sub("?", text)
-
-
 def line_width(line: TextLine) -> float:
     """Width of a line with its quiet words."""
     size, bold = _STYLES[line.style]
@@ -129,11 +121,6 @@ def _label(role: Role, text: ItemText, *, is_open: bool, sheets: bool) -> NodeLa
     if role in LEAF_ROLES or role in ROOT_ROLES:
         return _leaf_label(role, text)
     return _closed_label(role, text, sheets=sheets)
-
-
-def one_line(text: str) -> str:
-    """`text` as one line of printable characters."""
-    return " ".join(printable(text).split())
 
 
 def badge_width(badge: str) -> float:

@@ -8,10 +8,10 @@ from itertools import chain
 from gradviz.graph.model import Graph
 from gradviz.rendering.look.color_by import module_categories
 from gradviz.rendering.look.color_ramps import CATEGORIES
-from gradviz.rendering.look.node_label import printable
 from gradviz.rendering.page.document import PageLegend
 from gradviz.rendering.page.level import Level
 from gradviz.rendering.words.flags import worst_finding
+from gradviz.safe_text import printable
 from gradviz.view.model import Item
 
 PAGE_CATEGORIES = ("module", "dtype", "finding")

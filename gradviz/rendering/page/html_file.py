@@ -21,6 +21,7 @@ import msgspec
 from gradviz.capture.encoding import encoded
 from gradviz.rendering.page.document import PageDetails, PageDocument
 from gradviz.rendering.page.style import colours_and_shapes
+from gradviz.safe_text import json_printable, one_line
 
 ITEMS_IN_A_PIECE = 2_000
 """The number of items whose details are unpacked together."""
@@ -58,7 +59,7 @@ def page_file(contents: Iterable[PageContent], version: int | None = None) -> st
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n{number}'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(first.name)} · gradviz</title>\n"
+        f"<title>{escape(one_line(first.name))} · gradviz</title>\n"
         f"<style>{style}</style>\n</head>\n<body>\n{asset('page.html')}{_without_script(first)}"
         + "".join(data)
         + "".join(f"<script>{script}</script>\n" for script in scripts)
@@ -67,7 +68,7 @@ def page_file(contents: Iterable[PageContent], version: int | None = None) -> st
 
 
 def _data(attributes: str, content: object) -> str:
-    text = packed(encoded(content, msgspec.json.encode))
+    text = packed(json_printable(encoded(content, msgspec.json.encode).decode()).encode())
     return f'<script {attributes} type="application/octet-stream">{text}</script>\n'
 
 
@@ -80,7 +81,7 @@ def _without_script(document: PageDocument) -> str:
         *document.notes,
         "To show the graph, this page needs JavaScript.",
     )
-    return f"<noscript>{''.join(f'<p>{escape(line)}</p>' for line in lines if line)}</noscript>\n"
+    return f"<noscript>{''.join(f'<p>{escape(one_line(line))}</p>' for line in lines if line)}</noscript>\n"
 
 
 def _hash_of(content: str) -> str:

@@ -12,7 +12,7 @@ from gradviz.graph.query.operation_names import constant_names
 from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, common_scale, measured, was_measured
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, TextLine, badge_width, line_width, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, TextLine, badge_width, line_width
 from gradviz.rendering.look.node_label_positions import positioned_words
 from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.look.scales import Scale
@@ -25,6 +25,7 @@ from gradviz.rendering.svg.items import sheets_of
 from gradviz.rendering.svg.legend import PLAIN_WORDS
 from gradviz.rendering.words.flags import worst_finding
 from gradviz.rendering.words.source_links import source_link
+from gradviz.safe_text import printable
 from gradviz.view.model import Item
 
 MAX_NAMES = 400

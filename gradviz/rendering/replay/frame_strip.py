@@ -11,7 +11,7 @@ from gradviz.analysis.replay.steps import State
 from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.look.color_ramps import Ink
 from gradviz.rendering.look.geometry import Direction
-from gradviz.rendering.look.node_label import SMALL_SIZE, one_line, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.palette import DARK, Theme
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import text_width, wrap
@@ -21,6 +21,7 @@ from gradviz.rendering.svg.frame import call_facts
 from gradviz.rendering.svg.links import arrowhead, arrowheads
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
+from gradviz.safe_text import one_line, printable
 
 MAX_FRAMES = 60
 """In one picture; a larger one helps nobody."""

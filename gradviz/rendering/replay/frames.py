@@ -16,7 +16,7 @@ from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
 from gradviz.rendering.layout.title_positions import header_starts
 from gradviz.rendering.look.geometry import Direction, Layout, Route
-from gradviz.rendering.look.node_label import SMALL_SIZE, node_labels_of, one_line, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE, node_labels_of
 from gradviz.rendering.look.palette import failed_item
 from gradviz.rendering.look.shapes import number, rounded_route
 from gradviz.rendering.look.text_metrics import text_width, wrap
@@ -28,6 +28,7 @@ from gradviz.rendering.svg.links import label_markup
 from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.value_words import short_nested_words
+from gradviz.safe_text import one_line, printable
 from gradviz.view.model import Item, Link
 
 MIN_WIDTH = 250.0

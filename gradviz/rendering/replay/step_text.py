@@ -11,10 +11,10 @@ from gradviz.errors import BadInput
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.replay.step_words import Fact, ReplayWords
 from gradviz.rendering.replay.tree_rows import ReplayRows, legend
-from gradviz.rendering.tree.cells import clean, without_controls
 from gradviz.rendering.tree.column_widths import Line, Span
 from gradviz.rendering.tree.styled_text import written
 from gradviz.rendering.words.common_words import shortened
+from gradviz.safe_text import one_line, printable
 
 USUAL_ROWS = 14
 """Rows of the graph, if the screen has no height."""
@@ -81,7 +81,7 @@ class ReplayText:
             return [Span(f"forward   {called}", "bold"), Span(f"   {count:,} steps follow", "dim")]
         step = self._replay.step(at)
         number = f"step {at:,} of {count:,}"
-        title, subtitle = clean(self._words.names.title(step)), clean(self._words.names.subtitle(step))
+        title, subtitle = one_line(self._words.names.title(step)), one_line(self._words.names.subtitle(step))
         title = shortened(title, max(self._look.width - len(number) - 3, 8))
         subtitle = shortened(subtitle, max(self._look.width - len(number) - len(title) - 6, 1))
         return [Span(f"{number}   ", "bold"), Span(title, "bold yellow"), Span(f"   {subtitle}", "dim")]
@@ -110,7 +110,7 @@ class ReplayText:
 
 def _safe(line: str) -> str:
     """The line with its spaces, but without cursor movements."""
-    return without_controls(" ".join(line.splitlines()))
+    return printable(" ".join(line.splitlines()))
 
 
 def replay_notes(subject: Subject) -> tuple[str, ...]:

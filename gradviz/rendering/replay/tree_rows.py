@@ -100,6 +100,8 @@ class ReplayRows:
         state = self._replay.state_of(item, at)
         if row.kind == "reference":
             return replace(cell, gutter=RUNS if state == "runs" else None)
+        if not cell.columns:  # a gradient that is cut off: its words run over all columns
+            return cell
         gradient = self._words.progress.gradient_at(item, at)
         columns = (*cell.columns[:-2], gradient, cell.columns[-1])
         style = RUNS.style if state == "runs" else cell.style

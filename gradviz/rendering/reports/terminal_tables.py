@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from io import StringIO
 from textwrap import wrap
 
-from rich.console import Console, RenderableType
+from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from gradviz.safe_text import one_line, printable
 
 MAX_ROWS = 40
 """With more parameters than this, they are folded into modules, unless a depth is given."""
@@ -59,6 +61,7 @@ def wrapped(sentence: str, width: int, style: str) -> Text:
 
 def shortened_name(name: str, width: int, ellipsis: str) -> str:
     """A name of at most `width` columns; the cut is at its end."""
+    name = one_line(name)
     return name if len(name) <= width else name[: width - 1] + ellipsis
 
 
@@ -68,8 +71,9 @@ def shortened_paths(names: Sequence[str], width: int, ellipsis: str) -> list[str
     If some are longer, all lose the part that they have in common. A path that is still too long keeps its end, which
     says which parameter it is. If several ends are the same, as in an encoder and a decoder, the beginning is kept too.
     """
+    names = list(map(one_line, names))
     if max(map(len, names), default=0) <= width:
-        return list(names)
+        return names
     common = _common_parts([name.split(".") for name in names])
     paths = [".".join(name.split(".")[common:]) for name in names]
     for kept in (0, width // 3):
@@ -88,6 +92,17 @@ def _common_parts(paths: Sequence[Sequence[str]]) -> int:
     return common
 
 
+@dataclass(frozen=True, slots=True)
+class _Printable:
+    """A part of the text in which every character is one that is shown."""
+
+    part: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.part, options):
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def printed(parts: Iterable[RenderableType], width: int, *, color: bool) -> str:
     """The text of all parts, one below the other, in `width` columns; without trailing spaces, ends in a line feed.
 
@@ -95,9 +110,10 @@ def printed(parts: Iterable[RenderableType], width: int, *, color: bool) -> str:
     """
     console = Console(
         file=StringIO(), width=width, force_terminal=color, no_color=not color, highlight=False, force_jupyter=False,
+        markup=False, emoji=False,
         color_system="standard" if color else None, legacy_windows=False, _environ={},
     )  # fmt: skip
     with console.capture() as captured:
         for part in parts:
-            console.print(part)
+            console.print(_Printable(part))
     return "".join(f"{line.rstrip()}\n" for line in captured.get().rstrip().split("\n"))

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 from gradviz.analysis.flow.flow_over_steps import FlowOverSteps, Series, depth_that_fits, flow_over_steps
 from gradviz.capture.run_log import RunLog
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.look.node_label import SMALL_SIZE, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width, wrap
 from gradviz.rendering.svg.heat_colours import LEVELS, chart_style
@@ -22,6 +22,7 @@ from gradviz.rendering.svg.heat_map import MIN_ZEROS, Columns, LogScale, cells, 
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.words.common_words import counted
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
+from gradviz.safe_text import printable
 
 MAX_ROWS = 48
 """With more parameters than this, they are folded into modules, unless a depth is given."""

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from gradviz.rendering.look.node_label import printable
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import text_width
+from gradviz.safe_text import printable
 
 _BAR, _HAT = "\N{COMBINING MACRON}", "\N{COMBINING CIRCUMFLEX ACCENT}"
 _RING = "∘"

@@ -9,11 +9,12 @@ from xml.sax.saxutils import escape
 
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.geometry import Layout, Point
-from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, one_line
+from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, wrap, wrap_evenly
 from gradviz.rendering.svg.legend import LegendOptions, legend_markup
 from gradviz.rendering.words.common_words import counted, listed, short_line_words
+from gradviz.safe_text import one_line
 
 MARGIN = 24.0
 MIN_TEXT_WIDTH = 480.0

@@ -16,7 +16,6 @@ from gradviz.rendering.look.node_label import (
     TextLine,
     badge_width,
     line_width,
-    printable,
 )
 from gradviz.rendering.look.node_label_positions import PositionedChip, positioned_words
 from gradviz.rendering.look.palette import ROLE_STYLES
@@ -24,6 +23,7 @@ from gradviz.rendering.look.shapes import inner_lines, number, outline, rounded
 from gradviz.rendering.look.text_metrics import text_width
 from gradviz.rendering.svg.style import shade
 from gradviz.rendering.words.item_words import ItemText
+from gradviz.safe_text import printable
 
 
 def item_markup(item: int, node_label: NodeLabel, text: ItemText, box: Rect, *, failed: bool, fill: str = "") -> str:

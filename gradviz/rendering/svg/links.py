@@ -8,10 +8,10 @@ from xml.sax.saxutils import escape
 from gradviz.rendering.layout.link_label_positions import LinkLabel
 from gradviz.rendering.look.geometry import Arrows, Route
 from gradviz.rendering.look.link_looks import LinkLook
-from gradviz.rendering.look.node_label import printable
 from gradviz.rendering.look.shapes import number, rounded_route
 from gradviz.rendering.svg.style import shade
 from gradviz.rendering.words.link_words import LinkText
+from gradviz.safe_text import printable
 
 _WIDE_STEP = 4
 """From this step of a scale on, links have a larger arrowhead."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from gradviz.errors import MissingDependency
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.look.node_label import printable
 from gradviz.rendering.look.text_metrics import FONT_FOLDER
 from gradviz.rendering.svg.still_picture import StillPicture
 from gradviz.rendering.svg.svg import Drawing
+from gradviz.safe_text import printable
 
 POINTS_PER_PIXEL = 0.75
 LARGEST_SIDE = 14_400.0

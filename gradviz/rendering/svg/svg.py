@@ -17,7 +17,7 @@ from gradviz.rendering.look.color_by import Colouring, drawn_colouring
 from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
 from gradviz.rendering.look.geometry import Arrows, Direction, Layout, Rect
 from gradviz.rendering.look.link_looks import LinkLook, link_looks
-from gradviz.rendering.look.node_label import NodeLabel, printable
+from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.rendering.look.palette import CUT_ROLES, failed_item
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.svg.frame import frame_of
@@ -39,6 +39,7 @@ from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.link_words import LinkText, link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
+from gradviz.safe_text import printable
 from gradviz.view.model import View
 
 Engine = Literal["graphlay", "dot"]

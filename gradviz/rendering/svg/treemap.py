@@ -12,11 +12,12 @@ from gradviz.graph.model import Graph
 from gradviz.graph.number_words import byte_words
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.look.geometry import Rect
-from gradviz.rendering.look.node_label import SMALL_SIZE, printable
+from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
 from gradviz.rendering.svg.style import ThemeChoice, shade, style_sheet
 from gradviz.rendering.words.common_words import counted
+from gradviz.safe_text import printable
 
 _MARGIN = 16.0
 _LINE = 15.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,9 +14,8 @@ from gradviz.rendering.tree.signs import ABOVE, BELOW, FAILED, FLAG_STYLES, MATC
 from gradviz.rendering.words.common_words import counted
 from gradviz.rendering.words.item_words import ItemText, ItemTexts
 from gradviz.rendering.words.source_links import source_link
+from gradviz.safe_text import one_line
 from gradviz.view.model import Item, View
-
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +87,7 @@ class CellWriter:
         text = self._texts[item.id]
         number = f"#{row.number} " if row.number else ""
         if row.kind == "reference":
-            return Cells(row.lines, number + clean(text.title), ABOVE if row.is_above else BELOW)
+            return Cells(row.lines, number + one_line(text.title), ABOVE if row.is_above else BELOW)
         facts = RowFacts(item, text, self._facts)
         sign = FAILED if item.id == self._failed else ROLE_SIGNS[role_of(item, self._subject.graph)]
         title = self._titled(item, " ".join(filter(None, (text.title, text.settings))))
@@ -100,7 +98,7 @@ class CellWriter:
             row.lines,
             number + title,
             sign,
-            tuple(clean(column.words(facts)) for column in self._columns),
+            tuple(one_line(column.words(facts)) for column in self._columns),
             self._link(text),
             sign.style,
             is_match,
@@ -115,7 +113,7 @@ class CellWriter:
         if item.kind == "box" and item.scope is None and badge and "," in title:
             title = f"[{title}]"
         gap = " " if item.repeat > 1 else " · "
-        return clean(f"{title}{gap}{badge}" if badge else title)
+        return one_line(f"{title}{gap}{badge}" if badge else title)
 
     def _headings(self, row: Row) -> Iterator[str]:
         """The heading of a box: ``in model.h.0 … h.11 (Block) ×12 · 1.7k params``, then shorter and shorter ones."""
@@ -123,12 +121,12 @@ class CellWriter:
             yield "at the outermost level"
             return
         item, text = self._subject.view.items[row.item], self._texts[row.item]
-        title = clean(text.path or text.title)
+        title = one_line(text.path or text.title)
         times = f" ×{item.repeat:,}" if item.repeat > 1 else ""
         if not row.is_return:
             subtitle = f" ({text.subtitle})" if text.path and text.subtitle else ""
             yield f"in {self._titled(item, title + subtitle)}"
-            yield clean(f"in {title}{subtitle}{times}")
+            yield one_line(f"in {title}{subtitle}{times}")
             yield f"in {title}{times}"
         yield f"in {title}"
 
@@ -136,16 +134,6 @@ class CellWriter:
         if self._template is None or text.source is None:
             return None
         return source_link(self._template, *text.source)
-
-
-def clean(text: str) -> str:
-    """One line without cursor movements, whatever a name contains."""
-    return without_controls(" ".join(text.split()))
-
-
-def without_controls(text: str) -> str:
-    """The text with its spaces, and a question mark for each control character, including line feeds."""
-    return _UNPRINTABLE.sub("?", text)
 
 
 def matching_items(view: View, found: Found) -> frozenset[int]:

@@ -10,6 +10,7 @@ from rich.style import Style
 
 from gradviz.rendering.tree.column_widths import Line, Span
 from gradviz.rendering.tree.signs import TO_ASCII
+from gradviz.safe_text import one_line, printable
 
 
 def written(lines: Iterable[Line], *, color: bool, ascii: bool) -> str:
@@ -21,7 +22,7 @@ def written(lines: Iterable[Line], *, color: bool, ascii: bool) -> str:
 
 def plain(line: Line) -> str:
     """The words of a line without styles."""
-    return "".join(span.text for span in line).rstrip()
+    return printable("".join(span.text for span in line)).rstrip()
 
 
 def _colored(line: Line) -> str:
@@ -34,9 +35,10 @@ def _colored(line: Line) -> str:
 
 
 def _escaped(span: Span) -> str:
-    text = _style(span.style).render(span.text, color_system=ColorSystem.STANDARD) if span.style else span.text
+    shown = printable(span.text)
+    text = _style(span.style).render(shown, color_system=ColorSystem.STANDARD) if span.style else shown
     # As rich writes it, but without its random number, so that the output is always the same.
-    return f"\x1b]8;;{span.link}\x1b\\{text}\x1b]8;;\x1b\\" if span.link else text
+    return f"\x1b]8;;{one_line(span.link)}\x1b\\{text}\x1b]8;;\x1b\\" if span.link else text
 
 
 @lru_cache(maxsize=100)

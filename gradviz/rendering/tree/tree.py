@@ -8,7 +8,7 @@ from textwrap import wrap
 
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.legend_words import role_words
-from gradviz.rendering.tree.cells import Cells, CellWriter, clean, matching_items
+from gradviz.rendering.tree.cells import Cells, CellWriter, matching_items
 from gradviz.rendering.tree.column_widths import Line, Span, Table
 from gradviz.rendering.tree.columns import Column, columns_named
 from gradviz.rendering.tree.outline import outline
@@ -16,6 +16,7 @@ from gradviz.rendering.tree.signs import ABOVE, BELOW, MATCH, ROLE_SIGNS
 from gradviz.rendering.tree.styled_text import plain, written
 from gradviz.rendering.words.common_words import counted, listed
 from gradviz.rendering.words.source_links import editor_template
+from gradviz.safe_text import one_line
 
 WIDEST = 120
 """If no width is given, rows are as wide as their words, up to this."""
@@ -78,7 +79,7 @@ def _legend(subject: Subject, cells: Sequence[Cells], width: int) -> Iterator[Li
 def _remarks(subject: Subject, table: Table, width: int) -> Iterator[Line]:
     """The facts that the tree does not show: the program's error, what is folded, what could not be recorded."""
     capture = subject.capture
-    size = counted(len(subject.graph.nodes), "autograd node") + f" in {clean(capture.program.name)}"
+    size = counted(len(subject.graph.nodes), "autograd node") + f" in {one_line(capture.program.name)}"
     yield from ([Span(line)] for line in wrap(size, max(width, 20)))
     if subject.found is not None:
         rows = sum(cell.is_match for cell in table.cells)
@@ -89,7 +90,7 @@ def _remarks(subject: Subject, table: Table, width: int) -> Iterator[Line]:
         remarks.append(("note", f"{width} columns have no room for {listed(table.without_room)} (--width, --columns)"))
     remarks += [("not recorded", sentence) for sentence in capture.disclosures]
     for word, sentence in remarks:
-        first, *others = wrap(clean(f"{word}: {sentence}"), max(width, 20), subsequent_indent="  ")
+        first, *others = wrap(one_line(f"{word}: {sentence}"), max(width, 20), subsequent_indent="  ")
         yield [Span(word, _WORD_STYLES[word]), Span(first.removeprefix(word))]
         yield from ([Span(line)] for line in others)
 

@@ -142,7 +142,8 @@ def _mean(mean: float, typical: float) -> str:
     if not typical:
         return "0"
     quantum = 10.0 ** (floor(log10(typical)) - 2)
-    return _three(round(mean / quantum) * quantum)
+    # The smallest numbers that float64 has are smaller than their own third digit.
+    return _three(round(mean / quantum) * quantum if quantum else mean)
 
 
 def _three(value: float) -> str:

@@ -48,6 +48,7 @@ def test_nodes_written_by_hand_have_a_description_under_the_names_that_torch_giv
     leaf = base.grad_fn.next_functions[1][0] if base.grad_fn is not None else None
     unknown = torch.floor_divide(base, 2).grad_fn
     again = checkpoint(torch.exp, base, use_reentrant=True).grad_fn
-    for node in (base.grad_fn, copied.grad_fn, leaf, unknown, again):
+    assert special_node(type(again).__name__) is not None  # not every torch lets a custom function tell its name
+    for node in (base.grad_fn, copied.grad_fn, leaf, unknown):
         assert node is not None
         assert special_node(node.name()) is not None, node.name()

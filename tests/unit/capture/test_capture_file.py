@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 import zlib
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from gradviz.capture.capture_file import (
     write_capture,
 )
 from gradviz.errors import BadCapture, BadInput
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import Edge, Graph, HeldTensor, ModuleScope, Node, Root
 from tests.captures import small_capture
@@ -131,6 +133,33 @@ def test_a_wrong_value_is_refused_with_its_path() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("sequence_nr", -3, "Expected `int` >= 0, got -3 - at `$.graphs[0].nodes[1].sequence_nr`"),
+        ("sequence_nr", 2**64 - 1, f"Expected `int` <= {2**62}, got {2**64 - 1} - at `$.graphs[0].nodes[1].seq"),
+        ("run", {"order": 0, "seconds": nan}, "got nan - at `$.graphs[0].nodes[1].run.seconds`"),
+        ("kind", "wiew", "Invalid enum value 'wiew' - at `$.graphs[0].nodes[1].kind`"),
+        ("outputs", [{"shape": [2**40, 2**40, 1], "dtype": "?"}], "which is larger than any memory at $.graphs[0]"),
+        ("arrived", [{"count": 2, "zeros": 3}], "node 1 has a tensor of 2 elements, 3 of them zero, NaN or Inf at $.g"),
+        ("arrived", [{"count": 2, "minimum": 3.0, "maximum": 1.0}], "node 1 has values from 3.0 to 1.0 at $.graphs"),
+        ("arrived", [{"count": 1, "mean": 9.0, "minimum": 1.0, "maximum": 1.0}], "from 1.0 to 1.0 with the mean 9.0"),
+        ("arrived", [{"count": 1, "norm": 0.0, "minimum": 1.0, "maximum": 1.0}], "up to 1.0 with the norm 0.0"),
+        (
+            "values",
+            [{"shape": [2], "count": 2, "values": [1.0]}],
+            "node 1 has 1 values of a tensor of shape [2] at $.graphs[0]",
+        ),
+    ],
+)
+def test_a_value_that_no_recording_has_is_refused_with_its_place_and_itself(field: str, value: Any, told: str) -> None:
+    wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
+    wrong["graphs"][0]["nodes"][1][field] = value
+    line = refusal(file_with(msgspec.msgpack.encode(wrong)))
+    assert told in line
+    assert len(line) < 500
+
+
 def test_a_missing_field_is_refused_with_its_path() -> None:
     wrong: dict[str, Any] = msgspec.to_builtins(small_capture())
     del wrong["graphs"][0]["nodes"][1]["name"]
@@ -234,19 +263,29 @@ def test_a_payload_with_any_fault_and_a_right_checksum_is_refused_or_is_a_whole_
             check_graph(graph)
 
 
+def test_a_recording_that_would_grow_like_a_bomb_is_written_so_that_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 16)
+    zeros = TensorFigures((100_000,), "float32", count=100_000, values=(0.0,) * 100_000)
+    capture = Capture(Program("train.py"), (Graph((Node(0, "A", values=(zeros,)),)),))
+    assert read_capture(write_capture(capture), "run.gradviz") == capture
+
+
 def test_a_payload_that_grows_beyond_every_recording_is_refused_before_it_fills_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 20)
-    bomb = file_with(bytes(80 << 20))
-    tracemalloc.start()
-    try:
-        line = refusal(bomb)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert "grows to more than" in line
-    assert peak < 60 << 20
+    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED_MAPS", 1 << 10)
+    node = {"id": 0, "name": "A", "edges": [None] * 400_000, "gradients": [{}] * 400_000}
+    empty_structures = file_with(msgspec.msgpack.encode({"program": {"name": "a"}, "graphs": [{"nodes": [node]}]}))
+    for bomb, told in ((file_with(bytes(80 << 20)), "grows to more than"), (empty_structures, "empty structures")):
+        tracemalloc.start()
+        try:
+            line = refusal(bomb)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert told in line
+        assert peak < 60 << 20
 
 
 def test_a_variable_of_which_a_file_tells_nothing_but_the_name_is_an_ordinary_result() -> None:

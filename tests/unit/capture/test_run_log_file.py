@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import struct
 import zlib
-from math import nan
+from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -27,7 +28,7 @@ from gradviz.capture.run_log_file import RunLogWriter, load_run_log, read_run_lo
 from gradviz.errors import BadCapture
 
 HEADER = RunHeader(
-    Program("train.py"), (WatchedParameter("fc.weight", (3, 4), "float32"), WatchedParameter("fc.bias", (3,))), every=10
+    Program("train.py"), (WatchedParameter("fc.weight", (5, 4), "float32"), WatchedParameter("fc.bias", (3,))), every=10
 )
 STEPS = tuple(
     StepFigures(
@@ -122,19 +123,24 @@ def test_a_length_that_was_made_huge_reads_no_further_than_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    ("changes", "told"),
     [
-        msgspec.structs.replace(STEPS[1], norms=packed_floats([0.5])),
-        msgspec.structs.replace(STEPS[1], zeros=b"x"),
-        msgspec.structs.replace(STEPS[1], step=1),
-        msgspec.structs.replace(STEPS[1], unmeasured={"why": (2,)}),
+        ({"norms": packed_floats([0.5])}, "step 10 has 8 bytes of norms for 2 parameters"),
+        ({"zeros": b"x"}, "step 10 has 1 bytes of zeros for 2 parameters"),
+        ({"step": 1}, "step 1 follows step 1"),
+        ({"unmeasured": {"why": (2,)}}, "step 10 refers to parameter 2 of 2"),
+        ({"norms": packed_floats([0.5, -1.0])}, "step 10 has -1.0 among its norms, at fc.bias"),
+        ({"weight_norms": packed_floats([inf, 1.0])}, "step 10 has inf among its weight_norms, at fc.weight"),
+        ({"nans": packed_integers([10**6, 0])}, "step 10 has 10 zeros, 1000000 NaN and 0 Inf in the"),
     ],
 )
-def test_a_step_that_does_not_fit_the_header_ends_the_log(wrong: StepFigures) -> None:
+def test_a_step_that_says_something_impossible_ends_the_log_and_is_named(changes: dict[str, Any], told: str) -> None:
+    wrong = msgspec.structs.replace(STEPS[1], **changes)
     log = read(b"gradviz run log 1\n" + RECORDS[0] + RECORDS[1] + record(b"S", wrong))
     assert log is not None
     assert log.steps == STEPS[:1]
-    assert log.cut == "is damaged after step 1"
+    assert log.cut is not None
+    assert log.cut.startswith(f"is damaged after step 1: {told}")
 
 
 def test_records_of_a_later_gradviz_are_ignored() -> None:

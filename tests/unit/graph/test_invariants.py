@@ -97,20 +97,22 @@ def in_words(path: tuple[str | int, ...]) -> str:
     return ".".join(map(str, path))
 
 
-@pytest.mark.parametrize("value", [NOWHERE, -1])
 @pytest.mark.parametrize("path", list(references_in(GRAPH)), ids=in_words)
-def test_a_graph_with_an_index_that_points_nowhere_is_refused(path: tuple[str | int, ...], value: int) -> None:
+def test_a_graph_with_an_index_that_points_nowhere_is_refused(path: tuple[str | int, ...]) -> None:
     check_graph(msgspec.convert(GRAPH, Graph))
-    with pytest.raises(InvalidGraph, match=str(value)):
-        check_graph(msgspec.convert(with_value(GRAPH, path, value), Graph))
+    with pytest.raises(InvalidGraph, match=str(NOWHERE)):
+        check_graph(msgspec.convert(with_value(GRAPH, path, NOWHERE), Graph))
+    with pytest.raises(msgspec.ValidationError, match="Expected `int` >= 0"):
+        msgspec.convert(with_value(GRAPH, path, -1), Graph)
 
 
-@pytest.mark.parametrize("value", [NOWHERE, -1])
 @pytest.mark.parametrize("path", [path for path in references_in(CALL_LOG) if path[-1] != "storage"], ids=in_words)
-def test_a_call_log_with_an_index_that_points_nowhere_is_refused(path: tuple[str | int, ...], value: int) -> None:
+def test_a_call_log_with_an_index_that_points_nowhere_is_refused(path: tuple[str | int, ...]) -> None:
     check_call_log(msgspec.convert(CALL_LOG, CallLog))
-    with pytest.raises(InvalidGraph, match=str(value)):
-        check_call_log(msgspec.convert(with_value(CALL_LOG, path, value), CallLog))
+    with pytest.raises(InvalidGraph, match=str(NOWHERE)):
+        check_call_log(msgspec.convert(with_value(CALL_LOG, path, NOWHERE), CallLog))
+    with pytest.raises(msgspec.ValidationError, match="Expected `int` >= 0"):
+        msgspec.convert(with_value(CALL_LOG, path, -1), CallLog)
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,7 @@ class GradientMeter:
     def _read_norms(self, numbers: Iterable[list[int]], norms: Iterable[torch.Tensor]) -> None:
         for of_device, there in zip(numbers, norms, strict=True):
             for number, norm in zip(of_device, there.tolist(), strict=True):
-                known = norm if isfinite(norm) else None
-                self._facts[number] = replace(self._norms[number][0], norm=known)
+                self._facts[number] = replace(self._norms[number][0], norm=_if_finite(norm))
         self._norms.clear()
 
     def _note_unmeasured(self, number: int, gradient: torch.Tensor) -> None:
@@ -271,8 +270,8 @@ class MeasurementBatch:
             common.device,
             common.layout,
             False,
-            norm * sqrt(times) if finite else None,
-            total * times / finite if finite else None,
+            _if_finite(norm * sqrt(times)) if finite else None,
+            _if_finite(total * times / finite) if finite else None,
             minimum if finite else None,
             maximum if finite else None,
             common.count,
@@ -282,6 +281,11 @@ class MeasurementBatch:
             histogram.counts,
             histogram.first_decade,
         )
+
+
+def _if_finite(figure: float) -> float | None:
+    """None where the figure of finite elements is itself too large for float64."""
+    return figure if isfinite(figure) else None
 
 
 class _CopiedBatch(MeasurementBatch):

@@ -160,7 +160,7 @@ def shares_of(branches: Branches, norm_of: Callable[[Slot], float | None]) -> It
     for sender, product in zip(branches.senders, products, strict=True):
         norm = norm_of(sender) if sender is not None else None
         if sender is not None and norm is not None and isfinite(whole):
-            own = norm**2
+            own = norm * norm
             rest = whole - 2 * product + own
             yield sender, _share(product, whole, own, rest if rest > _MIN_REST**2 * own else 0.0)
 
@@ -181,7 +181,7 @@ _ROUNDING = 1e-2
 
 def shares_of_two(norms: Sequence[float], norm_of_sum: float) -> Iterator[BranchShare]:
     """The shares of two branches, from their norms and that of their sum."""
-    whole, squares = norm_of_sum**2, [norm**2 for norm in norms]
+    whole, squares = norm_of_sum * norm_of_sum, [norm * norm for norm in norms]
     can_tell = min(squares) > (_MIN_REST * 0.1) ** 2 * max(squares)
     for own, other in (squares, squares[::-1]):
         yield _share((whole + own - other) / 2, whole, own, other if can_tell else 0.0)
@@ -191,4 +191,5 @@ def _share(product: float, whole: float, own: float, rest: float) -> BranchShare
     """From the inner product with the sum, and the squared norms of the sum, the branch and all others together."""
     share = product / whole if whole > 0 else None
     cosine = max(-1.0, min(1.0, (product - own) / sqrt(own * rest))) if own > 0 and rest > 0 else None
-    return BranchShare(share, cosine)
+    # Squares of very large or very small gradients are out of the range of float64.
+    return BranchShare(share if share is None or isfinite(share) else None, cosine if isfinite(own * rest) else None)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding
+from gradviz.safe_text import printable
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 
@@ -29,6 +30,7 @@ def _command(finding: Finding) -> str:
 
 
 def _escaped(text: str, *, also: str = "") -> str:
-    for sign in "%\r\n" + also:
+    text = printable(text)
+    for sign in "%\n" + also:
         text = text.replace(sign, f"%{ord(sign):02X}")
     return text

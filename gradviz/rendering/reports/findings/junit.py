@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding
-from gradviz.rendering.look.node_label import printable
+from gradviz.safe_text import printable, terminal_text
 
 
 def findings_junit(report: Report) -> str:
@@ -26,12 +26,15 @@ def findings_junit(report: Report) -> str:
         _add_case(suite, report, finding)
     blind = skipped_rules_in_words(report)
     for words in blind:
-        name = printable(f"not looked for on this torch: {words}")
+        name = f"not looked for on this torch: {words}"
         ElementTree.SubElement(
             ElementTree.SubElement(suite, "testcase", classname=report.program, name=name), "skipped", message=name
         )
     if not report.findings and not blind:
         ElementTree.SubElement(suite, "testcase", classname=report.program, name="nothing found")
+    for element in suites.iter():  # as text for the log of a build, where the report may be printed
+        element.attrib = {name: terminal_text(printable(value)) for name, value in element.attrib.items()}
+        element.text = terminal_text(printable(element.text or ""))
     ElementTree.indent(suites)
     return ElementTree.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
 
@@ -40,11 +43,11 @@ def _add_case(suite: ElementTree.Element, report: Report, finding: Finding) -> N
     location = (
         {"file": finding.location.file, "line": str(finding.location.line)} if finding.location is not None else {}
     )
-    name = printable(f"{finding.code} {finding.cause}: {finding.message}")
+    name = f"{finding.code} {finding.cause}: {finding.message}"
     case = ElementTree.SubElement(suite, "testcase", {"classname": report.program, "name": name, **location})
-    text = "\n".join(printable(part) for part in (finding.message, finding.why, finding.fix) if part)
+    text = "\n".join(filter(None, (finding.message, finding.why, finding.fix)))
     if finding.is_alarm:
-        failure = ElementTree.SubElement(case, "failure", type=finding.severity, message=printable(finding.message))
+        failure = ElementTree.SubElement(case, "failure", type=finding.severity, message=finding.message)
         failure.text = text
     else:
         ElementTree.SubElement(case, "system-out").text = text

@@ -14,6 +14,7 @@ from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.capture.encoding import json_text
+from gradviz.safe_text import printable
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -51,7 +52,7 @@ def _invocation(report: Report) -> dict[str, Any]:
 
 
 def _result(finding: Finding) -> dict[str, Any]:
-    text = finding.in_sentences
+    text = printable(finding.in_sentences)
     result: dict[str, Any] = {"ruleId": finding.code, "level": finding.severity, "message": {"text": text}}
     if finding.location is not None:
         result["locations"] = [_location(finding.location)]

@@ -234,3 +234,48 @@ def test_data_that_is_passed_on_in_another_shape_keeps_its_name() -> None:
     assert constants_of(graph, node_named(graph, "NllLossBackward0")) == [("data", ("labels",))]
     # A part of it, in another dtype, is something else.
     assert constants_of(graph, node_named(graph, "MseLossBackward0")) == [("data", ())]
+
+
+def test_a_parameter_of_a_module_has_no_name_of_a_loop_beside_it(tmp_path: Path) -> None:
+    capture = recorded_script(
+        tmp_path,
+        """
+        import torch
+
+        net = torch.nn.Linear(2, 2)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for param_group in optimizer.param_groups:
+            for p in param_group["params"]:
+                p.requires_grad_(True)
+        everything = list(net.parameters())
+        for _, each in net.named_parameters():
+            pass
+        net(torch.ones(1, 2)).sum().backward()
+        """,
+    )
+    (graph,) = capture.graphs
+    assert {leaf.names for leaf in graph.leaves} == {("net.weight",), ("net.bias",)}
+
+
+def test_a_tensor_in_an_object_of_the_program_is_named_by_its_attribute(tmp_path: Path) -> None:
+    capture = recorded_script(
+        tmp_path,
+        """
+        import torch
+
+        class Model:
+            def __init__(self):
+                self.w = torch.ones(2, requires_grad=True)
+
+            def loss(self, x):
+                _ = self.w * x
+                loss = _.sum()
+                loss.backward()
+
+        model = Model()
+        model.loss(torch.ones(2))
+        """,
+    )
+    (graph,) = capture.graphs
+    assert [leaf.names[0] for leaf in graph.leaves] == ["model.w"]
+    assert [name for node in graph.nodes for name in node.names if name == "_"] == []

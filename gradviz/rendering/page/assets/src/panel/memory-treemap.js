@@ -27,7 +27,8 @@ const pen = brushOf(document.createElement("canvas"));
  * @param {(cell: Cell) => void} go
  */
 export function treemap(cells, go) {
-  const width = byId("panel").clientWidth - 34;
+  // A frame may be narrower than the margins of the panel.
+  const width = Math.max(byId("panel").clientWidth - 34, 0);
   const height = Math.round(Math.min(width, Math.max(260, innerHeight - 340)));
   pen.font = `11px ${getComputedStyle(document.body).fontFamily}`;
   const map = s("svg", { class: "treemap", width, height, role: "img", "aria-label": "areas are bytes; the list below says the same in words" });

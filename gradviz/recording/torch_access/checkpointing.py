@@ -1,0 +1,71 @@
+"""Whether non-reentrant checkpointing packs what nodes save, which is seen in two ways."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable
+from functools import cache
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from gradviz.recording.frame_variables import local_variables
+from gradviz.recording.torch_access.name_lookup import find
+
+NEEDED_MODULE = "torch._dynamo"
+"""The first call of a checkpoint loads it, which takes a second; before, nothing is checkpointed."""
+
+_MODULE = "torch.utils.checkpoint"
+
+
+_top_hooks = find("torch._C._autograd._top_saved_tensors_default_hooks")
+
+
+def hooks_tell() -> bool:
+    """Whether the active hooks on saved tensors are those of a checkpoint (since torch 2.7)."""
+    hooks = _top_hooks(False)
+    return hooks is not None and getattr(hooks[0], "__module__", None) == _MODULE
+
+
+def stack_tells() -> bool:
+    """Whether a call of a non-reentrant checkpoint is on the stack."""
+    frame: FrameType | None = sys._getframe(1)
+    code = _code_of_checkpoint()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    # 'gen' is the generator that packs; a reentrant checkpoint has none.
+    return frame is not None and "gen" in local_variables(frame)
+
+
+def call_checkpoint(function: Callable[..., Any], *args: Any) -> Any:
+    """What a non-reentrant checkpoint of the call gives."""
+    import torch.utils.checkpoint
+
+    return torch.utils.checkpoint.checkpoint(function, *args, use_reentrant=False, preserve_rng_state=False)
+
+
+@cache
+def working_way() -> Callable[[], bool] | None:
+    """The first of the two that tells a tiny checkpoint; None if none does."""
+    return next(filter(_tells, (hooks_tell, stack_tells)), None)
+
+
+@cache
+def _code_of_checkpoint() -> CodeType:
+    return inspect.unwrap(find(f"{_MODULE}.checkpoint")).__code__  # type: ignore[no-any-return]
+
+
+def _tells(way: Callable[[], bool]) -> bool:
+    inside: list[bool] = []
+
+    def work(value: torch.Tensor) -> torch.Tensor:
+        inside.append(way())
+        return value.sin()
+
+    try:
+        call_checkpoint(work, torch.ones(2, device="cpu", requires_grad=True))
+        return inside == [True] and not way()
+    except Exception:  # whatever this torch lacks
+        return False
