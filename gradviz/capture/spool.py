@@ -13,6 +13,7 @@ after a recorded backward call writes what it has into its spool, beside the out
   process has another file, also if several of them (ranks of one training) are to write the same output.
 - `Spool.remove` deletes the file. Whoever has written the output calls it; after any other end the file stays.
 - `spools_beside` finds the files of an output, those of running processes included.
+- If another thread adds to the recording while it is read, `make` may return None: the next offer tries again.
 - A failure to write never reaches the program: it is reported once to `warn`, and no further write is tried. The older
   content of the file stays then.
 """
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 import os
 import re
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -52,30 +54,41 @@ class Spool:
         self._began: float | None = None
         self._spent = 0.0
         self._has_failed = False
+        self._lock = threading.RLock()  # a handler of a signal may end the process in the middle of a write
 
-    def offer(self, make: Callable[[], Capture]) -> None:
+    def offer(self, make: Callable[[], Capture | None]) -> None:
         """Write the capture that `make` returns, if that may take time now; otherwise `make` is not called."""
-        lasted = 0.0 if self._began is None else self._clock() - self._began
-        if self._spent <= ALWAYS_ALLOWED + SHARE * lasted:
-            self.write(make)
+        if not self._lock.acquire(blocking=False):
+            return  # another thread writes now
+        try:
+            lasted = 0.0 if self._began is None else self._clock() - self._began
+            if self._spent <= ALWAYS_ALLOWED + SHARE * lasted:
+                self.write(make)
+        finally:
+            self._lock.release()
 
-    def write(self, make: Callable[[], Capture]) -> bool:
-        """Write the capture that `make` returns; False if this is another process, or writing has failed."""
+    def write(self, make: Callable[[], Capture | None]) -> bool:
+        """Write the capture that `make` returns; False if there is none, this is another process, or writing failed."""
         if self._has_failed or os.getpid() != self._process:
             return False
-        began = self._clock()
-        self._began = began if self._began is None else self._began
-        path = self.path or _free_path(self._output, self._process)
-        try:
-            write_whole_file(path, write_capture(make()))
-        except Exception as error:  # must not reach the program
-            self._has_failed = True
-            reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-            self.warn(f"cannot write {str(path)!r}: {reason}; if the script ends suddenly, the recording is lost")
-            return False
-        self.path = path
-        self._spent += self._clock() - began
-        return True
+        with self._lock:
+            began = self._clock()
+            self._began = began if self._began is None else self._began
+            path = self.path or _free_path(self._output, self._process)
+            try:
+                capture = make()
+                if capture is None:
+                    return False
+                write_whole_file(path, write_capture(capture))
+            except Exception as error:  # must not reach the program
+                self._has_failed = True
+                reason = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+                self.warn(f"cannot write {str(path)!r}: {reason}; if the script ends suddenly, the recording is lost")
+                return False
+            finally:
+                self._spent += self._clock() - began
+            self.path = path
+            return True
 
     def remove(self) -> None:
         """Delete the file; not in a forked child, which does not own it."""

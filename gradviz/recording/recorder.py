@@ -40,6 +40,10 @@ from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn, root_of,
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
 
 
+TRIES_BESIDE_THREADS = 5
+"""How often a recording to which other threads add is read for a spool."""
+
+
 class Recorder:
     """Records from `start` to `stop`; `capture` then returns what was seen."""
 
@@ -266,8 +270,17 @@ class Recorder:
             keep = spool.write if is_last else spool.offer
             keep(self.unfinished_capture)
 
-    def unfinished_capture(self) -> Capture:
-        """What was recorded until now, while the program still runs; the recording is not changed."""
+    def unfinished_capture(self) -> Capture | None:
+        """What was recorded until now, while the program still runs; None if other threads add to it too often."""
+        for _ in range(TRIES_BESIDE_THREADS):
+            try:
+                return self._capture_until_now()
+            except RuntimeError:  # a dict changed while it was read
+                if threading.active_count() == 1:
+                    raise
+        return None
+
+    def _capture_until_now(self) -> Capture:
         calls, missing = None, []
         if self._call_log is not None:
             calls, missing = self._call_log.build(), self._call_log.disclosures()

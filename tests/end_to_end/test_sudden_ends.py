@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import Run, gradviz, installed_gradviz, written_script
+from tests.end_to_end.command import GRADVIZ, Run, gradviz, installed_gradviz, installed_python, written_script
 
 THREE_STEPS = """
 import os, signal, sys, torch
@@ -41,8 +43,7 @@ def test_a_sudden_end_keeps_the_recording_and_the_older_file(end: str, tmp_path:
     # The next command on this output names it, and it opens like any recording.
     again = gradviz("render", written_script(tmp_path, THREE_STEPS), "-o", "net.svg", cwd=tmp_path)
     assert (
-        again.stderr
-        == f"gradviz: {spool} holds what a run recorded before it ended suddenly; "
+        again.stderr == f"gradviz: {spool} holds what a run recorded before it ended suddenly; "
         "it opens like any recording, and can be removed\n"
     )
     opened = gradviz("tree", spool, cwd=tmp_path)
@@ -120,6 +121,28 @@ asyncio.run(main())
     assert (tmp_path / "train.svg").exists()
 
 
+@pytest.mark.parametrize("keeps_on", ["", "    except BaseException: yield 'swallowed'\n"])
+def test_a_script_is_stopped_inside_a_generator(keeps_on: str, tmp_path: Path) -> None:
+    text = f"""
+import torch
+def steps():
+    try:
+        torch.ones(2, requires_grad=True).exp().sum().backward()
+        yield "not reached"
+{keeps_on}    finally:
+        print("cleaned up")
+for step in steps():
+    print(step)
+"""
+    run = gradviz("tree", written_script(tmp_path, text), cwd=tmp_path)
+    assert run.exit_code == 0
+    assert "ExpBackward0" in run.stdout
+    assert "cleaned up" in run.stderr
+    assert ("swallowed" in run.stderr) == bool(keeps_on)
+    assert "not reached" not in run.stderr
+    assert "Traceback" not in run.stderr
+
+
 # -- the machine -----------------------------------------------------------------------------------------------------
 
 _LIMITED = "import resource, sys; {}; from gradviz.cli import main; main(sys.argv[1:])"
@@ -138,19 +161,12 @@ def capture(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("limit", LIMITS)
 def test_a_capture_is_drawn_under_low_limits(limit: str, capture: Path) -> None:
-    from tests.end_to_end.command import installed_python
-
     run = installed_python("-c", _LIMITED.format(LIMITS[limit]), "render", capture.name, cwd=capture.parent)
     assert (run.exit_code, run.stderr) == (0, "")
 
 
 def under_permissions(*words: str | Path, cwd: Path, env: dict[str, str]) -> Run:
     """A new ``gradviz`` that obeys permissions: as the superuser, without the right to pass them over."""
-    import os
-    import subprocess
-
-    from tests.end_to_end.command import GRADVIZ
-
     drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     done = subprocess.run(
         [*drop, GRADVIZ, *words], cwd=cwd, env={**os.environ, **env}, capture_output=True, encoding="utf-8", timeout=120
@@ -190,3 +206,21 @@ def test_a_tree_in_a_read_only_folder_leaves_no_complaint(capture: Path) -> None
     finally:
         capture.parent.chmod(0o700)
     assert (run.exit_code, run.stderr) == (0, "")
+
+
+def test_a_disk_that_fills_in_the_middle_of_a_script_costs_only_the_spool(tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: writing a part of a file succeeds, and the rest fails."""
+    text = f"""
+{THREE_STEPS}
+if step == 2:
+    from pathlib import Path
+    print([path.name for path in Path().iterdir() if path.name != "train.py"])
+"""
+    limited = _LIMITED.format("resource.setrlimit(resource.RLIMIT_FSIZE, (99, 99))")  # Python ignores its signal
+    script = written_script(tmp_path, text)
+    run = installed_python("-c", limited, "record", "--keep-going", script, cwd=tmp_path)
+    assert run.exit_code == 2
+    assert "[]" in run.stdout  # the program went on, and no part of a file was left
+    assert run.stderr.count("cannot write") == 2  # the spool once, and the recording at the end
+    assert "File too large; if the script ends suddenly, the recording is lost" in run.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]

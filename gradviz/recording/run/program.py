@@ -82,7 +82,7 @@ def _main_inside(path: str) -> Program:
     find = getattr(importer, "find_spec", None)
     spec = find("__main__") if find is not None else None
     code = spec.loader.get_code("__main__") if spec is not None and spec.loader is not None else None
-    if code is None or spec.origin is None:
+    if spec is None or code is None or spec.origin is None:
         if Path(path).is_dir():
             hint = "name a .py file in it, or use -m for a package"
             raise BadInput(f"{path} is a directory without __main__.py, not a script", hint=hint)

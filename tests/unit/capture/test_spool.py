@@ -78,3 +78,11 @@ def test_a_spool_that_cannot_be_written_is_reported_once_and_keeps_its_content(t
     ]
     assert spool.path is not None
     assert load_capture(spool.path).backward_calls == 1
+
+
+def test_a_recording_that_cannot_be_read_just_now_is_written_at_the_next_offer(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "run.gradviz", pytest.fail)
+    spool.offer(lambda: None)
+    assert spool.path is None
+    spool.offer(Captures(Clock(), 0))
+    assert spool.path is not None
