@@ -169,7 +169,9 @@ class Optimizers:
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
             row.optimizer = known
             for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
-                row.inputs.append(_plain_use(writer, tensor, position, row))
+                use = _plain_use(writer, tensor, position, row)
+                use.version = version  # as it was before
+                row.inputs.append(use)
                 if version_of(tensor) != version:
                     row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
 

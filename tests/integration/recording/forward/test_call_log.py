@@ -246,6 +246,7 @@ def test_the_line_that_switched_gradients_off_is_known(tmp_path: Path) -> None:
     assert cuts == [("no_grad", 10), ("inference", 12), ("no_grad", 6), ("no_grad", 15)]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
 def test_a_traced_module_is_logged_with_all_its_parameters() -> None:
     net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
     traced: Any = torch.jit.trace(net, torch.ones(1, 3))
