@@ -158,19 +158,42 @@ class CaptureBuilder:
         calls: CallLog | None = None,
     ) -> Capture:
         """Everything that was recorded; `calls` is the log of every torch call, if there is one."""
-        graphs = tuple(with_sizes(self._opened(index)) for index in self.graphs)
+        made = self._capture(program, arguments, tuple(map(with_sizes, self._opened_graphs())), calls, error)
+        return replace(made, error=error, outcome=outcome, backward_calls=backward_calls)
+
+    def unfinished_capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        backward_calls: int,
+        calls: CallLog | None,
+        more_disclosures: Iterable[str],
+    ) -> Capture:
+        """What was recorded until now; the recording goes on and is not changed."""
+        made = self._capture(program, arguments, tuple(self._opened_graphs()), calls, None)
+        disclosures = dict.fromkeys((*made.disclosures, *more_disclosures))
+        return replace(made, outcome="interrupted", backward_calls=backward_calls, disclosures=tuple(disclosures))
+
+    def _capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        graphs: tuple[Graph, ...],
+        calls: CallLog | None,
+        error: ScriptError | None,
+    ) -> Capture:
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
             sources=kept_lines(graphs, calls, error),
-            error=error,
-            outcome=outcome,
-            backward_calls=backward_calls,
             disclosures=self.disclosures(),
             calls=calls,
             missing=capabilities.unseen(self.happened),
         )
+
+    def _opened_graphs(self) -> Iterator[Graph]:
+        return map(self._opened, self.graphs)
 
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
@@ -211,6 +234,9 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
+        if self._builder.undecided:
+            nodes = counted(self._builder.undecided, "node is", "nodes are")
+            yield f"the lines and modules of {nodes} unknown: several threads made this graph, with the same numbers"
         inside = sum(unmeasured_between(self.graphs[index], found) for index, found in self._regions.items())
         if inside:
             yield (
