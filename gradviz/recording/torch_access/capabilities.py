@@ -195,7 +195,8 @@ CAPABILITIES = (
         "to know what a node keeps, without unpacking it",
         ("Node._raw_saved_", "SavedTensor.data", "SavedTensor.unpack_hook"),
         probes.raw_saved_tensors,
-        instead="it is unpacked where that runs no hook, and hooks are refused before they run",
+        instead="it is unpacked where that runs no hook; what was changed since, and what compiled code saved, stays "
+        "unknown",
         lost="",
         unseen="",
         seen="2.10 to 2.15",
