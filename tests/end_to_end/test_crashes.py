@@ -103,7 +103,7 @@ def test_the_tree_of_a_crash_marks_the_line_of_the_failed_operation(tmp_path: Pa
     assert run.exit_code == 1
     lines = run.stdout.splitlines()
     (mark,) = [number for number, line in enumerate(lines) if "backward failed here" in line]
-    assert "✗ Clamp " in lines[mark + 1]
+    assert "✗ Clamp " in lines[mark - 1]
     assert run.stderr.endswith("ValueError: not enough values to unpack (expected 2, got 1)\n")
 
 

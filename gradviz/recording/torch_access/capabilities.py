@@ -426,6 +426,7 @@ CAPABILITIES = (
             "torch._functorch.aot_autograd.AOT_COUNTER",
             "torch._subclasses.fake_tensor.FakeTensorMode",
             "torch._guards.CompileContext",
+            "torch._ops.HigherOrderOperator",
             "OutputGraph.local_scope",
             "OutputGraph.root_tx",
             "CompiledFunction._aot_id",
@@ -436,7 +437,7 @@ CAPABILITIES = (
         lost="what compiled code consists of: each compiled region is a single node",
         unseen="operations inside compiled code are not seen",
         seen="2.6 to 2.15",
-        waits_for="torch._dynamo",
+        waits_for="torch._functorch.aot_autograd",  # loaded when something is compiled, not by each optimizer as Dynamo
     ),
     Capability(
         "leaving a handler",

@@ -26,6 +26,7 @@ from gradviz.recording.compiled.region_opening import (
     closed_regions,
     opened,
     unmeasured_between,
+    without_broken,
 )
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
@@ -197,7 +198,10 @@ class CaptureBuilder:
 
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
-        return opened(self.graphs[index], self._regions.get(index, {}), self._uncompiled.get(index, ()))
+        return opened(self.graphs[index], self._regions_of(index), self._uncompiled.get(index, ()))
+
+    def _regions_of(self, index: int) -> dict[int, FoundRegion]:
+        return without_broken(self.graphs[index], self._regions.get(index, {}))
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this thread's, or the only one with entries."""
@@ -237,7 +241,8 @@ class CaptureBuilder:
         if self._builder.undecided:
             nodes = counted(self._builder.undecided, "node is", "nodes are")
             yield f"the lines and modules of {nodes} unknown: several threads made this graph, with the same numbers"
-        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in self._regions.items())
+        regions = {index: self._regions_of(index) for index in self._regions}
+        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in regions.items())
         if inside:
             yield (
                 f"the gradients between the {counted(inside, 'operation')} inside compiled code: where one becomes "
@@ -245,7 +250,7 @@ class CaptureBuilder:
             )
         for reason in self._region_finder.untraceable:
             yield f"the lines of some operations inside code for torch.compile: {reason}"
-        yield from closed_regions(found for regions in self._regions.values() for found in regions.values())
+        yield from closed_regions(found for each in regions.values() for found in each.values())
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (
