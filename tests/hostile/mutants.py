@@ -59,7 +59,13 @@ def log_records() -> dict[str, Any]:
         "unmeasured": {"sparse": [1]},
     }
     return {
-        "header": RunHeader(Program("train.py", ("--lr",), "3.11.7", "2.13.0", "0.1.0"), watched, every=2, frozen=("model.d",), is_unscaled=True),
+        "header": RunHeader(
+            Program("train.py", ("--lr",), "3.11.7", "2.13.0", "0.1.0"),
+            watched,
+            every=2,
+            frozen=("model.d",),
+            is_unscaled=True,
+        ),
         "steps": [full(StepFigures(step)) | rows for step in (1, 2, 5)],
         "end": RunEnd(9, ("One thing was not measured.",)),
     }

@@ -5,7 +5,16 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.call_log import Call, CallLog, DerivativeCheck, Holder, LoggedTensor, RandomDraw, TensorUse, ValueFacts
+from gradviz.graph.call_log import (
+    Call,
+    CallLog,
+    DerivativeCheck,
+    Holder,
+    LoggedTensor,
+    RandomDraw,
+    TensorUse,
+    ValueFacts,
+)
 from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import (
@@ -26,6 +35,7 @@ from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
 from tests.captures import small_capture, small_graph
 
 FINGERPRINT = Fingerprint(7, 2.5, 2.0, 1, packed_projections([0.5, -0.5] * 4))
+
 
 def figures(*values: float, shape: tuple[int, ...] = ()) -> TensorFigures:
     """Statistics of a few numbers, each of which is kept."""
