@@ -49,7 +49,7 @@ CAPTURE_SUFFIX = ".gradviz"
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
-_USUAL_WINDOW, _SMALL_WINDOW = 15, 9
+_USUAL_WINDOW, _SMALL_WINDOW = 15, 12
 # A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
 _ALWAYS_ALLOWED, _MAX_GROWTH = 32 << 20, 40
 # And it grows again when it is decoded. A small file must not need more memory than an ordinary laptop has.
@@ -156,7 +156,9 @@ def _decompressed(payload: memoryview, name: str) -> bytes:
     if not stream.eof or stream.unused_data:
         raise _damaged(name, "its payload cannot be decompressed")
     if max_decoded_size(data) > _max_memory(payload):
-        raise _damaged(name, f"decoded, its {len(data):,} bytes might need more memory than {_max_memory(payload):,} bytes")
+        raise _damaged(
+            name, f"decoded, its {len(data):,} bytes might need more memory than {_max_memory(payload):,} bytes"
+        )
     return data
 
 

@@ -10,6 +10,7 @@ import typing
 import zlib
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any, get_type_hints
@@ -21,10 +22,17 @@ import pytest
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import load_capture, write_capture
 from gradviz.capture.run_log import RunEnd, RunHeader
+from gradviz.cli.player import player
+from gradviz.cli.player.keys import Keys
+from gradviz.cli.player.replay_session import ReplaySession
+from gradviz.cli.serving.served_page import ServedPage
+from gradviz.rendering.replay.step_text import TextLook
 from gradviz.safe_text import printable
+from gradviz.view.keywords import view_options
 from tests.end_to_end.command import gradviz
 from tests.hostile.driving import EVERY_COMMAND, outcomes
 from tests.hostile.mutants import Examined, examined, log_records, originals
+from tests.hostile.mutating import capture_file
 from tests.hostile.whole_capture import whole_capture
 
 HOSTILE = (
@@ -202,3 +210,42 @@ sum(parts.values()).sum().backward()
         assert "Traceback" not in text
         assert printable(text) == text
         assert re.search(r"^\s*::", text, re.MULTILINE) is None
+
+
+@pytest.mark.parametrize("suffix", ["png", "pdf"])
+def test_hostile_captures_are_drawn_as_pictures_or_refused(suffix: str, tmp_path: Path) -> None:
+    for seed in range(6):
+        content, change = originals()[1].mutant(seed)
+        (tmp_path / "net.gradviz").write_bytes(capture_file(content))
+        (done,) = outcomes(tmp_path / "net.gradviz", [("render", "{file}", "-o", f"{{folder}}/out.{suffix}")])
+        assert done.fault is None, (seed, change)
+
+
+def test_the_player_of_a_hostile_capture_shows_only_printable_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capture = _renamed(whole_capture(), lambda text: f"{text}{HOSTILE}", frozenset())
+    keys = iter([*"nnnonc", "g", "2", "\r", "/", "a", "\r", "q"])
+    session = ReplaySession(capture, capture.graphs[0], (), TextLook(width=80), has_own_width=True)
+    words = session.words(view_options({}))
+    monkeypatch.setattr(player, "keys_of_terminal", lambda: nullcontext(Keys(lambda: next(keys), lambda: False)))
+    player.Player(session, view_options({}), words, range(len(words.replay) + 1)).play()
+    shown = re.sub(r"\x1b\[[\d;?]*[A-Za-z]|\x1b\]8;;[^\x1b]*\x1b\\", "", capsys.readouterr().out).replace("\r", "")
+    assert "step" in shown
+    assert printable(shown) == shown
+
+
+def test_the_served_page_of_a_file_that_turns_hostile_stays_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "net\x1b[2J.gradviz"
+    file.write_bytes(write_capture(whole_capture()))
+    page = ServedPage(lambda version: f"{version} {load_capture(file).program.name}", file)
+    file.write_bytes(b"gradviz capture 1\n\x00 no capture any more")
+    page.update()
+    said = capsys.readouterr().err
+    assert page.content.startswith("1 ")
+    assert said.count("\n") == 1 and printable(said) == said
+    file.write_bytes(write_capture(msgspec.structs.replace(whole_capture(), backward_calls=7)))
+    page.update()
+    assert page.content.startswith("2 ")

@@ -167,7 +167,8 @@ def more_nodes() -> tuple[Node, ...]:
     facts = TensorFacts((4,), "bfloat16", "cuda:0", "sparse_coo", "Masked")
     held = HeldTensor(("y",), requires_grad=False, retains_grad=True, has_grad=True, output_nr=1)
     product = Node(
-        4, "MulBackward0", sequence_nr=7, edges=(Edge(2), None), outputs=(facts,), held=(held,), forward_call="torch.mul",
+        4, "MulBackward0", sequence_nr=7, edges=(Edge(2), None), outputs=(facts,), held=(held,),
+        forward_call="torch.mul",
         gradients=(broken_figures(), None), values=(broken_figures(),), number=3.0, region=0,
         saved=(SavedTensor("other", facts, 8, 2, source=2, source_nr=1),),
     )  # fmt: skip

@@ -277,7 +277,10 @@ def test_a_payload_that_grows_beyond_every_recording_is_refused_before_it_fills_
     monkeypatch.setattr("gradviz.capture.capture_file._MEMORY_FOR_SMALL", 60 << 20)
     node = {"id": 0, "name": "A", "edges": [None] * 400_000, "gradients": [{}] * 400_000}
     empty_structures = file_with(msgspec.msgpack.encode({"program": {"name": "a"}, "graphs": [{"nodes": [node]}]}))
-    for bomb, told in ((file_with(bytes(80 << 20)), "grows to more than"), (empty_structures, "might need more memory")):
+    for bomb, told in (
+        (file_with(bytes(80 << 20)), "grows to more than"),
+        (empty_structures, "might need more memory"),
+    ):
         tracemalloc.start()
         try:
             line = refusal(bomb)
