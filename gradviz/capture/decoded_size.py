@@ -1,7 +1,7 @@
 """How much memory the decoded form of a MessagePack document may need, from its bytes alone.
 
-A document of 10 MB can decode to gigabytes: a structure without any field is one byte in a file, and 168 in memory. So a
-file is measured before it is decoded. Every byte counts as if it began a value of the most expensive type that it can
+A document of 10 MB can decode to gigabytes: a structure without any field is one byte in a file, and 168 in memory. So
+a file is measured before it is decoded. Every byte counts as if it began a value of the most expensive type that it can
 begin, whatever it really stands for: the result is never too small, and two to five times too large for recordings.
 """
 
