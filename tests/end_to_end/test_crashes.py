@@ -34,6 +34,7 @@ def crash(place: str, shared: SharedFolders) -> Crash:
     """A crash where the test's parameter says."""
 
     def fill(folder: Path) -> None:
+        (folder / "pictures").mkdir()
         outputs = [word for suffix in SUFFIXES for word in ("-o", f"pictures/out.{suffix}")]
         native = python(CRASHES, place, cwd=folder)
         run = gradviz("render", *outputs, CRASHES, "--", place, cwd=folder)

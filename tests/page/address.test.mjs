@@ -35,7 +35,7 @@ describe("an address", () => {
   test("names the graph, where it is not the first", () => {
     assert.equal(hashOf(nestedModel({ index: 2 }), { ...NOTHING, opened: new Set() }), "graph=3");
     assert.equal(hashOfGraph(1, "memory", "calls"), "graph=2&color=memory&tab=calls");
-    assert.equal(hashOfGraph(0, "kind", "about"), "graph=1");
+    assert.equal(hashOfGraph(0, null, "about"), "graph=1");
   });
 });
 

@@ -36,11 +36,11 @@ export function hashOf(model, view) {
  * The address of another graph of the page.
  *
  * @param {number} index
- * @param {string} colour
+ * @param {string | null} colour null for the one that the graph has first
  * @param {string} tab of the panel
  */
 export const hashOfGraph = (index, colour, tab) =>
-  `graph=${index + 1}${colour === "kind" ? "" : `&color=${colour}`}${tab === "about" ? "" : `&tab=${tab}`}`;
+  `graph=${index + 1}${colour === null ? "" : `&color=${colour}`}${tab === "about" ? "" : `&tab=${tab}`}`;
 
 /**
  * What a hash asks for; parts that fit nothing in this graph are passed over.

@@ -224,7 +224,7 @@ export class App {
    * @param {string} tab of the panel
    */
   showGraph(index, tab = "about") {
-    location.hash = hashOfGraph(index, this.state.colour, tab);
+    location.hash = hashOfGraph(index, this.state.colour === this.model.firstColour ? null : this.state.colour, tab);
   }
 
   /** @param {string} colour */
