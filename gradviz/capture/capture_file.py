@@ -27,6 +27,7 @@ from typing import Any
 import msgspec
 
 from gradviz.capture.capture import Capture
+from gradviz.capture.decoded_size import max_decoded_size
 from gradviz.capture.encoding import encoded
 from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.capture.run_log_file import is_run_log
@@ -48,11 +49,11 @@ CAPTURE_SUFFIX = ".gradviz"
 _FRAME = struct.Struct(">QI")
 # The default level takes five times as long for a file that is a tenth smaller.
 _COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
+_USUAL_WINDOW, _SMALL_WINDOW = 15, 12
 # A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
 _ALWAYS_ALLOWED, _MAX_GROWTH = 32 << 20, 40
-# And it grows again when it is decoded: a structure without any field is one byte in a file, and more than a hundred in
-# memory. In recordings such a byte is rare, whatever it stands for.
-_EMPTY_MAP, _ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS = 0x80, 4_000_000, 1 / 64
+# And it grows again when it is decoded. A small file must not need more memory than an ordinary laptop has.
+_SMALL, _MEMORY_FOR_SMALL, _MAX_GROWTH_IN_MEMORY = 10_000_000, 1_900_000_000, 600
 _MAX_TOLD = 240
 """Characters of what is wrong: names and values in a file may be of any length."""
 _RECORD_AGAIN = "copy it again, or record it again with 'gradviz record'"
@@ -62,9 +63,16 @@ _FIRST_LINE = FirstLine("capture", FORMAT_VERSION, _RECORD_AGAIN)
 def write_capture(capture: Capture) -> bytes:
     """The content of a capture file."""
     packed = encoded(capture, msgspec.msgpack.encode)
-    payload = zlib.compress(packed, _COMPRESSION_LEVEL)
-    if len(packed) > _max_size(payload):  # millions of zeros: as dense as a file made to exhaust memory
-        payload = zlib.compress(packed, _NO_COMPRESSION)
+    needed = max_decoded_size(packed)
+    for level, window in (
+        (_COMPRESSION_LEVEL, _USUAL_WINDOW),
+        # Millions of zeros or of equal steps: as dense as a file made to exhaust memory.
+        (_COMPRESSION_LEVEL, _SMALL_WINDOW),
+        (_NO_COMPRESSION, _USUAL_WINDOW),
+    ):
+        payload = zlib.compress(packed, level, window)
+        if len(packed) <= _max_size(payload) and needed <= _max_memory(payload):
+            break
     return b"".join((_FIRST_LINE.write(), _FRAME.pack(len(payload), zlib.crc32(payload)), payload))
 
 
@@ -131,6 +139,11 @@ def _max_size(payload: bytes | memoryview) -> int:
     return max(_ALWAYS_ALLOWED, _MAX_GROWTH * len(payload))
 
 
+def _max_memory(payload: bytes | memoryview) -> int:
+    """How much memory a payload may need when it is decoded."""
+    return _MEMORY_FOR_SMALL if len(payload) <= _SMALL else _MAX_GROWTH_IN_MEMORY * len(payload)
+
+
 def _decompressed(payload: memoryview, name: str) -> bytes:
     max_size = _max_size(payload)
     stream = zlib.decompressobj()
@@ -142,8 +155,10 @@ def _decompressed(payload: memoryview, name: str) -> bytes:
         raise _damaged(name, f"its payload grows to more than {max_size:,} bytes, which no recording does")
     if not stream.eof or stream.unused_data:
         raise _damaged(name, "its payload cannot be decompressed")
-    if data.count(_EMPTY_MAP) > max(_ALWAYS_ALLOWED_MAPS, _MAX_SHARE_OF_MAPS * len(data)):
-        raise _damaged(name, f"its {len(data):,} bytes are full of empty structures, which no recording is")
+    if max_decoded_size(data) > _max_memory(payload):
+        raise _damaged(
+            name, f"decoded, its {len(data):,} bytes might need more memory than {_max_memory(payload):,} bytes"
+        )
     return data
 
 

@@ -24,6 +24,10 @@ LineNumber = Annotated[int, Meta(ge=0, le=10_000_000)]
 NodeCount = Annotated[int, Meta(ge=0, le=10_000_000)]
 """Nodes that one call made. Their sequence numbers are looked at one by one."""
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
+Number = float | int
+"""An element of a long list. msgspec would make a float object of each integer for `float` alone; a small integer needs
+no memory of its own."""
+FiniteNumber = Finite | Annotated[int, Meta(ge=-(2**62), le=MAX_COUNT)]
 Magnitude = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 """A norm, or a time."""
 Cosine = Annotated[float, Meta(ge=-1.001, le=1.001)]

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude, NodeCount
+from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude, NodeCount, Number
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
@@ -240,7 +240,7 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Variables that held it."""
     groups: tuple[tuple[Index, ...], ...] = ()
     """The tensors in each of its parameter groups, in their last state."""
-    learning_rates: tuple[float | None, ...] = ()
+    learning_rates: tuple[Number | None, ...] = ()
     """Of each group; None where it is not a number."""
 
 
@@ -272,9 +272,9 @@ class DerivativeCheck(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Name of the class."""
     argument: Index
     """Index among the arguments of forward."""
-    given: tuple[float, ...] = ()
+    given: tuple[Number, ...] = ()
     """The gradient from backward for each compared element."""
-    measured: tuple[float, ...] = ()
+    measured: tuple[Number, ...] = ()
     """The slope there, by finite differences."""
     flat: Count = 0
     """Other elements for which backward returns a gradient though a small step changes nothing."""

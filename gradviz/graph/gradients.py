@@ -7,7 +7,7 @@ from typing import Literal, TypeVar
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Cosine, Count, Decade, Finite, Index, Magnitude, Size
+from gradviz.graph.bounded_types import Cosine, Count, Decade, Finite, Index, Magnitude, Number, Size
 from gradviz.graph.fingerprints import Fingerprint
 
 _Entry = TypeVar("_Entry")
@@ -42,7 +42,7 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     but of an evenly spaced sample. Zeros, NaN and Inf are in no decade."""
     histogram_from: Decade = 0
     """Exponent of the first decade in `histogram`: -7 for the example above."""
-    values: tuple[float, ...] | None = None
+    values: tuple[Number, ...] | None = None
     """Every element in order, if it was asked for and the gradient is small."""
     unmeasured: str | None = None
     """Why it could not be measured, if so."""

@@ -103,7 +103,7 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """What happened to the ``.grad`` of a leaf."""
     number: int | float | None = None
     """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
-    region: int | None = None
+    region: Index | None = None
     """Index in `Graph.regions` of the compiled region that it is an operation of."""
 
     @property
@@ -221,7 +221,7 @@ class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaul
     function: str = ""
     """The Python function that was compiled."""
     backend: str = ""
-    call_site: int | None = None
+    call_site: Index | None = None
     """Index in `Graph.call_sites` of the line that called it."""
     run: NodeRun | None = None
     """When the engine ran all of it."""

@@ -11,7 +11,7 @@ from math import isfinite, nan, sqrt
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Finite, Index
+from gradviz.graph.bounded_types import FiniteNumber, Index
 
 
 class LossTerm(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -29,7 +29,7 @@ class LeafProducts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
 
     leaf: Index
     """Id of the node."""
-    products: tuple[Finite | None, ...]
+    products: tuple[FiniteNumber | None, ...]
     """Row by row: as many rows and columns as there are losses. The matrix is symmetric. None where a gradient holds
     NaN or Inf."""
 

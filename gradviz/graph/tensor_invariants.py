@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import sqrt
+from math import isfinite, sqrt
 
 from gradviz.errors import GradvizError
 from gradviz.graph.bounded_types import MAX_COUNT
+from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts, elements_in
 
@@ -42,6 +43,14 @@ def _check_figures(where: str, figures: TensorFigures) -> None:
     elements = elements_in(figures.shape)
     if figures.values is not None and elements != len(figures.values):
         raise InvalidGraph(f"{where} has {len(figures.values)} values of a tensor of shape {list(figures.shape)}")
+    if figures.fingerprint is not None:
+        check_fingerprint(where, figures.fingerprint)
+
+
+def check_fingerprint(where: str, fingerprint: Fingerprint) -> None:
+    """Raise `InvalidGraph` at a projection that is NaN or Inf: its distance from others could not be compared."""
+    if not all(map(isfinite, fingerprint.projections)):
+        raise InvalidGraph(f"{where} has a fingerprint with the projections {list(fingerprint.projections)}")
 
 
 def _check_averages(where: str, figures: TensorFigures) -> None:

@@ -50,6 +50,10 @@ EVERY_COMMAND: tuple[tuple[str, ...], ...] = (
     ("check", "{file}", "--why", "model.weight"),
     ("check", "{file}", "-o", "{folder}/out.svg"),
     ("check", "{file}", "--all-params-get-grad", "--max-saved", "1B"),
+    ("diff", "{file}", "{folder}/original.gradviz"),
+    ("diff", "{folder}/original.gradviz", "{file}", "--json"),
+    ("diff", "{file}", "{folder}/original.gradviz", "--format", "github"),
+    ("diff", "{file}", "{file}#2", "--all", "--color", "always"),
 )  # fmt: skip
 """Each command on a capture, so that every format and every report is written."""
 SLOW_COMMANDS: tuple[tuple[str, ...], ...] = (

@@ -44,10 +44,10 @@ def originals(more: tuple[Path, ...] = ()) -> tuple[Mutator, ...]:
     """What mutants are made of; the last is a run log."""
     demo = load_capture(Path(str(files("gradviz.cli") / "demo.gradviz")))
     captures: list[Capture] = [small_capture(), whole_capture(), demo, *map(load_capture, more)]
-    return (*map(Mutator, captures), Mutator(_log_records()))
+    return (*map(Mutator, captures), Mutator(log_records()))
 
 
-def _log_records() -> dict[str, Any]:
+def log_records() -> dict[str, Any]:
     """The records of a run log; rows of numbers are lists here, so that each number can be changed."""
     watched = tuple(WatchedParameter(f"model.{name}", (3, 2), "float32") for name in "abc")
     rows = {
@@ -59,7 +59,13 @@ def _log_records() -> dict[str, Any]:
         "unmeasured": {"sparse": [1]},
     }
     return {
-        "header": RunHeader(Program("train.py"), watched),
+        "header": RunHeader(
+            Program("train.py", ("--lr",), "3.11.7", "2.13.0", "0.1.0"),
+            watched,
+            every=2,
+            frozen=("model.d",),
+            is_unscaled=True,
+        ),
         "steps": [full(StepFigures(step)) | rows for step in (1, 2, 5)],
         "end": RunEnd(9, ("One thing was not measured.",)),
     }
@@ -98,6 +104,8 @@ def examined(seed: int, mutators: Sequence[Mutator], folder: Path, commands: int
         return Examined(seed, change, str(refusal), ((f"a bad refusal: {refusal}", ()),) if fault else (), 0.0)
     file = folder / "mutant.gradviz"
     file.write_bytes(data)
+    if not is_log:
+        (folder / "original.gradviz").write_bytes(mutators[which].original)
     every = EVERY_COMMAND_ON_A_LOG if is_log else EVERY_COMMAND
     chosen = random.sample(every, min(commands, len(every))) if commands else every
     done = list(outcomes(file, chosen))

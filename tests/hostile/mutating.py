@@ -62,6 +62,11 @@ class Mutator:
         self._packed = msgspec.msgpack.encode(full(original))
         self._fields = list(paths_by_field(msgspec.msgpack.decode(self._packed, strict=False)).values())
 
+    @property
+    def original(self) -> bytes:
+        """The capture file that mutants differ from."""
+        return capture_file(msgspec.msgpack.decode(self._packed, strict=False))
+
     def mutant(self, seed: int) -> tuple[Any, str]:
         """The content of a file, and what was changed in it, in words."""
         random = Random(seed)

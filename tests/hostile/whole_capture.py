@@ -5,13 +5,36 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.call_log import DerivativeCheck, Holder
+from gradviz.graph.call_log import (
+    Call,
+    CallLog,
+    DerivativeCheck,
+    Holder,
+    LoggedTensor,
+    RandomDraw,
+    TensorUse,
+    ValueFacts,
+)
+from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
-from gradviz.graph.model import BackwardCall, CustomFunction, Graph, ModuleScope, Node, RefusedRoot
+from gradviz.graph.model import (
+    BackwardCall,
+    CustomFunction,
+    Edge,
+    Graph,
+    HeldTensor,
+    ModuleScope,
+    Node,
+    RefusedRoot,
+    Region,
+    TensorFacts,
+)
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import LeafProducts, LossTerm, RootShares
-from gradviz.graph.saved_tensors import OlderGraph
+from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
 from tests.captures import small_capture, small_graph
+
+FINGERPRINT = Fingerprint(7, 2.5, 2.0, 1, packed_projections([0.5, -0.5] * 4))
 
 
 def figures(*values: float, shape: tuple[int, ...] = ()) -> TensorFigures:
@@ -19,64 +42,144 @@ def figures(*values: float, shape: tuple[int, ...] = ()) -> TensorFigures:
     return TensorFigures(
         shape or (len(values),), "float32", norm=sum(value * value for value in values) ** 0.5,
         mean=sum(values) / len(values), minimum=min(values), maximum=max(values), count=len(values),
-        zeros=values.count(0.0), histogram=(1, len(values)), histogram_from=-3, values=values,
+        zeros=values.count(0.0), histogram=(1, len(values)), histogram_from=-3, values=values, fingerprint=FINGERPRINT,
     )  # fmt: skip
+
+
+def broken_figures() -> TensorFigures:
+    """Statistics of a gradient on another device that holds NaN and Inf."""
+    return TensorFigures(
+        (4,), "bfloat16", "cuda:0", "sparse_coo", norm=2.0, mean=2.0, minimum=2.0, maximum=2.0, count=4, nans=2, infs=1
+    )
+
+
+def unknown_figures() -> TensorFigures:
+    """A gradient that was not sent, and could not have been measured."""
+    return TensorFigures((4,), is_undefined=True, unmeasured="sparse")
 
 
 def whole_capture() -> Capture:
     """Two backward calls, one of them refused, and a call log."""
     capture = small_capture()
-    calls = capture.calls
-    assert calls is not None
-    held = replace(calls.tensors[2], alive_after=2, holder=Holder("history[0]", True, (("/project/train.py", 7),)))
-    definition = replace(
-        calls.definitions[0], returns=(5,), in_place=(4,), once_differentiable_line=3, attributes=(("x", 4),)
-    )
-    calls = replace(
-        calls,
-        tensors=(*calls.tensors[:2], held),
-        definitions=(definition,),
-        derivatives=(
-            DerivativeCheck("Swish", 0, (1.0, 2.0), (1.0, 2.5), 1, line=("/project/train.py", 5), cut_line=("a.py", 6)),
-        ),
-        moments=(2, 3),
-    )  # fmt: skip
+    assert capture.calls is not None and capture.error is not None
     graph = whole_graph()
     verdict = Verdict("GV101", "detached", "warning", "cut off", "because", "do not")
     refused = replace(
         graph,
         roots=(),
-        backward=BackwardCall(2, call_site=0),
+        backward=BackwardCall(2, "grad", call_site=0, create_graph=True),
         refused=(RefusedRoot("aside", graph.roots[0].tensor),),
         cut_edges=(CutEdge(verdict, "item", refused=0, sources=(2,), path=("a.sum()", "b * a")),),
         root_shares=None,
     )
-    return replace(capture, graphs=(graph, refused), calls=calls, missing={"hooks": "hooks of tensors are not seen"})
+    return replace(
+        capture,
+        graphs=(graph, refused),
+        error=replace(capture.error, in_backward=True),
+        calls=whole_call_log(capture.calls),
+        missing={"hooks": "hooks of tensors are not seen"},
+    )
+
+
+def whole_call_log(calls: CallLog) -> CallLog:
+    """The call log of `small_capture` with everything that its calls, tensors and definitions may have."""
+    held = replace(calls.tensors[2], alive_after=2, holder=Holder("history[0]", True, (("/project/train.py", 7),)))
+    hidden = replace(calls.tensors[0], hidden_in="model.kept", is_used_elsewhere=True)
+    assert hidden.end is None and calls.tensors[1].end is not None
+    ended = replace(calls.tensors[1], end=replace(calls.tensors[1].end, requires_grad=False))
+    definition = replace(
+        calls.definitions[0], returns=(5,), in_place=(4,), once_differentiable_line=3, attributes=(("x", 4),)
+    )
+    derivative = DerivativeCheck(
+        "Swish", 0, (1.0, 2.0), (1.0, 2.5), 1, line=("/project/train.py", 5), cut_line=("a.py", 6)
+    )
+    unused = DerivativeCheck("Clamp", 1, is_identity=True, ignores_incoming=True, dtype="float32")
+    return replace(
+        calls,
+        calls=(_with_draw(calls.calls[0]), *calls.calls[1:], _write_through_an_index()),
+        tensors=(hidden, ended, held, LoggedTensor(TensorFacts((5,), "int64"), 0)),
+        definitions=(definition,),
+        derivatives=(derivative, unused),
+        moments=(2, 3),
+    )
+
+
+def _write_through_an_index() -> Call:
+    """``w.index_copy(0, index, z)`` with two positions for five rows."""
+    index = TensorUse(3, "2", 0, False, True, ValueFacts(5, 0.0, 1.0, zeros=3))
+    source = TensorUse(2, "3", 0, True, False)
+    return Call(
+        "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
+        outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
+    )  # fmt: skip
+
+
+def _with_draw(call: Call) -> Call:
+    (drawn,) = call.outputs
+    assert drawn.values is not None
+    values = replace(drawn.values, zeros=2, infs=1)
+    outputs = (TensorUse(drawn.tensor, drawn.place, 0, False, True, values, FINGERPRINT),)
+    return replace(call, outputs=outputs, draw=RandomDraw("cpu", 11, 12))
 
 
 def whole_graph() -> Graph:
     """The graph of `small_capture` with gradients, values, findings and shares of losses."""
     graph = small_graph()
-    scopes = (*graph.scopes, ModuleScope("model.inner", "Linear", parent=0, call_site=0))
+    scopes = (
+        *graph.scopes,
+        ModuleScope("model.inner", "Linear", parent=0, call_site=0),
+        ModuleScope("step", "step()", call=1, kind="function"),
+    )
     verdict = Verdict("GV101", "detached", "warning", "cut off", "because", "do not")
     return replace(
         graph,
-        nodes=tuple(map(_with_gradients, graph.nodes)),
-        roots=(replace(graph.roots[0], gradient=figures(1.0)),),
+        nodes=(*map(_with_gradients, graph.nodes), *more_nodes()),
+        roots=(replace(graph.roots[0], gradient=figures(1.0)), replace(graph.roots[0], output_nr=1, name="other")),
         scopes=scopes,
-        constants=(replace(graph.constants[0], value=figures(1.0, 2.0, 0.0, 4.0, 5.0, 6.0, shape=(2, 3))),),
+        constants=(
+            replace(
+                graph.constants[0],
+                kind="buffer",
+                value=figures(1.0, 2.0, 0.0, 4.0, 5.0, 6.0, shape=(2, 3)),
+                detached_from="model.weight",
+            ),
+        ),
         backward=BackwardCall(1, call_site=0, failed_node=2, retain_graph=True),
         older_graphs=(OlderGraph("losses", 3),),
         root_shares=RootShares(
             (LossTerm("one", (3,), 0), LossTerm("other", (2,), 1)), (LeafProducts(0, (1.0, 0.5, 0.5, 2.0)),)
         ),
         custom_functions=(CustomFunction("MmBackward0", "Mm", "/project/train.py", 3, 7),),
-        findings=(NodeFinding("GV102", "detached", "warning", "cut off", node=2),),
+        regions=(
+            Region("CompiledFunctionBackward", "forward", "inductor", 1, NodeRun(4, 0.5), is_measured=True),
+            Region("", closed="its code could not be run again"),
+        ),
+        findings=(NodeFinding("GV102", "detached", "warning", "cut off", "because", "do not", node=2),),
         cut_edges=(
             CutEdge(verdict, "detach", ("x",), "/project/train.py", 7, node=2, sources=(1,), constant=0, scope=1),
         ),
         unplaced_findings=(verdict,),
     )
+
+
+def more_nodes() -> tuple[Node, ...]:
+    """Operations of compiled code, a reentrant checkpoint, and what is named with its dimensions."""
+    facts = TensorFacts((4,), "bfloat16", "cuda:0", "sparse_coo", "Masked")
+    held = HeldTensor(("y",), requires_grad=False, retains_grad=True, has_grad=True, output_nr=1)
+    product = Node(
+        4, "MulBackward0", sequence_nr=7, edges=(Edge(2), None), outputs=(facts,), held=(held,),
+        forward_call="torch.mul",
+        gradients=(broken_figures(), None), values=(broken_figures(),), number=3.0, region=0,
+        saved=(SavedTensor("other", facts, 8, 2, source=2, source_nr=1),),
+    )  # fmt: skip
+    checkpoint = Node(
+        5, "CheckpointFunctionBackward", "checkpoint", 8, edges=(Edge(4, 1),), arrived=(unknown_figures(),),
+        run=NodeRun(4, 0.5, thread=1, times=2, is_gpu_time=True), calls_backward=True, region=1, number=2,
+    )  # fmt: skip
+    row = Node(6, "SelectBackward0", "view", 9, edges=(Edge(4),), attributes={"dim": 0, "index": 1}, call_site=1)
+    part = Node(7, "SliceBackward0", "view", 10, (Edge(6),), attributes={"dim": 1, "start": 1, "end": 5, "step": 2})
+    shares = Node(8, "SoftmaxBackward0", "operation", 11, (Edge(7),), (facts,), attributes={"dim": 0})
+    return product, checkpoint, row, part, shares
 
 
 def _with_gradients(node: Node) -> Node:

@@ -50,4 +50,4 @@ def _change(figure: Figure) -> float:
         return 0.0
     if not figure.a or not figure.b or figure.a < 0 or figure.b < 0:
         return inf
-    return abs(log(figure.b / figure.a))
+    return abs(log(figure.b) - log(figure.a))  # the quotient of the smallest and the largest float is zero

@@ -17,7 +17,7 @@ from gradviz.graph.call_log import Call, CallLog, RandomDraw, TensorUse
 from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Attribute, CallSite, Graph, ModuleScope, Node, Scalar
 from gradviz.graph.query.operation_names import call_word, node_word
-from gradviz.graph.query.own_line import file_name, own_line
+from gradviz.graph.query.own_line import line_words_of, own_line
 from gradviz.graph.tensor_facts import TensorFacts
 
 _COMPARED_KINDS = frozenset({"operation", "custom", "compiled", "step"})
@@ -93,7 +93,7 @@ class Run:
     def line_words(self, operation: Operation) -> str | None:
         """``train.py:41``."""
         site = self.line_of(operation)
-        return None if site is None else f"{file_name(site.file)}:{site.line}"
+        return None if site is None else line_words_of(site.file, site.line)
 
     def source_line(self, operation: Operation) -> str:
         """The text of the user's own line; empty if it was not kept."""

@@ -9,7 +9,8 @@ from typing import Literal, NamedTuple
 from gradviz.analysis.memory.kept_memory import GraphMemory, Holder, StorageUse
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import stem_of
-from gradviz.graph.query.own_line import file_name
+from gradviz.graph.query.own_line import file_name, line_words_of
+from gradviz.safe_text import one_line
 
 
 @dataclass
@@ -100,6 +101,5 @@ def _modules_around(graph: Graph, holder: Holder) -> _Path:
 def _lines_around(holder: Holder) -> _Path:
     if not holder.file or not holder.line:
         return ()
-    name = file_name(holder.file)
-    line = _Around(f"{name}:{holder.line}", f"line {holder.line}", holder.file, holder.line)
-    return _Around(holder.file, name), line
+    line = _Around(line_words_of(holder.file, holder.line), f"line {holder.line}", holder.file, holder.line)
+    return _Around(holder.file, one_line(file_name(holder.file))), line

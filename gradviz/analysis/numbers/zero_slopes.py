@@ -94,4 +94,5 @@ def _is_single_softmax(node: Node) -> bool:
         return output is not None and not output.shape
     # torch reports a negative dim as an unsigned 64-bit number
     signed = dim - 2**64 if dim >= 2**63 else dim
-    return output.shape[signed] == 1
+    rank = len(output.shape)
+    return -rank <= signed < rank and output.shape[signed] == 1

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from gradviz.graph.model import CallSite, Graph
+from gradviz.safe_text import one_line
 
 
 def own_lines_around(sites: Sequence[CallSite], site: int | None) -> Iterator[int]:
@@ -42,13 +43,13 @@ def own_lines_or_none(graph: Graph) -> list[int | None]:
 
 
 def line_words(site: CallSite) -> str:
-    """``train.py:41``."""
+    """``train.py:41``, always one line of text."""
     return line_words_of(site.file, site.line)
 
 
 def line_words_of(file: str, line: int | None) -> str:
     """The same for a line that has no call site."""
-    return f"{file_name(file)}:{line}"
+    return f"{one_line(file_name(file))}:{line}"
 
 
 def file_name(path: str) -> str:

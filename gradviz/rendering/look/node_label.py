@@ -154,7 +154,7 @@ def _leaf_label(role: Role, text: ItemText) -> NodeLabel:
     title = shorten_middle(one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
     facts = (text.settings, shorten_middle(one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
-    aside = " · ".join(filter(None, facts))
+    aside = one_line(" · ".join(filter(None, facts)))
     height = 26.0 if role in ROOT_ROLES else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)

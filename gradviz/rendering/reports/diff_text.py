@@ -11,8 +11,9 @@ from rich.text import Text
 
 from gradviz.analysis.diff.difference import Change, Difference, Figure, Origin, Where
 from gradviz.graph.number_words import byte_words, counted
-from gradviz.graph.query.own_line import file_name
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.reports.terminal_tables import empty_table, facts_table, printed, shortened_name, wrapped
+from gradviz.safe_text import one_line
 
 MAX_CHANGES = 20
 MAX_FIGURES = 12
@@ -33,8 +34,8 @@ def _parts(found: Difference, width: int, *, show_all: bool) -> Iterator[Rendera
         counts += f", {found.differing:,} of them with other results"
     yield facts_table(
         [
-            ("A", f"{found.a}  ({counted(found.operations_a, 'operation')})"),
-            ("B", f"{found.b}  ({counted(found.operations_b, 'operation')})"),
+            ("A", f"{one_line(found.a)}  ({counted(found.operations_a, 'operation')})"),
+            ("B", f"{one_line(found.b)}  ({counted(found.operations_b, 'operation')})"),
             ("", counts),
         ]
     )
@@ -71,7 +72,7 @@ def _origin(title: str, origin: Origin, width: int) -> Iterator[RenderableType]:
 
 
 def _facts_of(name: str, place: Where) -> Iterator[tuple[str, str]]:
-    line = f"{file_name(place.file)}:{place.line}" if place.file is not None else "line unknown"
+    line = line_words_of(place.file, place.line) if place.file is not None else "line unknown"
     module = f"  in {place.module}" if place.module else ""
     yield name, f"{line}{module}"
     if place.source:
@@ -117,10 +118,10 @@ def change_words(change: Change) -> str:
     place = change.b if change.a is None else change.a
     if place is None or place.file is None:
         return change.what
-    line = f"{file_name(place.file)}:{place.line}"
+    line = line_words_of(place.file, place.line)
     other = change.b
     if change.a is not None and other is not None and other.file is not None:
-        other_line = f"{file_name(other.file)}:{other.line}"
+        other_line = line_words_of(other.file, other.line)
         line = line if line == other_line else f"{line} and {other_line}"
     return f"{change.what}  ({line})"
 

@@ -20,6 +20,7 @@ from gradviz.rendering.reports.node_numbers_text import node_numbers_sections
 from gradviz.rendering.reports.terminal_tables import printed
 from gradviz.rendering.words.common_words import counted, listed
 from gradviz.rendering.words.value_words import number_words
+from gradviz.safe_text import one_line
 
 Row = tuple[str, str]
 MAX_VARIANTS = 4
@@ -161,7 +162,7 @@ def _trap(trap: Trap) -> Iterator[Row]:
 
 def custom_sections(page: CustomExplanation) -> Iterator[tuple[str, list[Row]]]:
     """Sections of the explanation, each with its title."""
-    name = file_name(page.file)
+    name = one_line(file_name(page.file))
     lines = [(str(line.number), line.text) for line in page.lines]
     yield f"source{f' in {name}' if name else ''}", lines or [("", _why_no_source(page))]
     if not all(page.wants_gradient):

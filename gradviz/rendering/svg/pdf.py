@@ -15,7 +15,7 @@ from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.text_metrics import FONT_FOLDER
 from gradviz.rendering.svg.still_picture import StillPicture
 from gradviz.rendering.svg.svg import Drawing
-from gradviz.safe_text import printable
+from gradviz.safe_text import one_line
 
 POINTS_PER_PIXEL = 0.75
 LARGEST_SIDE = 14_400.0
@@ -41,7 +41,7 @@ class PdfRenderer(StillPicture):
             raise MissingDependency("PDF needs the package typst", hint="pip install 'gradviz-inspector[pdf]'")
 
     def render(self, subject: Subject) -> bytes:
-        return _page(self.draw(subject), printable(subject.capture.program.name))
+        return _page(self.draw(subject), one_line(subject.capture.program.name))
 
 
 def _page(drawing: Drawing, title: str) -> bytes:

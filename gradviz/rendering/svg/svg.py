@@ -40,7 +40,7 @@ from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.link_words import LinkText, link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
-from gradviz.safe_text import printable
+from gradviz.safe_text import one_line
 from gradviz.view.model import View
 
 Engine = Literal["graphlay", "dot"]
@@ -131,7 +131,7 @@ class SvgRenderer:
         markup = (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
             f'viewBox="0 0 {width} {height}" role="img">\n'
-            f"<title>{escape(printable(frame.name))}</title>\n"
+            f"<title>{escape(one_line(frame.name))}</title>\n"
             f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
             f"<defs>{arrowheads(looks)}{laid_out.bands}</defs>\n"
             f'<rect class="page" width="{width}" height="{height}"/>\n'

@@ -23,7 +23,7 @@ from gradviz.rendering.svg.png import pixels
 from gradviz.rendering.svg.style import ThemeChoice, shade, style_sheet, tint_rule
 from gradviz.rendering.svg.svg import Drawing
 from gradviz.rendering.words.common_words import counted
-from gradviz.safe_text import printable
+from gradviz.safe_text import one_line, printable
 
 _MARGIN = 16.0
 _LINE = 15.0
@@ -68,7 +68,7 @@ class TreemapRenderer:
         return Drawing(
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
             f'viewBox="0 0 {number(self.width + 2 * _MARGIN)} {number(bottom + _MARGIN)}" role="img">\n'
-            f"<title>{escape(printable(title))}</title>\n"
+            f"<title>{escape(one_line(title))}</title>\n"
             f"<style>{escape(style)}</style>\n"
             f'<rect class="page" {size}/>\n'
             f'<g class="f">{_text(title, left, _MARGIN + 13, self.width, "p")}'

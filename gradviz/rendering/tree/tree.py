@@ -53,7 +53,8 @@ class TreeRenderer:
         rows = outline(subject.graph, subject.view, upside_down=self.reverse, wanted=matches)
         writer = CellWriter(subject, self._columns, matches or frozenset(), self._link_template)
         below = [*(row.above if row.kind in ("item", "reference") else row.lines for row in rows[1:]), ""]
-        cells = [cell for row, lines in zip(rows, below, strict=True) for cell in writer.cells(row, lines)]
+        # Without any row, which a graph without nodes has, there is still the last entry of `below`.
+        cells = [cell for row, lines in zip(rows, below, strict=False) for cell in writer.cells(row, lines)]
         width = self.width or WIDEST
         table = Table(cells, self._columns, width, has_gutter=matches is not None)
         remarks = [*_legend(subject, cells, width), *_remarks(subject, table, width, self.reverse)]

@@ -16,6 +16,8 @@ _Words = Callable[[_Settings], str]
 
 _NO_LIMIT = 1e30
 """A minimum or maximum beyond this is that of the dtype: nothing is clamped to it."""
+_MAX_DIMENSIONS = 64
+"""torch allows no more. Other numbers are no dimension, or one that torch reports unsigned."""
 _OPEN_END = 2**62
 """A slice that runs to the end has a stop larger than any size."""
 
@@ -96,7 +98,7 @@ def _stride(settings: _Settings) -> str:
 
 def _place(dim: Attribute, index: str) -> str:
     """An index as Python writes it: ``[:, 1]``."""
-    if not isinstance(dim, int):
+    if not isinstance(dim, int) or not -_MAX_DIMENSIONS <= dim < _MAX_DIMENSIONS:
         return f"[{index}]"
     return f"[{':, ' * dim}{index}]" if dim >= 0 else f"[..., {index}{', :' * (-dim - 1)}]"
 

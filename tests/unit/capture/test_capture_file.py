@@ -24,6 +24,7 @@ from gradviz.capture.capture_file import (
     write_capture,
 )
 from gradviz.errors import BadCapture, BadInput
+from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import Edge, Graph, HeldTensor, ModuleScope, Node, Root
@@ -268,16 +269,32 @@ def test_a_recording_that_would_grow_like_a_bomb_is_written_so_that_it_is_read(m
     zeros = TensorFigures((100_000,), "float32", count=100_000, values=(0.0,) * 100_000)
     capture = Capture(Program("train.py"), (Graph((Node(0, "A", values=(zeros,)),)),))
     assert read_capture(write_capture(capture), "run.gradviz") == capture
+    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 25)
+    assert len(write_capture(capture)) < 100_000
+    monkeypatch.setattr("gradviz.capture.capture_file._MEMORY_FOR_SMALL", 1 << 20)
+    monkeypatch.setattr("gradviz.capture.capture_file._SMALL", 100_000)
+    assert len(write_capture(capture)) > 100_000
+    assert read_capture(write_capture(capture), "run.gradviz") == capture
+
+
+def test_a_fingerprint_that_cannot_be_compared_is_refused() -> None:
+    nan = Fingerprint(1, 1.0, 1.0, 0, packed_projections([float("nan")] + [0.0] * 7))
+    graph = Graph((Node(0, "A", values=(TensorFigures((2,), count=2, fingerprint=nan),)),))
+    line = refusal(write_capture(Capture(Program("train.py"), (graph,))))
+    assert "node 0 has a fingerprint with the projections [nan, " in line
 
 
 def test_a_payload_that_grows_beyond_every_recording_is_refused_before_it_fills_the_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED", 1 << 20)
-    monkeypatch.setattr("gradviz.capture.capture_file._ALWAYS_ALLOWED_MAPS", 1 << 10)
+    monkeypatch.setattr("gradviz.capture.capture_file._MEMORY_FOR_SMALL", 60 << 20)
     node = {"id": 0, "name": "A", "edges": [None] * 400_000, "gradients": [{}] * 400_000}
     empty_structures = file_with(msgspec.msgpack.encode({"program": {"name": "a"}, "graphs": [{"nodes": [node]}]}))
-    for bomb, told in ((file_with(bytes(80 << 20)), "grows to more than"), (empty_structures, "empty structures")):
+    for bomb, told in (
+        (file_with(bytes(80 << 20)), "grows to more than"),
+        (empty_structures, "might need more memory"),
+    ):
         tracemalloc.start()
         try:
             line = refusal(bomb)

@@ -108,9 +108,12 @@ def _without_a_position(flow: Dataflow, row: int, indexes: list[TensorUse], alon
         values = flow.values_of(use, row)
         if values is None or values.minimum is None or values.maximum is None:
             return 0
-        positions *= int(values.maximum - values.minimum) + 1
+        positions *= int(values.maximum) - int(values.minimum) + 1
     shapes = [[size for size in flow.log.tensors[use.tensor].facts.shape if isinstance(size, int)] for use in indexes]
     if not shapes or not all(shapes):
         return 0
-    entries = max(prod(shape) for shape in shapes) if along is None else shapes[0][along]
+    if along is None:
+        entries = max(prod(shape) for shape in shapes)
+    else:
+        entries = shapes[0][along] if -len(shapes[0]) <= along < len(shapes[0]) else 0
     return max(entries - positions, 0)

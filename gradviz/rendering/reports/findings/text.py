@@ -15,6 +15,7 @@ from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.reports.findings.evidence import evidence_words
 from gradviz.rendering.reports.terminal_tables import facts_table, printed
 from gradviz.rendering.words.common_words import counted, listed
+from gradviz.safe_text import one_line
 
 _STYLES: dict[Severity, str] = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
 MAX_TENSORS = 6
@@ -33,7 +34,7 @@ class FindingsText:
 
 
 def _parts(report: Report) -> Iterator[RenderableType]:
-    yield Text(f"{report.program}: {_summary(report)}", style="bold")
+    yield Text(f"{one_line(report.program)}: {_summary(report)}", style="bold")
     for finding in report.findings:
         yield Text()
         yield from _finding(report, finding)
