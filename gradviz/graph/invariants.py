@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gradviz.graph import traversal
 from gradviz.graph.tensor_invariants import InvalidGraph as InvalidGraph
-from gradviz.graph.tensor_invariants import check_facts, check_figures, check_range
+from gradviz.graph.tensor_invariants import check_facts, check_figures, check_fingerprint, check_range
 
 if TYPE_CHECKING:
     from gradviz.graph.call_log import Call, CallLog, LoggedTensor, ValueFacts
@@ -140,6 +140,7 @@ def check_call_log(log: CallLog) -> None:
         for use in (*call.inputs, *call.outputs):
             if use.values is not None:
                 _check_values(f"call {number}", use.values)
+            check_fingerprint(f"call {number}", use.fingerprint)
     for definition in log.definitions:
         if definition.first_line > definition.last_line:
             raise InvalidGraph(f"{definition.name} has lines {definition.first_line} to {definition.last_line}")

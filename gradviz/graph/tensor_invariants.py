@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import sqrt
+from math import isfinite, sqrt
 
 from gradviz.errors import GradvizError
 from gradviz.graph.bounded_types import MAX_COUNT
+from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.tensor_facts import TensorFacts, elements_in
 
+_MAX_CHECKSUM = 2**64 - 1
 _ROUNDING = 1.05
 """Figures of gradients in bfloat16 differ from the exact ones by less than this factor."""
 
@@ -39,6 +41,7 @@ def _check_figures(where: str, figures: TensorFigures) -> None:
         raise InvalidGraph(f"{where} has a tensor of {figures.count} elements, {special} of them zero, NaN or Inf")
     check_range(where, figures.minimum, figures.maximum)
     _check_averages(where, figures)
+    check_fingerprint(where, figures.fingerprint)
     elements = elements_in(figures.shape)
     if figures.values is not None and elements != len(figures.values):
         raise InvalidGraph(f"{where} has {len(figures.values)} values of a tensor of shape {list(figures.shape)}")
@@ -54,6 +57,16 @@ def _check_averages(where: str, figures: TensorFigures) -> None:
         most = largest * sqrt(figures.count)
         if not largest / _ROUNDING <= norm <= _ROUNDING * most:
             raise InvalidGraph(f"{where} has {figures.count} values of up to {largest} with the norm {norm}")
+
+
+def check_fingerprint(where: str, fingerprint: Fingerprint | None) -> None:
+    """Raise `InvalidGraph` if no tensor has such a fingerprint."""
+    if fingerprint is None:
+        return
+    if fingerprint.checksum > _MAX_CHECKSUM:
+        raise InvalidGraph(f"{where} has a fingerprint with a checksum of more than 64 bits: {fingerprint.checksum:.3e}")
+    if not all(map(isfinite, fingerprint.projections)):
+        raise InvalidGraph(f"{where} has a fingerprint with a projection that is NaN or Inf")
 
 
 def check_range(where: str, minimum: float | None, maximum: float | None) -> None:

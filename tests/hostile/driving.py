@@ -14,7 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
 
+from gradviz.capture.capture_file import write_capture
 from gradviz.cli import run
+from tests.hostile.whole_capture import whole_capture
 
 MAX_SECONDS = 60.0
 
@@ -50,6 +52,8 @@ EVERY_COMMAND: tuple[tuple[str, ...], ...] = (
     ("check", "{file}", "--why", "model.weight"),
     ("check", "{file}", "-o", "{folder}/out.svg"),
     ("check", "{file}", "--all-params-get-grad", "--max-saved", "1B"),
+    *(("diff", "{original}", "{file}", "--all", "--format", each) for each in ("terminal", "json", "github")),
+    ("diff", "{file}#1", "{original}", "--color", "always"),
 )  # fmt: skip
 """Each command on a capture, so that every format and every report is written."""
 SLOW_COMMANDS: tuple[tuple[str, ...], ...] = (
@@ -82,8 +86,11 @@ class Outcome:
 
 def outcomes(file: Path, commands: Sequence[tuple[str, ...]]) -> Iterator[Outcome]:
     """Run the commands one after the other."""
+    original = file.parent / "original.gradviz"
+    if not original.exists():
+        original.write_bytes(write_capture(whole_capture()))
     for command in commands:
-        yield outcome(tuple(part.format(file=file, folder=file.parent) for part in command))
+        yield outcome(tuple(part.format(file=file, folder=file.parent, original=original) for part in command))
 
 
 def outcome(command: tuple[str, ...]) -> Outcome:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
-from gradviz.graph.call_log import DerivativeCheck, Holder
+from gradviz.graph.call_log import DerivativeCheck, Holder, RandomDraw
+from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import BackwardCall, CustomFunction, Graph, ModuleScope, Node, RefusedRoot
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
@@ -20,7 +21,13 @@ def figures(*values: float, shape: tuple[int, ...] = ()) -> TensorFigures:
         shape or (len(values),), "float32", norm=sum(value * value for value in values) ** 0.5,
         mean=sum(values) / len(values), minimum=min(values), maximum=max(values), count=len(values),
         zeros=values.count(0.0), histogram=(1, len(values)), histogram_from=-3, values=values,
+        fingerprint=fingerprint(*values),
     )  # fmt: skip
+
+
+def fingerprint(*values: float) -> Fingerprint:
+    """Of a few numbers, with a checksum that needs 64 bits."""
+    return Fingerprint(2**64 - 1, 1.5, max(map(abs, values)), 1, packed_projections([0.25, *[-1.0] * 7]))
 
 
 def whole_capture() -> Capture:
@@ -32,8 +39,12 @@ def whole_capture() -> Capture:
     definition = replace(
         calls.definitions[0], returns=(5,), in_place=(4,), once_differentiable_line=3, attributes=(("x", 4),)
     )
+    first, second, *others = calls.calls
+    first = replace(first, draw=RandomDraw("cpu", 1, 2**32 - 1))
+    second = replace(second, outputs=(replace(second.outputs[0], fingerprint=fingerprint(3.0, 4.0)),))
     calls = replace(
         calls,
+        calls=(first, second, *others),
         tensors=(*calls.tensors[:2], held),
         definitions=(definition,),
         derivatives=(
