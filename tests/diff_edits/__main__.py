@@ -131,7 +131,9 @@ def recorded(family: Family, number: int, edit: Callable[[Subject], None] | None
         edit(subject)
     seed(number)
     with gradviz.record(fingerprints=True, backward=1, model=subject.model) as recording:
-        loss_of(subject.model(**subject.inputs)).backward()  # type: ignore[no-untyped-call]
+        loss = loss_of(subject.model(**subject.inputs))
+        if loss.requires_grad:  # not if an edit has cut it off
+            loss.backward()  # type: ignore[no-untyped-call]
     return recording
 
 

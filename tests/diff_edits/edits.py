@@ -90,12 +90,12 @@ def _detach(model: nn.Module, generator: random.Random) -> Edit | None:
 
 
 def _drop_bias(model: nn.Module, generator: random.Random) -> Edit | None:
-    found = _chosen(model, generator, nn.Linear, lambda module: module.bias is not None and bool(module.bias.any()))
+    found = _chosen(model, generator, nn.Linear, lambda module: module.bias is not None)
     if found is None:
         return None
     name, module = found
     module.bias = None
-    return Edit("bias left out", name, lambda origin: _is_at(origin, "linear", name))
+    return Edit("bias left out", name, lambda origin: _is_at(origin, "linear", name) or f"{name}.bias" in origin.what)
 
 
 def _freeze(model: nn.Module, generator: random.Random) -> Edit | None:
@@ -104,7 +104,11 @@ def _freeze(model: nn.Module, generator: random.Random) -> Edit | None:
         return None
     name, module = found
     module.weight.requires_grad_(False)
-    return Edit("frozen", name, lambda origin: "frozen" in origin.what and f"{name}.weight" in origin.what)
+    # Tied weights have several names.
+    names = [each for each, weight in model.named_parameters(remove_duplicate=False) if weight is module.weight]
+    return Edit(
+        "frozen", name, lambda origin: "frozen" in origin.what and any(each in origin.what for each in names)
+    )
 
 
 def _leave_out_norm(model: nn.Module, generator: random.Random) -> Edit | None:
