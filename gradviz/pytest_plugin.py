@@ -98,7 +98,7 @@ def _failing_in_one_line() -> Iterator[None]:
     try:
         yield
     except GradvizError as refusal:
-        pytest.fail(str(refusal), pytrace=False)
+        raise pytest.fail.Exception(str(refusal), pytrace=False) from None
 
 
 @pytest.fixture
@@ -135,8 +135,10 @@ class _RecordedTest:
         """Begin a recording."""
         import gradviz
 
-        self._recording = gradviz.record(calls=True)
-        self._recording.__enter__()
+        recording = gradviz.record(calls=True)
+        with _failing_in_one_line():
+            recording.__enter__()
+        self._recording = recording
 
     def end(self) -> None:
         """Abandon the recording: the test has ended."""

@@ -19,6 +19,8 @@ from gradviz.safe_text import one_line, printable
 
 HEADER = "gradviz snapshot 1"
 _MEMORY = re.compile(r"^  (?P<bytes>\d{1,18}) bytes\b.*$", re.MULTILINE)
+_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+_MAX_NAMES = 3
 _CONTEXT = 2
 """Lines shown around each difference."""
 
@@ -43,17 +45,25 @@ def _parameter_lines(capture: Capture) -> Iterator[str]:
     log = capture.calls
     if log is None:
         return
+    groups: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes(case):
         tensor = log.tensors[outcome.tensor]
         name = tensor.names[0] if tensor.names else "a parameter without a name"
-        yield f"{name} ({', '.join(map(str, tensor.facts.shape))}) {tensor.facts.dtype}: {outcome.kind}"
+        facts = f"({', '.join(map(str, tensor.facts.shape))}) {tensor.facts.dtype}: {outcome.kind}"
+        # Parameters of repeated layers, whose names differ by a number, have one line.
+        groups.setdefault((_NUMBER.sub(".*", name), facts), []).append(name)
+    for (pattern, facts), names in groups.items():
+        yield f"{names[0]} {facts}" if len(names) == 1 else f"{pattern} {facts}  x {len(names)}"
 
 
 def _finding_lines(report: Report) -> Iterator[str]:
     """Without line numbers, which every edit above changes."""
     for finding in report.findings:
         source = report.line_at(finding.location).strip()
-        tensors = f" of {', '.join(finding.tensors)}" if finding.tensors else ""
+        tensors = ", ".join(finding.tensors[:_MAX_NAMES])
+        if len(finding.tensors) > _MAX_NAMES:
+            tensors += f" and {len(finding.tensors) - _MAX_NAMES} more"
+        tensors = f" of {tensors}" if tensors else ""
         yield f"{finding.severity} {finding.code} {finding.cause}{tensors}{f': {one_line(source)}' if source else ''}"
 
 
