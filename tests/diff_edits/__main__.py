@@ -137,9 +137,7 @@ def recorded(family: Family, number: int, edit: Callable[[Subject], None] | None
     return recording
 
 
-def _recorded_with_an_edit(
-    family: Family, number: int, generator: random.Random
-) -> tuple[Edit, gradviz.Recording]:
+def _recorded_with_an_edit(family: Family, number: int, generator: random.Random) -> tuple[Edit, gradviz.Recording]:
     edits: list[Edit] = []
     recording = recorded(family, number, lambda subject: edits.append(random_edit(subject.model, generator)))
     return edits[0], recording

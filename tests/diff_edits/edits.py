@@ -106,9 +106,7 @@ def _freeze(model: nn.Module, generator: random.Random) -> Edit | None:
     module.weight.requires_grad_(False)
     # Tied weights have several names.
     names = [each for each, weight in model.named_parameters(remove_duplicate=False) if weight is module.weight]
-    return Edit(
-        "frozen", name, lambda origin: "frozen" in origin.what and any(each in origin.what for each in names)
-    )
+    return Edit("frozen", name, lambda origin: "frozen" in origin.what and any(each in origin.what for each in names))
 
 
 def _leave_out_norm(model: nn.Module, generator: random.Random) -> Edit | None:
