@@ -23,6 +23,9 @@ LineNumber = Annotated[int, Meta(ge=0, le=10_000_000)]
 """0 where a line is unknown. The lines of a function are looked at one by one."""
 NodeCount = Annotated[int, Meta(ge=0, le=10_000_000)]
 """Nodes that one call made. Their sequence numbers are looked at one by one."""
+Bits32 = Annotated[int, Meta(ge=0, le=2**32 - 1)]
+Bits64 = Annotated[int, Meta(ge=0)]
+"""64 bits. The format of files has no larger numbers, and msgspec no larger bounds."""
 Finite = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Number = float | int
 """An element of a long list. msgspec would make a float object of each integer for `float` alone; a small integer needs

@@ -15,7 +15,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Count, Finite, Index, LineNumber, Magnitude, NodeCount, Number
+from gradviz.graph.bounded_types import Bits32, Count, Finite, Index, LineNumber, Magnitude, NodeCount, Number
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
@@ -95,9 +95,9 @@ class RandomDraw(Struct, frozen=True, array_like=True, gc=False):
 
     generator: str
     """``cpu``, ``cuda:0``; ``generator=`` for one that the program passed to the call."""
-    before: int
+    before: Bits32
     """Checksum of the generator's state before the call."""
-    after: int
+    after: Bits32
 
 
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

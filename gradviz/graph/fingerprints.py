@@ -21,7 +21,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from gradviz.graph.bounded_types import Count, Magnitude
+from gradviz.graph.bounded_types import Bits64, Count, Magnitude
 
 PROJECTIONS = 8
 _PACKED = struct.Struct(f"<{PROJECTIONS}d")
@@ -30,7 +30,7 @@ _PACKED = struct.Struct(f"<{PROJECTIONS}d")
 class Fingerprint(Struct, frozen=True, array_like=True, gc=False):
     """The fingerprint of one tensor. Its elements are those of the tensor in order, whatever the strides."""
 
-    checksum: int
+    checksum: Bits64
     norm: Magnitude
     """L2 norm of the finite elements, to about five digits."""
     largest: Magnitude

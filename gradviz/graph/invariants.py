@@ -142,8 +142,7 @@ def check_call_log(log: CallLog) -> None:
         for use in (*call.inputs, *call.outputs):
             if use.values is not None:
                 _check_values(f"call {number}", use.values)
-            if use.fingerprint is not None:
-                check_fingerprint(f"call {number}", use.fingerprint)
+            check_fingerprint(f"call {number}", use.fingerprint)
     for definition in log.definitions:
         if definition.first_line > definition.last_line:
             raise InvalidGraph(f"{definition.name} has lines {definition.first_line} to {definition.last_line}")

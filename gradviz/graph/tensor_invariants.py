@@ -40,17 +40,12 @@ def _check_figures(where: str, figures: TensorFigures) -> None:
         raise InvalidGraph(f"{where} has a tensor of {figures.count} elements, {special} of them zero, NaN or Inf")
     check_range(where, figures.minimum, figures.maximum)
     _check_averages(where, figures)
+    check_fingerprint(where, figures.fingerprint)
     elements = elements_in(figures.shape)
     if figures.values is not None and elements != len(figures.values):
         raise InvalidGraph(f"{where} has {len(figures.values)} values of a tensor of shape {list(figures.shape)}")
     if figures.fingerprint is not None:
         check_fingerprint(where, figures.fingerprint)
-
-
-def check_fingerprint(where: str, fingerprint: Fingerprint) -> None:
-    """Raise `InvalidGraph` at a projection that is NaN or Inf: its distance from others could not be compared."""
-    if not all(map(isfinite, fingerprint.projections)):
-        raise InvalidGraph(f"{where} has a fingerprint with the projections {list(fingerprint.projections)}")
 
 
 def _check_averages(where: str, figures: TensorFigures) -> None:
@@ -63,6 +58,12 @@ def _check_averages(where: str, figures: TensorFigures) -> None:
         most = largest * sqrt(figures.count)
         if not largest / _ROUNDING <= norm <= _ROUNDING * most:
             raise InvalidGraph(f"{where} has {figures.count} values of up to {largest} with the norm {norm}")
+
+
+def check_fingerprint(where: str, fingerprint: Fingerprint | None) -> None:
+    """Raise `InvalidGraph` if no tensor has such a fingerprint."""
+    if fingerprint is not None and not all(map(isfinite, fingerprint.projections)):
+        raise InvalidGraph(f"{where} has a fingerprint with a projection that is NaN or Inf")
 
 
 def check_range(where: str, minimum: float | None, maximum: float | None) -> None:

@@ -64,12 +64,24 @@ def test_unknown_option(): raise AssertionError("the test itself ran")
 def test_no_loss(gradviz_check):
     gradviz_check(3)
 """
+SNAPSHOT = """
+def test_net(net, gradviz_snapshot):
+    hidden = net[0](torch.ones(3, 2))
+    gradviz_snapshot(net[1](hidden).sum(), net)
+
+@pytest.mark.parametrize("size", [3, 30])
+def test_memory(net, gradviz_snapshot, size):
+    gradviz_snapshot(net[1](net[0](torch.ones(3, 2))).sum(), net, name="small", memory_tolerance=0.5)
+
+def test_wrong_use(net, gradviz_snapshot):
+    gradviz_snapshot(net(torch.ones(3, 2)).sum(), net, memory_tolerance=-1)
+"""
 
 
 def run_tests(folder: Path, files: dict[str, str], *options: str) -> Run:
     """``pytest`` in a project with these files, with the plugin installed as pip would install it."""
     facts = folder / "site" / "plugged-1.0.dist-info"
-    facts.mkdir(parents=True)
+    facts.mkdir(parents=True, exist_ok=True)
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n", encoding="utf-8")
     (facts / "entry_points.txt").write_text("[pytest11]\ngradviz = gradviz.pytest_plugin\n", encoding="utf-8")
     (folder / "pytest.ini").write_text("[pytest]\naddopts = --strict-markers -p no:cacheprovider\n", encoding="utf-8")
@@ -128,3 +140,26 @@ def test_pytest_starts_without_torch(tmp_path: Path) -> None:
     path = os.pathsep.join([str(tmp_path / "site"), str(REPOSITORY)])
     run = installed_python("-m", "pytest", "-q", cwd=tmp_path, env={"PYTHONPATH": path})
     assert run.exit_code == 0, run.stdout
+
+
+def test_a_snapshot_is_written_kept_and_fails_a_refactoring_that_cuts_a_gradient(tmp_path: Path) -> None:
+    def run(tests: str, *options: str) -> str:
+        return run_tests(tmp_path, {"test_net.py": HEAD + tests}, *options).stdout
+
+    printed = run(SNAPSHOT)
+    assert "4 failed" in printed
+    assert "no snapshot gradviz_snapshots/test_net.test_net.txt; write it with pytest --gradviz-update" in printed
+    assert "memory_tolerance=-1 is not a number from 0 on" in printed
+    assert "1 failed, 3 passed" in run(SNAPSHOT, "--gradviz-update")
+    kept = {path.name: path.read_text("utf-8") for path in tmp_path.glob("gradviz_snapshots/*.txt")}
+    assert len(kept) == 3
+    text = kept["test_net.test_net.txt"]
+    assert "linear (3, 2) float32" in text and "net.0.weight (2, 2) float32: reached" in text
+    changed = SNAPSHOT.replace("hidden = net[0](torch.ones(3, 2))", "hidden = net[0](torch.ones(3, 2)).detach()")
+    printed = run(changed.replace("net[0](torch.ones(3, 2)))", "net[0](torch.ones(size, 2)))"))
+    assert "3 failed, 1 passed" in printed
+    assert "-  net.0.weight (2, 2) float32: reached" in printed
+    assert "+  net.0.weight (2, 2) float32: cut off" in printed
+    assert "GV101 detached" in printed
+    assert "times as much" in printed
+    assert "Traceback" not in printed and "pytest_plugin.py" not in printed

@@ -100,11 +100,13 @@ def _other_value(old: Any, random: Random) -> Any:
     if isinstance(old, bool):
         return not old
     if isinstance(old, int) and random.random() < 0.4:
-        return old + random.choice((-2, -1, 1, 2))
+        return min(old + random.choice((-2, -1, 1, 2)), 2**64 - 1)
     if isinstance(old, int | float):
         return random.choice(NUMBERS)
     if isinstance(old, str):
         return random.choice(TEXTS)
+    if isinstance(old, bytes):
+        return random.choice((b"\xff" * len(old), bytes(len(old)), old[1:], old * 2))
     if isinstance(old, list):
         return _other_list(old, random)
     if isinstance(old, dict):

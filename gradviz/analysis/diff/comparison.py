@@ -10,6 +10,7 @@ from gradviz.analysis.diff.backward import backward_origin, nodes_that_belong_to
 from gradviz.analysis.diff.closeness import Tolerance
 from gradviz.analysis.diff.difference import Change, Difference, Origin, Where
 from gradviz.analysis.diff.figures import figures_of
+from gradviz.analysis.diff.findings import are_comparable, findings_changed
 from gradviz.analysis.diff.origin import Forward, ForwardComparison, growth
 from gradviz.analysis.diff.runs import Run, runs_of
 from gradviz.analysis.diff.structure import changes_between
@@ -66,7 +67,7 @@ def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compa
         rounding=forward.rounding if forward.rounding is not first else None,
         backward=backward,
         growth=growth(a, alignment, forward) if forward.rounding is not None or first is not None else (),
-        changes=changes,
+        changes=(*changes, *findings_changed(one.capture, other.capture)),
         figures=figures_of(a, b, nodes),
         operations_a=len(a.operations),
         operations_b=len(b.operations),
@@ -159,6 +160,8 @@ def _disclosures(one: Side, other: Side, a: Run, b: Run) -> Iterator[str]:
             yield f"the script of {name} failed: {side.capture.error.type_name}; what it did until then is compared"
         for sentence in side.capture.disclosures:
             yield f"{name}: {sentence}"
+    if not are_comparable(one.capture, other.capture):
+        yield "findings were not compared: without the log of torch calls most rules of gradviz check find nothing"
     if side_has_more(one) or side_has_more(other):
         yield "several graphs are recorded; the gradients of the first are compared (name another one with #2)"
 

@@ -75,6 +75,7 @@ ChangeKind = Literal[
     "file",
     "wrapped",
     "compiled",
+    "finding",
 ]
 _OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled"})
 

@@ -93,6 +93,12 @@ def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) ->
     if one.is_autocast != other.is_autocast:
         which = "A" if one.is_autocast else "B"
         yield Change("autocast", f"{one.word} runs under autocast only in {which}", where(a, one), where(b, other))
+    # With a bias of zeros, as layers begin, the results are the same; its gradient is not.
+    taken, by_other = ([each.leaf for each in operation.operands if each.is_parameter] for operation in (one, other))
+    if one.word == other.word and len(taken) != len(by_other):
+        which, more = ("A", taken) if len(taken) > len(by_other) else ("B", by_other)
+        what = f"only in {which}, {one.word} takes {counted(abs(len(taken) - len(by_other)), 'more parameter')}"
+        yield Change("parameter", f"{what}: it takes {_listed(map(str, more))}", where(a, one), where(b, other))
     for kind in ("shape", "dtype", "device"):
         x, y = _of_results(one, kind), _of_results(other, kind)
         # Where an operand has changed as well, it is told there.

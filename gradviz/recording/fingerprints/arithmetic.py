@@ -8,6 +8,7 @@ float64 holds exactly. Pieces are then added up as 64-bit integers, with a weigh
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from math import frexp, ldexp, sqrt
 from typing import NamedTuple
@@ -22,6 +23,7 @@ _BITS = 38
 _BITS_OF_SQUARES = 18
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MIN_EXPONENT, _MAX_EXPONENT = -900, 1025
+_MAX = sys.float_info.max
 
 _WEIGHTS_SEED, _SIGNS_SEED, _PIECE_WEIGHTS_SEED, _PIECE_SIGNS_SEED = 1 << 40, 2 << 40, 3 << 40, 4 << 40
 
@@ -115,10 +117,10 @@ def fingerprint(
     exponent = min(max(frexp(largest)[1], _MIN_EXPONENT), _MAX_EXPONENT)
     shift = max(exponent - bits, -1_000)
     unit = ldexp(1.0, shift)
-    norm = sqrt(squares) * ldexp(unit, bits - bits_of_squares)
-    return Fingerprint(
-        checksum & 0xFFFFFFFFFFFFFFFF, norm, largest, unusual, packed_projections([unit * each for each in projections])
-    )
+    # Of numbers near the largest that float64 has, norm and projections would be infinite.
+    norm = min(sqrt(squares) * ldexp(unit, bits - bits_of_squares), _MAX)
+    projected = [max(-_MAX, min(unit * each, _MAX)) for each in projections]
+    return Fingerprint(checksum & 0xFFFFFFFFFFFFFFFF, norm, largest, unusual, packed_projections(projected))
 
 
 # -- Weights and signs: the same for every recording ever made ---------------------------------------------------------

@@ -148,3 +148,35 @@ def test_captures_without_fingerprints_are_compared_in_what_they_have() -> None:
 def test_what_is_no_recording_is_refused_in_one_line(given: Any) -> None:
     with pytest.raises(gradviz.BadInput, match="takes recordings or paths of captures"):
         gradviz.diff(given, given)
+
+
+def test_findings_that_are_new_or_gone_are_told_where_both_were_logged() -> None:
+    def step(is_cut: bool, is_logged: bool = True) -> gradviz.Recording:
+        torch.manual_seed(0)
+        first, last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+        with gradviz.record(fingerprints=is_logged) as recording:
+            hidden = first(torch.ones(2, 4))
+            last(hidden.detach() if is_cut else hidden).sum().backward()
+        return recording
+
+    def told(found: Any) -> list[str]:
+        return [change.what for change in found.changes if change.kind == "finding" and "GV101" in change.what]
+
+    assert [what.partition(":")[0] for what in told(gradviz.diff(step(False), step(True)))] == ["new finding in B"]
+    assert [what.partition(":")[0] for what in told(gradviz.diff(step(True), step(False)))] == ["finding gone in B"]
+    assert told(gradviz.diff(step(True), step(True))) == []
+    disclosures = gradviz.diff(step(True, is_logged=False), step(True)).difference.disclosures
+    assert any("findings were not compared" in sentence for sentence in disclosures)
+
+
+def test_a_bias_of_zeros_that_is_left_out_is_told_although_the_values_are_the_same() -> None:
+    def step(has_bias: bool) -> gradviz.Recording:
+        torch.manual_seed(0)
+        weight, bias = torch.nn.Parameter(torch.randn(3, 3)), torch.nn.Parameter(torch.zeros(3))
+        with gradviz.record(fingerprints=True) as recording:
+            torch.nn.functional.linear(torch.ones(2, 3), weight, bias if has_bias else None).sum().backward()  # type: ignore[no-untyped-call]
+        return recording
+
+    found = gradviz.diff(step(True), step(False))
+    assert not found.same and found.first is not None
+    assert "only in A, linear takes 1 more parameter" in found.first.what

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import pytest
 import torch
 
@@ -107,3 +109,8 @@ KNOWN = Fingerprint(
         "00000000e8de1b4100000000406bfbc000000000e83013c1000000000eb030c1"
     ),
 )
+
+
+def test_the_largest_numbers_of_float64_have_a_finite_fingerprint() -> None:
+    (found,) = fingerprints(torch.full((100,), 1.7e308, dtype=torch.float64))
+    assert isfinite(found.norm) and all(map(isfinite, found.projections))

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gradviz.graph.call_log import CallLog
+from gradviz.graph.call_log import CallLog, RandomDraw
+from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, TensorFigures
 from gradviz.graph.invariants import InvalidGraph, check_call_log, check_graph
 from gradviz.graph.model import BackwardCall, Graph, ModuleScope, RefusedRoot
@@ -206,3 +207,33 @@ def test_what_two_repetitions_carry_is_carried_in_a_loop() -> None:
     for box in boxes:
         view = with_item(view, box.id, repeat=2)
     check_view(view, graph)
+
+
+def test_a_fingerprint_that_no_tensor_has_is_refused() -> None:
+    log = small_call_log()
+    call, use = log.calls[1], log.calls[1].outputs[0]
+    for projection, is_refused in ((1.0, False), (float("nan"), True), (float("-inf"), True)):
+        given = Fingerprint(2**64 - 1, 1.0, 1.0, 0, packed_projections([projection] * 8))
+        changed = replace(call, outputs=(replace(use, fingerprint=given),))
+        bad = replace(log, calls=(log.calls[0], changed, *log.calls[2:]))
+        if is_refused:
+            with pytest.raises(InvalidGraph, match="call 1 has a fingerprint with a projection that is NaN or Inf"):
+                check_call_log(bad)
+        else:
+            check_call_log(bad)
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        (Fingerprint, [-1, 1.0, 1.0, 0, bytes(64)]),
+        (Fingerprint, [1, float("inf"), 1.0, 0, bytes(64)]),
+        (Fingerprint, [1, 1.0, 1.0, -1, bytes(64)]),
+        (Fingerprint, [1, 1.0, 1.0, 0, bytes(63)]),
+        (RandomDraw, ["cpu", -1, 1]),
+        (RandomDraw, ["cpu", 1, 2**32]),
+    ],
+)
+def test_checksums_and_sizes_out_of_their_bounds_are_refused_when_read(kind: Any, content: list[Any]) -> None:
+    with pytest.raises(msgspec.ValidationError, match="Expected"):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(content), type=kind)
