@@ -8,7 +8,7 @@ link is left out and counted. Each step is one pass over the nodes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -19,7 +19,8 @@ from gradviz.capture.capture import Capture
 from gradviz.errors import NothingRecorded
 from gradviz.graph.model import CallSite, Edge, Graph, ModuleScope, Node
 from gradviz.graph.number_words import counted
-from gradviz.graph.traversal import topological_order
+from gradviz.graph.traversal import consumers, topological_order
+from gradviz.view.fold.plumbing import PLUMBING_NAMES
 from gradviz.view.marks import Mark, Marks
 
 MAX_SHOWN = 200
@@ -52,6 +53,7 @@ class _Merger:
         self._pairs = _all_pairs(compared, self._a, self._b)
         self._in_compiled_code = _inside_compiled_code(compared)
         self._added = self._added_nodes()
+        self._users_in_b = consumers(self._b)
         self._cycles = 0
 
     def merged(self) -> MergedGraph:
@@ -152,10 +154,17 @@ class _Merger:
                 if edge is None or edge.target not in self._added:
                     continue
                 if self._place[a] > after[edge.target]:
-                    found[b].append(Edge(self._of_a[edge.target], edge.input_nr))
+                    found[self._behind_views(b)].append(Edge(self._of_a[edge.target], edge.input_nr))
                 else:
                     self._cycles += 1
         return found
+
+    def _behind_views(self, b: int) -> int:
+        """The operation that takes what views and copies make of the data: with two inputs, these would be drawn."""
+        users = self._users_in_b
+        while _only_reshapes(self._b.nodes[b]) and len(users[b]) == 1:
+            b = users[b][0]
+        return b
 
     # -- The nodes with the numbers of the merged graph ----------------------------------------------------------------
 
@@ -221,9 +230,13 @@ class _Merger:
 
     def _marks(self, graph: Graph) -> Marks:
         compared = self._compared
-        marks = {self._of_a[a]: Mark("only_a") for a in self._added}
+        marks = {self._of_a[a]: Mark("only_a") for a in self._added if not self._is_detail(compared.a, a)}
         counterparts = {*self._pairs.values(), *self._in_compiled_code[1]}
-        marks |= {new: Mark("only_b") for b, new in self._of_b.items() if b not in counterparts}
+        marks |= {
+            new: Mark("only_b")
+            for b, new in self._of_b.items()
+            if b not in counterparts and not self._is_detail(compared.b, b)
+        }
         for a, b in self._pairs.items():
             one, other = self._a.nodes[a].outputs, self._b.nodes[b].outputs
             if self._a.nodes[a].is_leaf and one != other:
@@ -236,12 +249,19 @@ class _Merger:
                     old = marks.get(node, Mark("changed"))
                     if change.what not in old.sentence:
                         marks[node] = Mark(old.state, " · ".join(filter(None, (old.sentence, change.what))))
-        self._first_node = self._find_first(marks)
+        self._first_node = self._find_first(graph, marks)
         if self._first_node is not None and compared.difference.first is not None:
             old = marks.get(self._first_node, Mark("changed"))
             marks[self._first_node] = Mark(old.state, compared.difference.first.what, is_first=True)
         shown = sorted(marks, key=lambda node: (not marks[node].is_first, node))[:MAX_SHOWN]
         return Marks(dict(sorted(marks.items())), frozenset(shown))
+
+    def _is_detail(self, run: Run, node: int) -> bool:
+        """Whether it is a view or copy that an operation made which both runs have: torch's way to compute it."""
+        alignment = self._compared.alignment
+        matched = alignment.to_b if run is self._compared.a else alignment.to_a
+        graph = self._a if run is self._compared.a else self._b
+        return _only_reshapes(graph.nodes[node]) and run.operation_of_node.get(node) in matched
 
     def _nodes_of(self, run: Run, index: int) -> list[int]:
         """The nodes that an operation made, in the merged graph."""
@@ -249,7 +269,7 @@ class _Merger:
         nodes = run.operations[index].nodes if index < len(run.operations) else ()
         return [number[node] for node in nodes if node in number]
 
-    def _find_first(self, marks: dict[int, Mark]) -> int | None:
+    def _find_first(self, graph: Graph, marks: dict[int, Mark]) -> int | None:
         """The node of the first difference; of an operation without a node, the first one that its result reaches."""
         first = self._compared.difference.first
         for run, place in () if first is None else ((self._compared.b, first.b), (self._compared.a, first.a)):
@@ -257,7 +277,8 @@ class _Merger:
                 continue
             own = self._nodes_of(run, place.index)
             if own:
-                return next((node for node in reversed(own) if node in marks), own[-1])
+                computing = [node for node in own if not _only_reshapes(graph.nodes[node])] or own
+                return next((node for node in reversed(computing) if node in marks), computing[-1])
             reached = {place.index}
             for operation in run.operations[place.index + 1 :]:
                 if any(operand.source in reached for operand in operation.operands):
@@ -269,7 +290,6 @@ class _Merger:
 
     def _notes(self, marks: Marks) -> Iterator[str]:
         difference = self._compared.difference
-        yield f"A: {difference.a}. B: {difference.b}."
         if difference.first is not None and self._first_node is None:
             yield "the first difference is at no autograd node, so it is not marked here"
         if difference.differing:
@@ -294,7 +314,7 @@ class _Merger:
 
 def _all_pairs(compared: Compared, a: Graph, b: Graph) -> dict[int, int]:
     """The pairs of nodes; also those of nodes that belong to no operation, and of leaves of one name."""
-    pairs = dict(compared.nodes)
+    pairs = {**_leaves_of_operations(compared, a, b), **compared.nodes}
     taken = set(pairs.values())
     known = {"a": compared.a.operation_of_node, "b": compared.b.operation_of_node}
     waiting = list(pairs.items())
@@ -325,6 +345,27 @@ def _all_pairs(compared: Compared, a: Graph, b: Graph) -> dict[int, int]:
     return pairs
 
 
+def _leaves_of_operations(compared: Compared, a: Graph, b: Graph) -> dict[int, int]:
+    """Leaves that operations take which belong together, in the same order: also through views and copies."""
+    pairs: dict[int, int] = {}
+    for index, other in compared.alignment.to_b.items():
+        one = _leaves_taken(a, compared.a.operations[index].nodes)
+        counterparts = _leaves_taken(b, compared.b.operations[other].nodes)
+        if len(one) == len(counterparts):
+            for leaf, same in zip(one, counterparts, strict=True):
+                pairs.setdefault(leaf, same)
+    return pairs
+
+
+def _leaves_taken(graph: Graph, nodes: Iterable[int]) -> list[int]:
+    taken = (edge.target for node in nodes for edge in graph.nodes[node].edges if edge is not None)
+    return [target for target in dict.fromkeys(taken) if graph.nodes[target].is_leaf]
+
+
+def _only_reshapes(node: Node) -> bool:
+    return node.name in PLUMBING_NAMES or node.kind == "view"
+
+
 def _inside_compiled_code(compared: Compared) -> tuple[set[int], set[int]]:
     """Nodes of each run that are compiled code in one of them and have no counterpart of their own."""
     alignment = compared.alignment
@@ -339,6 +380,8 @@ def _inside_compiled_code(compared: Compared) -> tuple[set[int], set[int]]:
     ):
         if others and run.graph is not None:
             nodes.update(node.id for node in run.graph.nodes if node.region is not None or node.kind == "compiled")
+            users = consumers(run.graph)
+            nodes.update(leaf.id for leaf in run.graph.leaves if nodes.issuperset(users[leaf.id]))
     return found
 
 
@@ -386,7 +429,7 @@ class _Sources:
         for file, lines in a.sources.items():
             sources[self.name(file)] = {**lines, **sources.get(self.name(file), {})}
         difference = self._compared.difference
-        program = replace(b.program, name=f"{difference.a} (A) and {difference.b} (B)", arguments=())
+        program = replace(b.program, name=f"A: {difference.a}, B: {difference.b}", arguments=())
         return replace(
             b, program=program, sources=sources, graphs=(), calls=None, error=None, disclosures=difference.disclosures
         )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gradviz.graph.query.operation_names import node_word
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.marks import Mark, NodeState
 from gradviz.view.model import Item
 
 NODE_STATES: dict[NodeState, str] = {"only_a": "− only in A", "only_b": "+ only in B", "changed": "≠ changed"}
+SIGNS = frozenset(words[0] for words in NODE_STATES.values())
 FIRST_DIFFERENCE = "first difference"
 
 
@@ -22,30 +24,35 @@ def marks_in(facts: SubjectFacts, item: Item) -> list[Mark]:
 
 def common_state(facts: SubjectFacts, item: Item) -> NodeState | None:
     """The state of everything in an item; ``changed`` if it holds several; None if nothing in it differs."""
-    states = {mark.state for mark in marks_in(facts, item)}
-    if not states:
+    marks = marks_in(facts, item)
+    if not marks:
         return None
-    return states.pop() if _is_whole(facts, item) else "changed"
+    states = _states(facts, item)
+    return (states.pop() if len(states) == 1 else None) or "changed"
 
 
 def mark_words(facts: SubjectFacts, item: Item) -> str:
-    """``+ only in B``; for a box of which only a part differs ``2 changed, 1 only in B inside``."""
+    """``+ only in B``; of a box that differs in part ``2 changed, 1 only in B inside``; of an operation with a view or
+    copy that differs ``+ only in B: view``."""
     marks = marks_in(facts, item)
-    state = common_state(facts, item)
-    if state is not None and _is_whole(facts, item):
+    states = _states(facts, item)
+    state = states.pop() if len(states) == 1 else None
+    if state is not None:
         words = NODE_STATES[state]
+    elif item.kind == "node":
+        differing = next(node for node in item.nodes if facts.marks is not None and facts.marks.state_of(node))
+        words = f"{NODE_STATES[marks[0].state]}: {node_word(facts.graph.nodes[differing])}"
     else:
         counts = Counter(mark.state for mark in marks)
         words = ", ".join(f"{counts[each]:,} {text[2:]}" for each, text in NODE_STATES.items() if counts[each])
-        words += " inside" if item.kind == "box" else f" of {len(item.nodes):,}"
+        words += " inside"
     is_first = any(mark.is_first for mark in marks)
-    return f"{FIRST_DIFFERENCE}: {words.removeprefix('≠ ')}" if is_first else words
+    return f"{FIRST_DIFFERENCE}: {words[2:] if words[0] in SIGNS else words}" if is_first else words
 
 
-def _is_whole(facts: SubjectFacts, item: Item) -> bool:
-    """Whether an item is all of one state. A single operation is, with the views that are merged into it."""
+def _states(facts: SubjectFacts, item: Item) -> set[NodeState | None]:
+    """The states of the operations in an item; of a drawn node, without the views that are merged into it."""
     assert facts.marks is not None
     if item.kind == "node" and item.repeat == 1 and item.node is not None:
-        own = facts.marks.state_of(item.node)
-        return {mark.state for mark in marks_in(facts, item)} == {own}
-    return len({facts.marks.state_of(node) for node in item.nodes if not facts.graph.nodes[node].is_leaf}) == 1
+        return {facts.marks.state_of(item.node)}
+    return {facts.marks.state_of(node) for node in item.nodes if not facts.graph.nodes[node].is_leaf}
