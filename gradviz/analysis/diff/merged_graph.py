@@ -8,7 +8,7 @@ link is left out and counted. Each step is one pass over the nodes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -342,24 +342,50 @@ def _all_pairs(compared: Compared, a: Graph, b: Graph) -> dict[int, int]:
                 continue
             if edge.target not in known["a"] and counterpart.target not in known["b"]:
                 add(edge.target, counterpart.target)
+    for leaf, same in _alike_leaves(a, pairs.keys(), b, taken):
+        add(leaf, same)
     return pairs
+
+
+def _alike_leaves(a: Graph, known: Collection[int], b: Graph, taken: Collection[int]) -> list[tuple[int, int]]:
+    """Pairs of leaves that are the only ones left of their kind and shape."""
+
+    def by_facts(graph: Graph, apart_from: Collection[int]) -> dict[object, list[int]]:
+        found: defaultdict[object, list[int]] = defaultdict(list)
+        for leaf in graph.leaves:
+            if leaf.id not in apart_from:
+                found[leaf.kind, leaf.outputs].append(leaf.id)
+        return found
+
+    ones, others = by_facts(a, known), by_facts(b, taken)
+    return [
+        (leaves[0], others[facts][0])
+        for facts, leaves in ones.items()
+        if len(leaves) == 1 and len(others.get(facts, ())) == 1
+    ]
 
 
 def _leaves_of_operations(compared: Compared, a: Graph, b: Graph) -> dict[int, int]:
-    """Leaves that operations take which belong together, in the same order: also through views and copies."""
+    """Leaves of one shape that operations take which belong together: also through views and copies."""
     pairs: dict[int, int] = {}
     for index, other in compared.alignment.to_b.items():
-        one = _leaves_taken(a, compared.a.operations[index].nodes)
+        taken = _leaves_taken(a, compared.a.operations[index].nodes)
         counterparts = _leaves_taken(b, compared.b.operations[other].nodes)
-        if len(one) == len(counterparts):
-            for leaf, same in zip(one, counterparts, strict=True):
-                pairs.setdefault(leaf, same)
+        for facts, leaves in taken.items():
+            if len(leaves) == len(counterparts.get(facts, ())):
+                for leaf, same in zip(leaves, counterparts[facts], strict=True):
+                    pairs.setdefault(leaf, same)
     return pairs
 
 
-def _leaves_taken(graph: Graph, nodes: Iterable[int]) -> list[int]:
+def _leaves_taken(graph: Graph, nodes: Iterable[int]) -> dict[object, list[int]]:
+    """By shape and dtype: casts run in another order."""
+    found: defaultdict[object, list[int]] = defaultdict(list)
     taken = (edge.target for node in nodes for edge in graph.nodes[node].edges if edge is not None)
-    return [target for target in dict.fromkeys(taken) if graph.nodes[target].is_leaf]
+    for target in dict.fromkeys(taken):
+        if graph.nodes[target].is_leaf:
+            found[graph.nodes[target].outputs].append(target)
+    return found
 
 
 def _only_reshapes(node: Node) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradviz.graph.model import Graph
+from gradviz.graph.traversal import consumers
 from gradviz.view.marks import Marks, NodeState
 
 
@@ -11,12 +12,15 @@ def split_by_box(graph: Graph, marks: Marks) -> tuple[set[int], set[int]]:
     whole = _calls_of_one_run(graph, marks)
     nodes: set[int] = set()
     boxes: set[int] = set()
+    users = consumers(graph)
     for node in marks.shown:
+        if graph.nodes[node].is_leaf and all(marks.state_of(user) == marks.state_of(node) for user in users[node]):
+            continue  # its users are shown
         outermost = None
         scope = graph.nodes[node].scope
         while scope is not None and scope in whole:
             outermost, scope = scope, graph.scopes[scope].parent
-        if outermost is None or marks.of_nodes[node].is_first:
+        if outermost is None:
             nodes.add(node)
         else:
             boxes.add(outermost)
