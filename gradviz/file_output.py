@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
-import shutil
 import stat
 import sys
 import tempfile
@@ -23,6 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.capture.whole_file import write_whole_file
 from gradviz.errors import BadInput, near_matches
 from gradviz.rendering.formats import FORMATS, Format, format_named, format_of
 
@@ -170,23 +169,11 @@ def _write_file(path: Path, data: bytes) -> None:
         # A device or a pipe cannot be replaced by a new file; for a folder, open() raises.
         path.write_bytes(data)
         return
-    # The target of a link is replaced, not the link.
-    target = Path(os.path.realpath(path))
-    is_new = not target.parent.exists()
-    target.parent.mkdir(parents=True, exist_ok=True)
+    is_new = not path.parent.exists()
+    write_whole_file(path, data)
     if is_new:
         for note in _notes_on_new_folders:
             note(path.parent)
-    temporary = target.parent / f".gradviz-{os.getpid()}-{secrets.token_hex(4)}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(data)
-        if target.exists():
-            shutil.copymode(target, temporary)
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _write_standard_output(data: bytes) -> bool:

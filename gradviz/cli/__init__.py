@@ -1,7 +1,8 @@
 """The command line: the group of commands; it turns every error into one line and an exit code.
 
-Exit codes: 0 success; 1 the script failed, a search found nothing, a check found something or `gradviz doctor` misses
-something essential; 2 wrong usage, or a check that found nothing to check; 70 a defect of gradviz; 130 interrupted.
+Exit codes: that of the script, if it failed; otherwise 0 success; 1 a search found nothing, a check found something or
+`gradviz doctor` misses something essential; 2 wrong usage, or a check that found nothing to check; 70 a defect of
+gradviz; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -70,6 +71,9 @@ def gradviz() -> None:
     """Show the autograd graph that backward() of a PyTorch script runs through.
 
     SCRIPT runs unchanged, as python would run it. A file that `gradviz record` wrote can take its place.
+
+    The exit code is that of SCRIPT if it failed. Otherwise it is 0; 1 if a search matches nothing, check has findings
+    or doctor misses something; 2 for wrong usage; 130 if interrupted.
     """
 
 

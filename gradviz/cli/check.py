@@ -76,7 +76,7 @@ def check_command(
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
-    source_choice = options_for_check(SourceOptions(words, module), settings)
+    source_choice = options_for_check(SourceOptions(words, module, outputs=outputs), settings)
     is_capture = source_choice.is_capture
     if is_capture:
         _check_no_limits(source_choice.name, options)

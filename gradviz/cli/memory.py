@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
     if output is not None:
         _check_suffix(output)
         check_outputs([output], inputs=source_choice.inputs)
+        source_choice = replace(source_choice, outputs=(output,))
     if as_json:
         _check_no_table_is_chosen()
     takes_one = as_json or output is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,7 @@ def record_command(output: str | None, **others: Any) -> int:
     if path != "-" and Path(path).suffix != CAPTURE_SUFFIX:
         raise BadInput(f"{path!r}: a capture's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
     check_outputs([path], inputs=source_choice.inputs)
+    source_choice = replace(source_choice, outputs=(path,))
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
     if not source.graphs and path != "-" and Path(path).exists():
         # This run failed before it recorded a graph; the older file may have taken hours to make.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
     if to_standard_output and source_choice.backward == "all" and not source_choice.is_capture:
         raise _several_to_standard_output()
 
+    source_choice = replace(source_choice, outputs=tuple(output.path for output in wanted))
     source = open_for_drawing(source_choice, own_output=to_standard_output)
     if to_standard_output and len(source.graphs) > 1:
         raise _several_to_standard_output()

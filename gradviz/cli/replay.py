@@ -75,6 +75,8 @@ def replay_command(no_pager: bool, every_node: bool, **others: Any) -> int:
     viewing = view_options(others | ({"show_all": True, "plumbing": True} if every_node else {}))
     _check(source_choice, others)
     pictures = _pictures(source_choice, others)
+    if pictures is not None:
+        source_choice = replace(source_choice, outputs=(str(pictures[0].first_file),))
     terminal = standard_output(others["color"])
     look = _text_look(terminal, others)
     source = open_source(source_choice, own_output=True)

@@ -64,7 +64,6 @@ class ForwardWatch:
         self.calls = CallRecorder(facts, self._locate, meter) if logs_calls else None
         """The log of every call, if it is wanted."""
         self._compiled_call: CallRow | None = None
-        self._parameter_versions: dict[int, list[int | None]] = {}
         """The versions of the parameters of each optimizer before compiled code ran."""
         self.log = ForwardLog()
         self.stacks = StackTable()
@@ -95,9 +94,7 @@ class ForwardWatch:
         ]
         self._install_probe()
         self._swapped.start()
-        if self.calls is not None:
-            self.calls.optimizers.start()
-            self._mode.listener = self.calls
+        self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
 
@@ -111,8 +108,6 @@ class ForwardWatch:
         """Remove everything that `start` installed; safe to call twice."""
         self.is_watching = False
         self._mode.before_call = self._mode.listener = None
-        if self.calls is not None:
-            self.calls.optimizers.stop()
         # Every time, because a thread that called backward cannot reach the mode stack of another thread.
         self._mode.take_off_permanently()
         self._remove_probe()
@@ -134,11 +129,11 @@ class ForwardWatch:
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
         self._compiled_call = self.calls.events.begin_compiled(frame, function) if self.calls is not None else None
+        if self.calls is not None:
+            self.calls.optimizers.before_compiled()
         # Inside backward torch itself has removed the mode already, and will put it back.
         self._mode_was_on = self._mode.take_off()
         self._remove_probe()
-        if self.calls is not None:
-            self._parameter_versions = self.calls.optimizers.pause()
         self._paused_hooks = list(_take_hooks({hook.id for hook in self._module_hooks}))
         return row
 
@@ -154,7 +149,7 @@ class ForwardWatch:
         if self.calls is not None and self._compiled_call is not None:
             self.calls.events.end_compiled(self._compiled_call)
         if self.calls is not None:
-            self.calls.optimizers.resume(self._parameter_versions)
+            self.calls.optimizers.after_compiled(calling_frame())
 
     def owns_hook(self, hook_id: int) -> bool:
         """True for the id of one of the recorder's own module hooks."""
@@ -166,6 +161,7 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.modules.start()
             self.calls.variables.start()
+            self.calls.optimizers.start()
 
     def _remove_probe(self) -> None:
         if self._custom_functions is not None:
@@ -173,6 +169,7 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.modules.stop()
             self.calls.variables.stop()
+            self.calls.optimizers.stop()
 
     # -- noting --------------------------------------------------------------------------------------------------
 

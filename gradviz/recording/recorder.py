@@ -27,6 +27,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
+from gradviz.recording.run.stopped_tasks import retrieve_stops, unfinished_tasks
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
@@ -37,6 +38,10 @@ from gradviz.recording.walk.graph_builder import CallAt
 from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn, root_of, roots_of_expression, unconsumed_results
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
+
+
+TRIES_BESIDE_THREADS = 5
+"""How often a recording to which other threads add is read for a spool."""
 
 
 class Recorder:
@@ -69,6 +74,10 @@ class Recorder:
         self._last_sequence_nr = 0
         """The sequence number after the last backward call."""
         self._failures = FailedBackwards(self._builder)
+        self.program: tuple[str, tuple[str, ...]] = ("", ())
+        """Name and arguments of the program, for captures that are made while it runs."""
+        self._stopped_tasks: list[Any] = []
+        """Tasks of asyncio that had not ended when the program was made to end; they do before it does."""
         self.was_stopped = False
         """True once the program, or its thread that called backward, was made to end."""
 
@@ -176,6 +185,7 @@ class Recorder:
             self._end_after_last_graph()
         else:
             self._await_forward_of(number + 1)
+            self._keep_unfinished(is_last=False)
         return result
 
     def _await_forward_of(self, number: int) -> None:
@@ -253,12 +263,41 @@ class Recorder:
         if not self._plan.keep_going:
             self._end_run()
         self.stop()
+        self._keep_unfinished(is_last=True)
+
+    def _keep_unfinished(self, *, is_last: bool) -> None:
+        """The program goes on after a recorded backward call: keep what there is, in case it ends suddenly."""
+        spool = self._plan.spool
+        if spool is not None and not is_tracing():
+            keep = spool.write if is_last else spool.offer
+            keep(self.unfinished_capture)
+
+    def unfinished_capture(self) -> Capture | None:
+        """What was recorded until now, while the program still runs; None if other threads add to it too often."""
+        for _ in range(TRIES_BESIDE_THREADS):
+            try:
+                return self._capture_until_now()
+            except RuntimeError:  # a dict changed while it was read
+                if threading.active_count() == 1:
+                    raise
+        return None
+
+    def _capture_until_now(self) -> Capture:
+        calls, missing = None, []
+        if self._call_log is not None:
+            calls, missing = self._call_log.build(), self._call_log.disclosures()
+        missing.append(
+            f"what comes later: the script had not ended when this was written, after backward {self.backward_calls}"
+        )
+        program, arguments = self.program
+        return self._builder.unfinished_capture(program, arguments, self.backward_calls, calls, missing)
 
     def _end_run(self) -> None:
         self.was_stopped = True
         if threading.current_thread() is not threading.main_thread():
             # In other threads only this exact class ends the thread silently; the rest of the program goes on.
             raise SystemExit
+        self._stopped_tasks = unfinished_tasks()
         raise StopScript
 
     # -- what is left at the end ---------------------------------------------------------------------------------
@@ -338,9 +377,15 @@ class Recorder:
             builder.disclose(sentence)
         return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
 
+    def forget_stopped_tasks(self) -> None:
+        """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""
+        retrieve_stops(self._stopped_tasks)
+        self._stopped_tasks = []
+
     def release_all(self) -> None:
         """Nothing more will be asked for: drop all references to tensors of the program, also weak ones."""
         self._models = None
+        self.forget_stopped_tasks()
         self._forward.release_all()
 
 

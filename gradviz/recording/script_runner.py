@@ -18,6 +18,7 @@ from gradviz.errors import BadInput, GradvizError, MissingDependency, NothingRec
 from gradviz.recording.run import user_traceback
 from gradviz.recording.run.program import Program, as_main_program
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
+from gradviz.recording.run.sudden_end import SuddenEnds
 from gradviz.recording.run.user_traceback import run_users_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
 
@@ -32,6 +33,8 @@ class RunResult:
     capture: Capture
     printed_error: str | None = None
     """The program's traceback, for standard error."""
+    exit_code: int = 0
+    """The program's own, as under ``python``; 0 if gradviz stopped it."""
 
 
 def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> RunResult:
@@ -47,14 +50,17 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
             "recording needs torch, which is not installed for this Python",
             hint=f"install it for {sys.executable}, or give a capture recorded elsewhere",
         )
-    session = _Session(plan)
+    session = _Session(plan, program.name, arguments)
     notice = ImportNotice("torch", session.begin)
+    sudden_ends = SuddenEnds(session.keep_before)
     process = os.getpid()
     with as_main_program(program, arguments) as namespace:
         notice.start()
+        sudden_ends.start()
         try:
             ending = _run_to_its_end(program.code, namespace, session)
         finally:
+            sudden_ends.stop()
             notice.stop()
             session.end()
         if os.getpid() != process:
@@ -62,7 +68,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
             _, printed = session.script_error(ending)
             sys.stderr.write(printed or "")
             raise SystemExit(ending.exit_code)
-        return session.result(program.name, arguments, ending, namespace)
+        return session.result(ending, namespace)
 
 
 @dataclass
@@ -94,18 +100,21 @@ def _run_to_its_end(code: CodeType, namespace: dict[str, Any], session: _Session
 
 
 def _exit_ending(request: SystemExit) -> _Ending:
-    if request.code is None or request.code == 0:
+    if request.code is None:
         return _Ending("finished")
     if isinstance(request.code, int):
-        return _Ending("failed", request.code & 0xFF)
+        code = request.code & 0xFF  # what the operating system keeps of it: 256 is success
+        return _Ending("failed" if code else "finished", code)
     return _Ending("failed", 1, message=f"{request.code}\n")
 
 
 class _Session:
     """The recorder of a run, which exists from the moment the program has imported torch."""
 
-    def __init__(self, plan: RecordingPlan) -> None:
+    def __init__(self, plan: RecordingPlan, name: str, arguments: tuple[str, ...]) -> None:
         self._plan = plan
+        self._name = name
+        self._arguments = arguments
         self._recorder: Recorder | None = None
         self._defect: Exception | None = None
 
@@ -117,6 +126,7 @@ class _Session:
             from gradviz.recording.recorder import Recorder
 
             recorder = Recorder(self._plan)
+            recorder.program = self._name, self._arguments
             recorder.start()
         except Exception as defect:
             # The program is importing torch now, and must not see this error.
@@ -130,6 +140,15 @@ class _Session:
         """Stop recording and put torch back."""
         if self._recorder is not None:
             self._recorder.stop()
+            self._recorder.forget_stopped_tasks()
+
+    def keep_before(self, function: str) -> None:
+        """The program calls `function`, which ends the process: write what was recorded, and say where it is."""
+        recorder, spool = self._recorder, self._plan.spool
+        if recorder is None or spool is None or not recorder.has_graphs():
+            return
+        if spool.write(recorder.unfinished_capture):
+            spool.warn(f"the script called {function}; what was recorded until then is in {spool.path}")
 
     def note_stop(self, request: StopScript) -> None:
         """The program was ended early: read the variables of its frames, which are about to go."""
@@ -156,7 +175,7 @@ class _Session:
         if not recorder.has_graphs():
             recorder.record_unconsumed_results(namespaces)
 
-    def result(self, name: str, arguments: tuple[str, ...], ending: _Ending, namespace: Mapping[str, Any]) -> RunResult:
+    def result(self, ending: _Ending, namespace: Mapping[str, Any]) -> RunResult:
         """The capture, or an error that says why there is none."""
         error, printed = self.script_error(ending)
         recorder = self._recorder
@@ -164,7 +183,7 @@ class _Session:
             sys.stderr.write(printed or "")
             raise self._defect
         if recorder is None:
-            return self._without_torch(name, arguments, ending, error, printed)
+            return self._without_torch(ending, error, printed)
         if ending.error is None and ending.outcome != "stopped":
             recorder.note_end([namespace])
         if self._plan.root is not None and ending.outcome != "interrupted":
@@ -174,15 +193,16 @@ class _Session:
             recorder.record_unconsumed_results([namespace])
             if not recorder.has_graphs() and ending.outcome == "finished" and not self._plan.calls:
                 raise NothingRecorded(
-                    f"{name} called no backward() or grad(), and no variable at its end holds a tensor with a grad_fn",
+                    f"{self._name} called no backward() or grad(), "
+                    "and no variable at its end holds a tensor with a grad_fn",
                     hint="call backward() on the loss, or keep it in a variable of the script and name it with --root",
                 )
         outcome = "stopped" if recorder.was_stopped and ending.outcome == "finished" else ending.outcome
         if ending.outcome != "interrupted":
             recorder.check_custom_functions()
-        capture = recorder.capture(name, arguments, outcome, error)
+        capture = recorder.capture(self._name, self._arguments, outcome, error)
         recorder.release_all()
-        return RunResult(capture, printed)
+        return RunResult(capture, printed, ending.exit_code)
 
     def _record_root(self, namespace: Mapping[str, Any], *, failed: bool) -> None:
         assert self._recorder is not None
@@ -216,17 +236,12 @@ class _Session:
             return facts, None
         return facts, facts.traceback
 
-    def _without_torch(
-        self,
-        name: str,
-        arguments: tuple[str, ...],
-        ending: _Ending,
-        error: ScriptError | None,
-        printed: str | None,
-    ) -> RunResult:
-        if ending.error is None:
-            raise NothingRecorded(f"{name} ran but never imported torch", hint="there is no autograd graph to show")
+    def _without_torch(self, ending: _Ending, error: ScriptError | None, printed: str | None) -> RunResult:
+        if ending.outcome == "finished":
+            raise NothingRecorded(
+                f"{self._name} ran but never imported torch", hint="there is no autograd graph to show"
+            )
         from gradviz.capture.capture import Program
 
-        capture = Capture(Program(name, arguments), error=error, outcome=ending.outcome)
-        return RunResult(capture, printed)
+        capture = Capture(Program(self._name, self._arguments), error=error, outcome=ending.outcome)
+        return RunResult(capture, printed, ending.exit_code)

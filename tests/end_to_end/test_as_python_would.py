@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, installed_python, written_script
+from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, installed_python, refused, written_script
 from tests.shared_runs import SharedFolders
 
 RECORD = ("record", "--keep-going", "-o", "run.gradviz")
@@ -155,12 +156,11 @@ def test_an_uncaught_exception_is_shown_as_python_shows_it(ending: str, tmp_path
 
 @pytest.mark.parametrize(
     ("ending", "exit_code", "last_word"),
-    [("by_exit_0", 0, ""), ("by_exit_3", 1, ""), ("by_exit_text", 1, "a last word\n"), ("by_running_out", 0, "")],
+    [("by_exit_0", 0, ""), ("by_exit_3", 3, ""), ("by_exit_text", 1, "a last word\n"), ("by_running_out", 0, "")],
 )
-def test_a_script_that_leaves_by_itself_succeeds_or_fails(
+def test_a_script_that_leaves_by_itself_decides_the_exit_code(
     ending: str, exit_code: int, last_word: str, tmp_path: Path
 ) -> None:
-    """A script that fails with any number gives exit code 1."""
     run = gradviz(*RECORD, SCRIPTS / "ways_to_end.py", "--", ending, cwd=tmp_path)
     assert (run.exit_code, run.stderr) == (exit_code, last_word)
     assert run.programs_output == "about to end\n"
@@ -188,6 +188,33 @@ def test_a_forked_child_leaves_the_recording_to_its_parent(tmp_path: Path) -> No
     run = installed_gradviz(*RECORD, written_script(tmp_path, script), cwd=tmp_path)
     assert run.exit_code == 0
     assert run.stdout.count("wrote ") == 1
+
+
+@pytest.mark.parametrize("name", ["app", "app/", "app.pyz"])
+def test_a_folder_or_zip_file_with_a_main_runs_as_under_python(name: str, tmp_path: Path) -> None:
+    main = """
+import sys, torch, neighbour
+print(sys.argv, sys.path[0], __file__, __spec__.name, repr(__package__), sys.modules["__main__"].neighbour is neighbour)
+torch.ones(2, requires_grad=True).exp().sum().backward()
+"""
+    texts = {"__main__.py": main, "neighbour.py": ""}
+    (tmp_path / "app").mkdir()
+    with zipfile.ZipFile(tmp_path / "app.pyz", "w") as archive:
+        for file, text in texts.items():
+            (tmp_path / "app" / file).write_text(text)
+            archive.writestr(file, text)
+    native = installed_python(name, "--lr", "1", cwd=tmp_path)
+    recorded = gradviz("tree", name, "--", "--lr", "1", cwd=tmp_path)
+    assert (native.exit_code, recorded.exit_code) == (0, 0), recorded.stderr
+    assert native.stdout in recorded.stderr  # the tree has standard output
+    assert "__main__.py:4" in recorded.stdout
+
+
+def test_a_folder_or_zip_file_without_a_main_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    zipfile.ZipFile(tmp_path / "model.pt", "w").close()
+    assert "empty is a directory without __main__.py" in refused("render", "empty", cwd=tmp_path)
+    assert "model.pt is a zip file without __main__.py" in refused("render", "model.pt", cwd=tmp_path)
 
 
 def test_python_m_gradviz_is_the_same_command(tmp_path: Path) -> None:

@@ -119,6 +119,7 @@ def draw_from_capture(program: Program, folder: Path) -> None:
     # In which other hash values hold than in the process that is prepared for the rest.
     run = installed_gradviz("record", "-o", "run.gradviz", *program.words, cwd=folder)
     assert run.exit_code == program.exit_code, run.stderr
+    (folder / "from_capture").mkdir()
     run = gradviz("render", *outputs("from_capture"), "run.gradviz", cwd=folder)
     assert (run.exit_code, run.stderr) == (0, "")
     (folder / "from_capture" / "summary.txt").write_text(run.stdout, encoding="utf-8")

@@ -130,7 +130,6 @@ def test_tensorboard_gets_every_step(tmp_path: Path) -> None:
         (["flow", "gone.gradviz", "--over-steps"], "no such run log: gone.gradviz; gradviz.watch(model) in a script"),
         (["flow", "gone.gradviz"], "no such recording: gone.gradviz"),
         (["flow", "empty.gradviz", "--over-steps"], "'empty.gradviz' is empty"),
-        (["flow", "train.py", "-o", "x.svg"], "-o draws a run log, with --over-steps; 'gradviz render -o OUT'"),
         (["flow", "cut.gradviz"], "'cut.gradviz' is cut short: its last 12 bytes are not a complete record"),
     ],
 )

@@ -95,7 +95,7 @@ WHOLE_GRAPHS = {
     """,
     "weight_or_weight_data": """
         x -> Mul -> Sum -> Add -> loss; weight -> Mul
-        x -> Mul -> Sum -> Add; {} -> Mul
+        x -> Mul -> Sum -> Add; {weight.detach()} -> Mul
     """,
     "no_grad_in_the_middle_check": """
         {code} -> Addmm -> MseLoss -> loss; {inputs} -> MseLoss
@@ -114,7 +114,7 @@ WHOLE_GRAPHS = {
     """,
     "pointwise_convolution": """
         {images} -> Convolution -> convolved; convolution.weight -> Convolution; convolution.bias -> Convolution
-        {} -> Mm -> UnsafeView -> Add -> Permute -> mapped; linear.weight -> T -> Mm; linear.bias -> Add
+        {images} -> Mm -> UnsafeView -> Add -> Permute -> mapped; linear.weight -> T -> Mm; linear.bias -> Add
     """,
     "distributed_data_parallel": """
         {} -> Addmm -> Relu -> Addmm -> Pow -> Mean -> loss

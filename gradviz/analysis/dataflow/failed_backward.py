@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.graph.call_log import TensorUse
 from gradviz.graph.model import Graph, Node
+from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
 
 CHANGED = "modified by an inplace operation"
@@ -97,7 +98,7 @@ class FailedBackwards:
         wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
         for index, node in self._suspects(backward):
             saver = self._flow.call_of_node(node.sequence_nr)
-            slots = [saved for saved in node.saved if saved.tensor is not None and wanted.is_as_large(saved.tensor)]
+            slots = [saved for saved in node.saved if wanted.may_be(saved)]
             if saver is not None and slots:
                 for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
                     return replace(found, slot=slots[0].slot, node=(index, node.id))
@@ -177,6 +178,12 @@ class _Wanted(Struct, frozen=True):
 
     count: int
     version: int
+
+    def may_be(self, saved: SavedTensor) -> bool:
+        """Whether it can be the one of this slot; torch before 2.10 shows only the versions of one that was changed."""
+        if saved.tensor is None:
+            return saved.is_changed and saved.saved_version == self.version
+        return self.is_as_large(saved.tensor)
 
     def is_as_large(self, facts: TensorFacts) -> bool:
         return math.prod(size for size in facts.shape if isinstance(size, int)) == self.count

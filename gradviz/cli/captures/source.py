@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
@@ -17,6 +19,9 @@ from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
 from gradviz.recording.run.recording_plan import NO_LIMITS, RunLimits
+
+if TYPE_CHECKING:
+    from gradviz.capture.spool import Spool
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,8 @@ class SourceOptions:
     root_shares: bool = False
     check: bool | None = None
     """Whether to mark the findings of a check on the graphs; None: only if the capture has logged calls."""
+    outputs: tuple[str, ...] = ()
+    """The files that the command is to write: the spool of the run lies beside the first."""
 
     @property
     def name(self) -> str:
@@ -122,6 +129,8 @@ class Source:
     exit_code: int = 0
     notes: tuple[str, ...] = ()
     """Notes for every graph."""
+    spool: Spool | None = None
+    """What was kept while the program ran; to be removed when the output is written."""
 
 
 def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph: bool = True) -> Source:
@@ -131,8 +140,10 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         own_output: the command prints to standard output, so the program's output goes to standard error.
         needs_graph: raise `NothingRecorded` if there is no graph.
     """
+    _name_spools(options)
     if options.is_capture:
         return _load(options, needs_graph=needs_graph)
+    from gradviz.capture.spool import Spool
     from gradviz.recording.run.program import find_module, find_script
     from gradviz.recording.run.recording_plan import MAX_VALUES, RecordingPlan
     from gradviz.recording.run.root_expression import parse_root
@@ -158,6 +169,7 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         fingerprints=options.fingerprints,
         root_shares=options.root_shares,
         working=working,
+        spool=Spool(_kept_outputs(options)[0], tell),
     )
     program = find_module(options.module) if options.module is not None else find_script(options.name)
     with _standard_output_to_error() if own_output else _unchanged_output():
@@ -165,10 +177,31 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         sys.stdout.flush()
     if result.printed_error is not None:
         tell_as_it_is(result.printed_error)
-    exit_code = {"failed": 1, "interrupted": 130}.get(result.capture.outcome, 0)
     if needs_graph and not result.capture.graphs:
-        raise _no_graph(result.capture, exit_code)
-    return Source(result.capture, result.capture.graphs, exit_code)
+        raise _no_graph(result.capture, result.exit_code)
+    return Source(result.capture, result.capture.graphs, result.exit_code, spool=plan.spool)
+
+
+def _name_spools(options: SourceOptions) -> None:
+    """Name, on standard error, what earlier runs of this command have left when they ended suddenly."""
+    from gradviz.capture.spool import spools_beside, words_for
+
+    for output in _kept_outputs(options):
+        found = spools_beside(output)
+        if found:
+            tell(words_for(found))
+
+
+def _kept_outputs(options: SourceOptions) -> list[Path]:
+    """The files that runs with these options write, or would write if they wrote one; none twice."""
+    files = [Path(path) for path in options.outputs if path != "-"]
+    if options.is_capture:
+        files.insert(0, Path(options.name))
+    if not files:
+        stem = options.name if options.module is not None else Path(options.name).name.removesuffix(".py") or "run"
+        folder = Path() if os.access(".", os.W_OK) else Path(tempfile.gettempdir())
+        files.append(folder / f"{stem}{CAPTURE_SUFFIX}")
+    return list({file.with_suffix(CAPTURE_SUFFIX): file for file in files}.values())
 
 
 def report_early_stop(source: Source, options: SourceOptions) -> None:

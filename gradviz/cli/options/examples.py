@@ -16,6 +16,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ("gradviz render train.py", "draw a script of your own"),
         ("gradviz check train.py", "find its wrong and missing gradients"),
     ),
+    "diff": (
+        ("gradviz diff yesterday.gradviz train.py", "what is different between two runs, and where it began"),
+        ("gradviz diff train.py@HEAD~3 train.py", "the script as it was at a commit"),
+        ("gradviz diff train.py --env A=1 --env-b A=2", "one script, two settings"),
+    ),
     "doctor": (
         ("gradviz doctor", "list what works with this torch"),
         ("gradviz doctor --json", "the same as data, for a bug report"),

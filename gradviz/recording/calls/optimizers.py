@@ -58,9 +58,13 @@ class Optimizers:
         self._current: tuple[tuple[int, int, int], Row] | None = None
         """The row of the method that reads parameters now, after the key of its call."""
         self._stepping: list[Row] = []
+        self._versions: list[tuple[KnownOptimizer, list[tuple[torch.Tensor, int | None]]]] = []
+        """While compiled code runs: the parameters of each optimizer and their versions before."""
 
     def start(self) -> None:
-        """Install the hooks."""
+        """Install the hooks; nothing happens if they are installed already."""
+        if self._hooks:
+            return
         self._hooks = [
             register_optimizer_step_pre_hook(self._before_step),
             register_optimizer_step_post_hook(self._after_step),
@@ -73,35 +77,6 @@ class Optimizers:
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
-
-    def pause(self) -> dict[int, list[int | None]]:
-        """Compiled code is about to run, and Dynamo would trace the hooks; returns what `resume` needs."""
-        self.stop()
-        with DISABLE_TORCH_FUNCTION():
-            return {id(known): _versions(known) for known in self.all}
-
-    def resume(self, before: dict[int, list[int | None]]) -> None:
-        """The compiled code has ended. If it changed parameters of an optimizer, that was a step."""
-        self.start()
-        writer = self._writer
-        if writer.is_elsewhere():
-            return
-        for known in self.all:
-            optimizer = known.weak()
-            with writer.shield(), DISABLE_TORCH_FUNCTION():
-                now = _versions(known)
-                earlier = before.get(id(known), [None] * len(now))
-                if optimizer is None or now == earlier or len(now) != len(earlier):
-                    continue
-                self.note_groups(known)
-                row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
-                row.optimizer = known
-                for (position, tensor), was, changed in zip(_parameters_of(optimizer), earlier, now, strict=True):
-                    used = _plain_use(writer, tensor, position, row)
-                    row.inputs.append(RowUse(used.known, position, was, None))
-                    if was != changed:
-                        row.outputs.append(used)
-            self.step_ended(optimizer)
 
     def find(self, optimizer: Any) -> KnownOptimizer:
         """What is known about an optimizer, which is added if it is new."""
@@ -163,6 +138,42 @@ class Optimizers:
 
     def _is_newest(self, row: Row) -> bool:
         return self._writer.rows.newest is row
+
+    # -- compiled steps ------------------------------------------------------------------------------------------
+
+    def before_compiled(self) -> None:
+        """Compiled code is about to run, in which the hooks would be compiled too, and are not installed."""
+        if self._writer.is_elsewhere() or self._stepping:
+            return
+        with self._writer.shield(), DISABLE_TORCH_FUNCTION():
+            alive = [known for known in self.all if known.weak() is not None]
+            self._versions = [
+                (known, [(tensor, version_of(tensor)) for _, tensor in _parameters_of(known.weak())]) for known in alive
+            ]
+
+    def after_compiled(self, frame: FrameType) -> None:
+        """Compiled code has run: an optimizer whose parameters it changed has made a step there."""
+        versions, self._versions = self._versions, []
+        for known, before in versions:
+            optimizer = known.weak()
+            if optimizer is not None and any(version_of(tensor) != version for tensor, version in before):
+                self._note_compiled_step(known, optimizer, before, frame)
+                self.step_ended(optimizer)
+
+    def _note_compiled_step(
+        self, known: KnownOptimizer, optimizer: Any, before: list[tuple[torch.Tensor, int | None]], frame: FrameType
+    ) -> None:
+        writer = self._writer
+        with writer.shield(), measuring():
+            self.note_groups(known)
+            row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
+            row.optimizer = known
+            for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
+                use = _plain_use(writer, tensor, position, row)
+                use.version = version  # as it was before
+                row.inputs.append(use)
+                if version_of(tensor) != version:
+                    row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
@@ -261,11 +272,6 @@ def _parameters_of(optimizer: Any) -> list[tuple[str, torch.Tensor]]:
         for index, tensor in enumerate(group.get("params", ()))
         if _is_tensor(tensor)
     ]
-
-
-def _versions(known: KnownOptimizer) -> list[int | None]:
-    optimizer = known.weak()
-    return [version_of(tensor) for _, tensor in _parameters_of(optimizer)] if optimizer is not None else []
 
 
 def _is_tensor(value: Any) -> bool:

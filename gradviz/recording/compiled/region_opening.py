@@ -21,6 +21,7 @@ from gradviz.graph.model import CallSite, Edge, Graph, ModuleScope, Node, Region
 from gradviz.graph.number_words import counted
 from gradviz.graph.root_shares import RootShares
 from gradviz.recording.compiled.inner_region import InnerRegion, Result
+from gradviz.recording.compiled.nan_lines import BROKEN_BY
 from gradviz.recording.compiled.saved_in_region import with_saved_tensors
 
 NOT_MEASURED = "inside compiled code"
@@ -56,6 +57,15 @@ def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
         f"the operations inside {counted(count, 'compiled function')}, each a single node: {reason}"
         for reason, count in reasons.items()
     ]
+
+
+def without_broken(graph: Graph, found: Mapping[int, FoundRegion]) -> dict[int, FoundRegion]:
+    """The regions; one in which NaN or Inf began stays closed, because the line of that is known for its node."""
+    reason = "NaN or Inf began inside, and the line shown is where"
+    return {
+        index: FoundRegion(each.call, None, reason) if BROKEN_BY in graph.nodes[index].attributes else each
+        for index, each in found.items()
+    }
 
 
 def unmeasured_between(graph: Graph, found: Mapping[int, FoundRegion]) -> int:

@@ -19,9 +19,10 @@ from torch import fx
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
+from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
-from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, requires_grad_of
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of, grad_fn_of, requires_grad_of
 from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.graph_walker import Walk, walk
 
@@ -108,7 +109,7 @@ def _made(mode: Any, given: TensorInput | int | None, sizes: dict[str, int]) -> 
 
 def _described(inputs: list[Any], results: list[Any], run: _Interpreter, first: int) -> Replay:
     with DISABLE_TORCH_FUNCTION():
-        bases = [each._base if isinstance(each, torch.Tensor) else None for each in results]
+        bases = [base_of(each) if isinstance(each, torch.Tensor) else None for each in results]
         roots = [grad_fn_of(each) for each in (*results, *inputs, *bases) if _needs_gradient(each)]
         walked = walk(root for root in roots if root is not None)
         numbers: dict[int, int] = {}
@@ -179,7 +180,7 @@ class _Interpreter(fx.Interpreter):
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         name = getattr(target, "__name__", "")
         self.draws_random_numbers |= any(word in name for word in _RANDOM)
-        if isinstance(target, torch._ops.HigherOrderOperator):
+        if isinstance(target, find("torch._ops.HigherOrderOperator")):
             return self._run_body(target, args, kwargs)
         return super().call_function(target, args, kwargs)
 

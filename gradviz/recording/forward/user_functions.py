@@ -11,7 +11,7 @@ import dis
 import linecache
 from collections.abc import Iterator
 from textwrap import dedent
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from gradviz.graph.call_log import Definition
@@ -24,6 +24,8 @@ class Callback(NamedTuple):
     """The code of a function of the program, and the decorators around it."""
 
     code: CodeType
+    name: str
+    """Its qualified name, which Python 3.10 does not keep with the code."""
     decorators: tuple[str, ...] = ()
     """Names, the outermost first."""
     forward: tuple[CodeType, ...] = ()
@@ -37,10 +39,10 @@ def callback_of(function: Any) -> Callback | None:
         decorators.append(_maker_of(function))
         function = function.__wrapped__
     own = getattr(function, "func", getattr(function, "__func__", function))
+    if not hasattr(own, "__code__"):
+        own = getattr(type(own), "__call__", None)  # noqa: B004  only its code is wanted
     code = getattr(own, "__code__", None)
-    if code is None:
-        code = getattr(getattr(type(own), "__call__", None), "__code__", None)  # noqa: B004  only its code is wanted
-    return Callback(code, tuple(decorators)) if isinstance(code, CodeType) else None
+    return Callback(code, own.__qualname__, tuple(decorators)) if isinstance(code, CodeType) else None
 
 
 def backward_of(function: Any) -> Callback | None:
@@ -80,7 +82,15 @@ def _last_line(code: CodeType) -> int:
 def _maker_of(wrapper: Any) -> str:
     """The function that made a wrapper: ``once_differentiable`` for ``once_differentiable.<locals>.wrapper``."""
     code = getattr(wrapper, "__code__", None)
-    return function_name(code).partition(".")[0] if isinstance(code, CodeType) else type(wrapper).__name__
+    if not isinstance(code, CodeType):
+        return type(wrapper).__name__
+    # Its own name is that of the function it wraps, and Python 3.10 keeps no other qualified one.
+    makers = (name for name, value in wrapper.__globals__.items() if code in _constants_of(value))
+    return next(makers, None) or function_name(code).partition(".")[0]
+
+
+def _constants_of(function: Any) -> tuple[Any, ...]:
+    return function.__code__.co_consts if isinstance(function, FunctionType) else ()
 
 
 def definition_of(callback: Callback) -> Definition:
@@ -88,7 +98,7 @@ def definition_of(callback: Callback) -> Definition:
     code = callback.code
     last = _last_line(code)
     return Definition(
-        name=function_name(code),
+        name=callback.name,
         file=code.co_filename,
         first_line=code.co_firstlineno,
         last_line=last,

@@ -6,8 +6,11 @@ formatted, and the part above a running module call is read once per call.
 
 from __future__ import annotations
 
+import linecache
+import re
 import sys
 from collections.abc import Iterable
+from functools import cache
 from itertools import dropwhile
 from types import CodeType, FrameType
 
@@ -174,8 +177,34 @@ def _from_the_program_on(frames: Iterable[tuple[CodeType, int]]) -> list[tuple[C
 
 
 def function_name(code: CodeType) -> str:
-    """``Net.forward`` if this version of Python knows it, else ``forward``."""
-    return getattr(code, "co_qualname", code.co_name)
+    """``Net.forward``; without the source, Python 3.10 only knows ``forward``."""
+    known = getattr(code, "co_qualname", None)
+    return known or _name_by_indentation(code.co_filename, code.co_firstlineno, code.co_name)
+
+
+@cache
+def _name_by_indentation(file: str, first_line: int, name: str) -> str:
+    """The name after those of the classes and functions around it. The source is not parsed: that could warn again."""
+    lines = linecache.getlines(file)[:first_line]
+    if not lines or name == "<module>":
+        return name
+    indentation = _indentation(lines[-1])
+    for line in reversed(lines):
+        text = line.lstrip()
+        if not text or text[0] in ")]}#" or _indentation(line) >= indentation:
+            continue
+        indentation = _indentation(line)
+        if found := _HEAD.match(text):
+            name = f"{found['name']}.{'' if found['kind'] == 'class' else '<locals>.'}{name}"
+    return name
+
+
+_HEAD = re.compile(r"(?:async\s+)?(?P<kind>class|def)\s+(?P<name>\w+)")
+
+
+def _indentation(line: str) -> int:
+    line = line.expandtabs()
+    return len(line) - len(line.lstrip())
 
 
 def calling_frame(depth: int = 1) -> FrameType:

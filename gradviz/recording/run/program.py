@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import linecache
 import os
+import pkgutil
 import sys
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,8 +36,13 @@ class Program:
 
 
 def find_script(path: str) -> Program:
-    """A script file, compiled. Raises `BadInput` with one line, or `SyntaxError` as Python shows it."""
+    """A script file, compiled; or a folder or zip file with ``__main__.py``.
+
+    Raises `BadInput` with one line, or `SyntaxError` as Python shows it.
+    """
     script = Path(path)
+    if script.is_dir() or (script.suffix != CAPTURE_SUFFIX and _is_zip_file(script)):
+        return _main_inside(path)
     try:
         source = script.read_bytes()
     except FileNotFoundError:
@@ -43,9 +51,6 @@ def find_script(path: str) -> Program:
         siblings = [str(p) for p in script.parent.glob(pattern)] if script.parent.is_dir() else []
         hint = near_matches(path, siblings) if siblings else "check the path"
         raise BadInput(f"no such {'recording' if is_recording else 'script'}: {path}", hint=hint) from None
-    except IsADirectoryError:
-        hint = "name a .py file in it, or use -m for a package"
-        raise BadInput(f"{path} is a directory, not a script", hint=hint) from None
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in source or script.suffix == ".ipynb":
@@ -61,6 +66,31 @@ def find_script(path: str) -> Program:
         file=absolute,
         loader=SourceFileLoader("__main__", absolute),
     )
+
+
+def _is_zip_file(script: Path) -> bool:
+    try:
+        return zipfile.is_zipfile(script)
+    except (OSError, ValueError):
+        return False  # reading it as a script says why it cannot be read
+
+
+def _main_inside(path: str) -> Program:
+    """The ``__main__`` of a folder or zip file, which is what ``python PATH`` runs."""
+    absolute = os.path.join(os.getcwd(), path)  # noqa: PTH109, PTH118 - as python has it: a slash at its end stays
+    importer = pkgutil.get_importer(absolute)
+    find = getattr(importer, "find_spec", None)
+    spec = find("__main__") if find is not None else None
+    code = spec.loader.get_code("__main__") if spec is not None and spec.loader is not None else None
+    if spec is None or code is None or spec.origin is None:
+        if Path(path).is_dir():
+            hint = "name a .py file in it, or use -m for a package"
+            raise BadInput(f"{path} is a directory without __main__.py, not a script", hint=hint)
+        raise BadInput(
+            f"{path} is a zip file without __main__.py, not a Python script",
+            hint="give a .py file or a capture made by `gradviz record`",
+        )
+    return Program(path, code, path, absolute, spec.origin, spec, spec.loader)
 
 
 def find_module(name: str) -> Program:
@@ -100,6 +130,8 @@ def as_main_program(program: Program, arguments: tuple[str, ...]) -> Iterator[di
         __annotations__={},
         __cached__=program.spec.cached if program.spec is not None else None,
     )
+    if not os.path.exists(program.file):  # noqa: PTH110 - in a zip file
+        linecache.lazycache(program.file, namespace)
     saved = sys.modules["__main__"], sys.argv, sys.path[:]
     sys.modules["__main__"] = main
     sys.argv = [program.argv0, *arguments]

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
+from gradviz.capture.spool import Spool
 from gradviz.errors import BadInput
 
 MAX_KEPT_NODES = 1_000_000
@@ -56,6 +57,8 @@ class RecordingPlan:
     """What the user can do then, in terms of the command or function that was used."""
     working: Callable[[str], AbstractContextManager[object]] = nullcontext
     """Entered with a short text around work of gradviz that may take long."""
+    spool: Spool | None = None
+    """Where what was recorded so far is kept, in case the process ends suddenly."""
 
     def __post_init__(self) -> None:
         if self.backward is not None and (type(self.backward) is not int or self.backward < 1):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dis
 import linecache
-import sys
 import traceback
 from functools import cache
 from types import CodeType, TracebackType
@@ -29,13 +28,22 @@ def traceback_without_our_frames(error: BaseException) -> TracebackType | None:
     return following
 
 
+def _linked_in_place(error: BaseException) -> TracebackType | None:
+    """The same of its own entries: where a ``with`` block ends, Python 3.10 puts back the first one that it had."""
+    following: TracebackType | None = None
+    for entry in reversed(_kept_entries(error.__traceback__)):
+        entry.tb_next = following
+        following = entry
+    return following
+
+
 def without_our_frames(error: BaseException) -> BaseException:
     """Remove frames of gradviz from the tracebacks of an exception and of all that it was raised from."""
     seen: set[int] = set()
     current: BaseException | None = error
     while current is not None and id(current) not in seen:
         seen.add(id(current))
-        current.__traceback__ = traceback_without_our_frames(current)
+        current.__traceback__ = _linked_in_place(current)
         current = current.__cause__ or current.__context__
     return error
 
@@ -74,16 +82,12 @@ def _as_called_directly(entry: TracebackType) -> TracebackType:
 @cache
 def direct_call_in(code: CodeType) -> tuple[int, int] | None:
     """Instruction and line at which `Module._call_impl` calls ``forward`` if there is no hook."""
-    if sys.version_info < (3, 11):
-        return None  # instructions have no lines there
-    for instruction in dis.get_instructions(code):
-        line = instruction.positions.lineno if instruction.positions else None
-        if (
-            line
-            and instruction.opname.startswith("CALL")
-            and "forward_call(" in linecache.getline(code.co_filename, line)
-        ):
-            return instruction.offset, line
+    calls = [each.offset for each in dis.get_instructions(code) if each.opname.startswith("CALL")]
+    for start, end, line in code.co_lines():
+        if line and "forward_call(" in linecache.getline(code.co_filename, line):
+            for offset in calls:
+                if start <= offset < end:
+                    return offset, line
     return None
 
 

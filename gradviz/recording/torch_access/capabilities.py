@@ -195,7 +195,8 @@ CAPABILITIES = (
         "to know what a node keeps, without unpacking it",
         ("Node._raw_saved_", "SavedTensor.data", "SavedTensor.unpack_hook"),
         probes.raw_saved_tensors,
-        instead="it is unpacked where that runs no hook, and hooks are refused before they run",
+        instead="it is unpacked where that runs no hook; what was changed since, and what compiled code saved, stays "
+        "unknown",
         lost="",
         unseen="",
         seen="2.10 to 2.15",
@@ -425,6 +426,7 @@ CAPABILITIES = (
             "torch._functorch.aot_autograd.AOT_COUNTER",
             "torch._subclasses.fake_tensor.FakeTensorMode",
             "torch._guards.CompileContext",
+            "torch._ops.HigherOrderOperator",
             "OutputGraph.local_scope",
             "OutputGraph.root_tx",
             "CompiledFunction._aot_id",
@@ -435,7 +437,7 @@ CAPABILITIES = (
         lost="what compiled code consists of: each compiled region is a single node",
         unseen="operations inside compiled code are not seen",
         seen="2.6 to 2.15",
-        waits_for="torch._dynamo",
+        waits_for="torch._functorch.aot_autograd",  # loaded when something is compiled, not by each optimizer as Dynamo
     ),
     Capability(
         "leaving a handler",

@@ -106,7 +106,9 @@ class ContextOfCall:
         def __init__(context: Any) -> None:
             frame = sys._getframe(1)
             following = self._next
-            # The context object is also the node.
+            # The context object is also the node. Where that is only made later this raises; reading the number of what
+            # is no node yet would end the process.
+            _ = context.next_functions
             following.call = self._listener.begin(frame, type(context)._forward_cls, number_of(context))
             following.context, following.frame = context, frame
 
@@ -196,6 +198,8 @@ def _notices(way: type[Watch]) -> bool:
     watch.start()
     try:
         given = function.apply(leaf)
+    except RuntimeError:
+        return False  # this torch makes the node after its context
     finally:
         watch.stop()
     return len(seen.args) == 1 and seen.args[0] is leaf and method("Node._sequence_nr")(given.grad_fn) == seen.number

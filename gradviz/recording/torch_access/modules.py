@@ -13,21 +13,33 @@ from gradviz.recording.torch_access.name_lookup import attribute, find
 _tells_contents = works("contents of modules")
 _NO_HOOKS: Mapping[int, Any] = {}
 
+
+def _table(path: str) -> Callable[[Any], Mapping[str, Any]]:
+    """Reads that table of a module. Scripted and traced modules keep it in a wrapper, which is no mapping."""
+    read = attribute(path)
+
+    def table(module: Any) -> Mapping[str, Any]:
+        found = read(module)
+        return found if isinstance(found, dict) else dict(found.items())
+
+    return table
+
+
 own_parameters: Callable[[Any], Mapping[str, torch.nn.Parameter | None]] = (
-    attribute("Module._parameters")
+    _table("Module._parameters")
     if _tells_contents
     else lambda module: dict(module.named_parameters(recurse=False, remove_duplicate=False))
 )
 """The parameters that the module itself holds, by name."""
 
 own_buffers: Callable[[Any], Mapping[str, torch.Tensor | None]] = (
-    attribute("Module._buffers")
+    _table("Module._buffers")
     if _tells_contents
     else lambda module: dict(module.named_buffers(recurse=False, remove_duplicate=False))
 )
 
 own_modules: Callable[[Any], Mapping[str, torch.nn.Module | None]] = (
-    attribute("Module._modules") if _tells_contents else lambda module: dict(module.named_children())
+    _table("Module._modules") if _tells_contents else lambda module: dict(module.named_children())
 )
 
 backward_hooks: Callable[[Any], Mapping[int, Any]] = (

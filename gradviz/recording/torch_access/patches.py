@@ -1,4 +1,4 @@
-"""The names of torch that are replaced while a recording runs, and how they are restored.
+"""The names of torch and Python that are replaced while a recording runs, and how they are restored.
 
 Nothing else may be replaced: a check after every test examines each of these.
 """
@@ -14,7 +14,7 @@ from gradviz.recording.torch_access.name_lookup import owner_of
 
 @dataclass(frozen=True)
 class Patch:
-    """A name of torch that is replaced, and why."""
+    """A name that is replaced, and why."""
 
     path: str
     why: str
@@ -33,6 +33,9 @@ PATCHES = (
     Patch("torch._dynamo.eval_frame._maybe_set_eval_frame", "to notice compiled code"),
     Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),
     Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),
+    Patch("os._exit", "to keep what was recorded before the process ends without cleaning up"),
+    Patch("os.execv", "to keep what was recorded before another program takes the process"),
+    Patch("os.execve", "to keep what was recorded before another program takes the process"),
     Patch("torch.overrides._push_mode", "to leave the handler of a function mode that is removed permanently"),
 )
 """In the order in which a recording may use them."""

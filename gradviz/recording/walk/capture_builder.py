@@ -26,6 +26,7 @@ from gradviz.recording.compiled.region_opening import (
     closed_regions,
     opened,
     unmeasured_between,
+    without_broken,
 )
 from gradviz.recording.forward.forward_log import KEPT_CALLS, ThreadLog
 from gradviz.recording.forward.module_tree import outermost, parameters_inside
@@ -158,23 +159,49 @@ class CaptureBuilder:
         calls: CallLog | None = None,
     ) -> Capture:
         """Everything that was recorded; `calls` is the log of every torch call, if there is one."""
-        graphs = tuple(with_sizes(self._opened(index)) for index in self.graphs)
+        made = self._capture(program, arguments, tuple(map(with_sizes, self._opened_graphs())), calls, error)
+        return replace(made, error=error, outcome=outcome, backward_calls=backward_calls)
+
+    def unfinished_capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        backward_calls: int,
+        calls: CallLog | None,
+        more_disclosures: Iterable[str],
+    ) -> Capture:
+        """What was recorded until now; the recording goes on and is not changed."""
+        made = self._capture(program, arguments, tuple(self._opened_graphs()), calls, None)
+        disclosures = dict.fromkeys((*made.disclosures, *more_disclosures))
+        return replace(made, outcome="interrupted", backward_calls=backward_calls, disclosures=tuple(disclosures))
+
+    def _capture(
+        self,
+        program: str,
+        arguments: tuple[str, ...],
+        graphs: tuple[Graph, ...],
+        calls: CallLog | None,
+        error: ScriptError | None,
+    ) -> Capture:
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
             sources=kept_lines(graphs, calls, error),
-            error=error,
-            outcome=outcome,
-            backward_calls=backward_calls,
             disclosures=self.disclosures(),
             calls=calls,
             missing=capabilities.unseen(self.happened),
         )
 
+    def _opened_graphs(self) -> Iterator[Graph]:
+        return map(self._opened, self.graphs)
+
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
-        return opened(self.graphs[index], self._regions.get(index, {}), self._uncompiled.get(index, ()))
+        return opened(self.graphs[index], self._regions_of(index), self._uncompiled.get(index, ()))
+
+    def _regions_of(self, index: int) -> dict[int, FoundRegion]:
+        return without_broken(self.graphs[index], self._regions.get(index, {}))
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this thread's, or the only one with entries."""
@@ -211,7 +238,11 @@ class CaptureBuilder:
                 f"the lines of {nodes} unknown: made before the recording began or more than "
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
             )
-        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in self._regions.items())
+        if self._builder.undecided:
+            nodes = counted(self._builder.undecided, "node is", "nodes are")
+            yield f"the lines and modules of {nodes} unknown: several threads made this graph, with the same numbers"
+        regions = {index: self._regions_of(index) for index in self._regions}
+        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in regions.items())
         if inside:
             yield (
                 f"the gradients between the {counted(inside, 'operation')} inside compiled code: where one becomes "
@@ -219,7 +250,7 @@ class CaptureBuilder:
             )
         for reason in self._region_finder.untraceable:
             yield f"the lines of some operations inside code for torch.compile: {reason}"
-        yield from closed_regions(found for regions in self._regions.values() for found in regions.values())
+        yield from closed_regions(found for each in regions.values() for found in each.values())
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (

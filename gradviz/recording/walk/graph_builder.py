@@ -35,6 +35,7 @@ from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
 from gradviz.recording.walk.roots import RootTensor
 from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
+from gradviz.recording.walk.thread_mix import undecided_nodes
 
 
 class CallAt(NamedTuple):
@@ -57,6 +58,8 @@ class GraphBuilder:
     values: ForwardValues | None = None
     unseen_calls: int = 0
     """Nodes whose call was not seen."""
+    undecided: int = 0
+    """Nodes whose call cannot be told, because several threads made their graph."""
     _classes: dict[type, NodeClass] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -65,7 +68,7 @@ class GraphBuilder:
     def forget_unknowns(self) -> None:
         """The graphs that were built are not wanted: forget what could not be read of them."""
         self.unreadable.clear()
-        self.unseen_calls = 0
+        self.unseen_calls = self.undecided = 0
 
     def build(
         self,
@@ -178,8 +181,10 @@ class _OneGraph:
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
             takers = self._takers_of_constants(log)
+            undecided = undecided_nodes(self.walk, log, self.builder.log)
+            self.builder.undecided += len(undecided)
             for index, number in enumerate(self.walk.sequence_nrs):
-                if number != LEAF_SEQUENCE_NR:
+                if number != LEAF_SEQUENCE_NR and index not in undecided:
                     nodes[index] = self._with_its_call(nodes[index], log, number, takers.get(index))
         else:
             for index, known in enumerate(classes):

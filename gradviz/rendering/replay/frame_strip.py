@@ -137,7 +137,7 @@ class ReplayStrip:
 
 
 def _text(words: str, y: float, x: float = _MARGIN) -> str:
-    return f'<text x="{number(x)}" y="{number(y)}">{escape(words)}</text>\n'
+    return f'<text x="{number(x)}" y="{number(y)}">{escape(printable(words))}</text>\n'
 
 
 _STATES: tuple[tuple[State, str], ...] = (

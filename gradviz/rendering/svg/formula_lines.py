@@ -109,4 +109,4 @@ class FormulaLine:
     def _spans(self) -> Iterator[str]:
         for run in self._runs:
             style = f' style="font-size:{number(run.size)}px"' if run.size != self._size else ""
-            yield f'<tspan x="{number(run.x)}" y="{number(run.rise)}"{style}>{escape(run.text)}</tspan>'
+            yield f'<tspan x="{number(run.x)}" y="{number(run.rise)}"{style}>{escape(printable(run.text))}</tspan>'

@@ -102,4 +102,4 @@ def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[s
 
 def _text(words: str, x: float, y: float, css_class: str = "") -> str:
     attribute = f' class="{css_class}"' if css_class else ""
-    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{escape(words)}</text>\n'
+    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{escape(one_line(words))}</text>\n'

@@ -73,7 +73,7 @@ def tooltip(text: ItemText) -> str:
     """All facts, unshortened, as an SVG title: browsers show it on hover."""
     lines = [" ".join(filter(None, (text.title, text.badge))), text.subtitle, text.shape, text.line, *text.tooltip]
     unique = dict.fromkeys(printable(line) for line in lines if line)
-    return f"<title>{escape(chr(10).join(unique))}</title>"
+    return f"<title>{escape(chr(10).join(map(printable, unique)))}</title>"
 
 
 def sheets_of(node_label: NodeLabel, box: Rect) -> tuple[Rect, list[Rect]]:
@@ -86,8 +86,8 @@ def sheets_of(node_label: NodeLabel, box: Rect) -> tuple[Rect, list[Rect]]:
 
 
 def _text(line: TextLine, css_class: str, left: float, y: float) -> str:
-    aside = f'<tspan class="q" dx="{ASIDE_GAP:g}">{escape(line.aside)}</tspan>' if line.aside else ""
-    return f'<text class="{css_class}" x="{number(left)}" y="{number(y)}">{escape(line.text)}{aside}</text>'
+    aside = f'<tspan class="q" dx="{ASIDE_GAP:g}">{escape(printable(line.aside))}</tspan>' if line.aside else ""
+    return f'<text class="{css_class}" x="{number(left)}" y="{number(y)}">{escape(printable(line.text))}{aside}</text>'
 
 
 def _badge(badge: str, left: float, baseline: float) -> str:
@@ -95,7 +95,7 @@ def _badge(badge: str, left: float, baseline: float) -> str:
     width = badge_width(badge)
     chip = Rect(left, baseline - 11.5, width, 15)
     x, y = number(left + BADGE_PADDING), number(baseline - 0.4)
-    words = f'<text class="b" x="{x}" y="{y}">{escape(badge)}</text>'
+    words = f'<text class="b" x="{x}" y="{y}">{escape(printable(badge))}</text>'
     return f'<path class="c" d="{rounded(chip, 7.5)}"/>{words}'
 
 

@@ -50,7 +50,8 @@ def draw_sheet(subjects: Sequence[Subject], theme: ThemeName, file: Path) -> Non
     sheet = Image.new("RGB", (GAP + COLUMNS * (WIDTH + GAP), max(heights)), BACKGROUND[theme])
     for picture, position in zip(pictures, positions, strict=True):
         sheet.paste(picture, position)
-    sheet.quantize(64, dither=Image.Dither.NONE).save(file, optimize=True)
+    # Octrees keep the hues of small areas.
+    sheet.convert("RGB").quantize(128, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(file, optimize=True)
 
 
 def _picture(subject: Subject, theme: ThemeName) -> Image.Image:

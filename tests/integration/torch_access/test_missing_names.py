@@ -19,7 +19,7 @@ ALSO_LOST: dict[str, set[str]] = {
     "identity of storages": {"storages"},
     "versions of tensors": {"saved"},
     "shapes of results": {"outputs"},
-    "classes of custom functions": {"kind", "custom_functions", "findings"},
+    "classes of custom functions": {"kind", "custom_functions", "findings", "unplaced_findings"},
     "custom functions": {"call_site", "forward_call", "module", "constants", "findings"},
     "slots of nodes": {"attributes", "saved", "storages", "allocators", "kind", "knows_saved_tensors"},
     "saved tensors": {"saved", "storages", "allocators", "kind", "knows_saved_tensors"},

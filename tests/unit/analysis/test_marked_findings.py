@@ -111,8 +111,8 @@ def test_every_format_shows_the_refused_root_and_what_cut_it_off() -> None:
     tree = str(format_named("tree").renderer(width=70).render(subject_of(capture, capture.graphs[1], ViewOptions())))
     assert tree.splitlines()[1:6] == [
         "◈ total requires no grad  scalar  no grad_fn",
-        "│ ✗ GV101 detached",
         "┄ detach                          cuts the gradient  train.py:3",
+        "│ ✗ GV101 detached",
         "├┄⊘ body.weight and 1 more: get no gradient",
         "● sum                     [2, 3]  SumBackward0       train.py:5",
     ]
@@ -137,8 +137,8 @@ def test_a_tree_draws_the_path_of_the_missing_gradient_with_dots() -> None:
         "● exp      [2, 3]  ExpBackward0       train.py:3",
         "├─● mul    [2, 3]  MulBackward0       train.py:2",
         "│ └─○ w    [2, 3]  AccumulateGrad",
-        "│ ✗ GV101 detached",
         "┄ detach           cuts the gradient  train.py:3",
+        "│ ✗ GV101 detached",
         "└┄⊘ body.weight and 1 more: get no gradient",
     ]
 

@@ -58,7 +58,10 @@ class TermWithoutGradient(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[Location | None, list[DeadTerm]] = defaultdict(list)
+        reached = set().union(*case.histories.reached_by.values())
         for term in dead_terms(case.histories):
+            if not reached.issuperset(term.parameters):
+                continue  # The rules on parameters without a gradient tell this cut.
             if not is_gradient(case.dataflow.log.calls[term.cut.call]):  # Else it is create_graph_missing.
                 by_line[case.location_of_site(term.cut.call_site)].append(term)
         for location, terms in by_line.items():

@@ -102,7 +102,9 @@ def _pairs(histories: ParameterHistories) -> Iterator[tuple[int, int, int]]:
                 made = flow.producers(use.tensor, first)
                 below = flow.descendants(use.tensor, made[-1] if made else None, second, live=True)
                 # The derivative of a loss is another quantity than the loss.
-                is_differentiated = any(is_gradient(calls[row]) or calls[row].kind == "backward" for row in below)
+                is_differentiated = any(is_gradient(calls[row]) for row in below) or any(
+                    calls[row].kind == "backward" and row not in (first, second) for row in below
+                )
                 is_in_sum = any(out.tensor in roots for row in below for out in calls[row].outputs)
                 if use.tensor in roots or (is_in_sum and not is_differentiated):
                     yield first, second, use.tensor

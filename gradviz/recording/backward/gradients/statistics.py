@@ -7,6 +7,7 @@ on other devices, the careful method is used: there, reading a result to decide 
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -126,7 +127,10 @@ def decades(matrix: torch.Tensor) -> torch.Tensor:
         bits = matrix.view(layout.integers) & layout.all_but_sign
         row = bits.view(-1)
         exponents = row >> layout.exponent_at
-        first, last = _decades_by_exponent(matrix.dtype)
+        first, last = (
+            torch.frombuffer(table, dtype=dtype)
+            for table, dtype in zip(_decades_by_exponent(matrix.dtype), (torch.uint8, layout.integers), strict=True)
+        )
         return first.index_select(0, exponents).add_(row > last.index_select(0, exponents)).view(matrix.shape)
     exponents = matrix.abs().log10().floor()
     within = (exponents - FIRST_DECADE).clamp(0, DECADES - 1)
@@ -137,6 +141,8 @@ class _Layout(NamedTuple):
     """How numbers of a dtype are stored."""
 
     integers: torch.dtype
+    code: str
+    """Of the same integers, for `array`."""
     exponent_at: int
     exponents: int
 
@@ -145,12 +151,15 @@ class _Layout(NamedTuple):
         return (self.exponents << self.exponent_at) - 1
 
 
-_LAYOUTS = {torch.float32: _Layout(torch.int32, 23, 256), torch.float64: _Layout(torch.int64, 52, 2048)}
+_LAYOUTS = {torch.float32: _Layout(torch.int32, "i", 23, 256), torch.float64: _Layout(torch.int64, "q", 52, 2048)}
 
 
 @cache
-def _decades_by_exponent(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """For each exponent: the decade of the smallest number that has it, and the bits of the last number in there."""
+def _decades_by_exponent(dtype: torch.dtype) -> tuple[bytearray, bytearray]:
+    """For each exponent: the decade of the smallest number that has it, and the bits of the last number in there.
+
+    They are no tensors, because what stays must not be among the tensors that a program finds alive.
+    """
     layout = _LAYOUTS[dtype]
     bounds = _first_of_decades(dtype).view(layout.integers).tolist()
     end = layout.all_but_sign
@@ -159,7 +168,7 @@ def _decades_by_exponent(dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor
         decade = bisect_right(bounds, exponent << layout.exponent_at)
         first.append(decade + 1)
         last.append(bounds[decade] - 1 if decade < len(bounds) else end)
-    return torch.tensor([*first, 0], dtype=torch.uint8), torch.tensor([*last, end], dtype=layout.integers)
+    return bytearray([*first, 0]), bytearray(array(layout.code, [*last, end]))
 
 
 def _first_of_decades(dtype: torch.dtype) -> torch.Tensor:

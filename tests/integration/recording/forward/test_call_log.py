@@ -246,6 +246,14 @@ def test_the_line_that_switched_gradients_off_is_known(tmp_path: Path) -> None:
     assert cuts == [("no_grad", 10), ("inference", 12), ("no_grad", 6), ("no_grad", 15)]
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.trace:DeprecationWarning")
+def test_a_traced_module_is_logged_with_all_its_parameters() -> None:
+    net = nn.Sequential(nn.Linear(3, 2), nn.ReLU(), nn.Linear(2, 1))
+    traced: Any = torch.jit.trace(net, torch.ones(1, 3))
+    log = log_of(lambda: traced(torch.ones(2, 3)).sum().backward())
+    assert sum(tensor.is_leaf and tensor.requires_grad for tensor in log.tensors) == 4
+
+
 def test_a_tensor_that_comes_back_from_numpy_is_recognized() -> None:
     def run() -> None:
         w = weight(3)

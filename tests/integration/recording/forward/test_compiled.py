@@ -265,3 +265,27 @@ print(json.dumps(found))
 """
     )
     assert found == [1, 1, 1, 1]
+
+
+def test_a_compiled_step_of_an_optimizer_is_logged_with_all_its_parameters() -> None:
+    found = child_result(
+        """
+from tests.integration.recording.helpers import EVERY_CALL
+
+layer = torch.nn.Linear(3, 2)
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+step = torch.compile(optimizer.step, backend="eager")
+
+def program():
+    for _ in range(2):
+        optimizer.zero_grad()
+        layer(torch.ones(1, 3)).sum().backward()
+        step()
+
+import logging
+logging.disable(logging.WARNING)  # Dynamo says that it ignores a profiler's range in the optimizer
+steps = [call for call in record(program, EVERY_CALL).capture.calls.calls if call.kind == "step"]
+print(json.dumps([[len(call.inputs), len(call.changed)] for call in steps]))
+"""
+    )
+    assert found == [[2, 2], [2, 2]]

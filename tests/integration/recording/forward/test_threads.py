@@ -195,3 +195,25 @@ def test_what_only_another_thread_uses_is_not_called_unused() -> None:
     used = {name for tensor in capture.calls.tensors if tensor.is_used_elsewhere for name in tensor.names}
     assert used == {"encoder.weight", "encoder.bias"}
     assert any("torch calls of other threads, which ran Linear" in sentence for sentence in capture.disclosures)
+
+
+def test_what_two_threads_made_is_drawn_in_no_module_of_the_other() -> None:
+    """Both count from the same number, so that the layer of one would stand in the block of the other."""
+
+    class Tower(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.exp().sin()
+
+    tower, layer, results = Tower(), nn.Linear(3, 3), list[Tensor]()
+    x = weight(2, 3)
+
+    def run() -> None:
+        in_threads(lambda: results.append(tower(x)), lambda: results.append(layer(x)))
+        (results[0] + results[1]).sum().backward()
+
+    recording = record(run)
+    graph = recording.graph
+    (linear,) = nodes_named(graph, "AddmmBackward0")
+    assert scope_of(graph, linear) in (None, "layer")
+    assert all(scope_of(graph, node) in (None, "tower") for node in nodes_named(graph, "ExpBackward0"))
+    assert any("several threads made this graph" in sentence for sentence in recording.capture.disclosures)

@@ -77,7 +77,7 @@ def test_a_gradient_edge_is_a_root_without_a_tensor() -> None:
         w = weight(3)
         hidden = (w * 2).sum()
         edge = torch.autograd.graph.get_gradient_edge(hidden)
-        torch.autograd.backward(edge, torch.tensor(1.0))
+        torch.autograd.backward((edge,), (torch.tensor(1.0),))
 
     graph = record(run).graph
     assert [(root.tensor, graph.nodes[root.node].name) for root in graph.roots] == [(None, "SumBackward0")]

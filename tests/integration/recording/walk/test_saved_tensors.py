@@ -20,6 +20,7 @@ from gradviz.analysis.memory.kept_memory import GraphMemory, memory_of
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
 from gradviz.recording.run.recording_plan import RecordingPlan
+from gradviz.recording.torch_access.nodes import SHOWS_SLOTS
 from tests.integration.recording.helpers import node_named, record
 
 FLOAT = 4
@@ -246,7 +247,8 @@ def test_a_custom_function_that_saved_a_tensor_written_to_before_is_read() -> No
     capture = record(step).capture
 
     first, *_ = node_named(capture.graphs[0], "MaskedBackward").saved
-    assert (first.slot, first.version, first.saved_version) == ("tensors[0]", 1, None)
+    # Where it has to be unpacked, torch has compared the versions.
+    assert (first.slot, first.version, first.saved_version) == ("tensors[0]", 1, None if SHOWS_SLOTS else 1)
     assert capture.disclosures == ()
 
 
@@ -323,11 +325,12 @@ def test_the_versions_of_views_of_plain_data_and_of_lists_are_known_too() -> Non
 
     changed = [
         slot(node_named(graph, "MulBackward0"), "other"),
-        slot(node_named(graph, "IndexBackward0"), "indices[0]"),
+        slot(node_named(graph, "IndexBackward0"), "indices[0]" if SHOWS_SLOTS else "indices"),
     ]
     assert [(saved.saved_version, saved.version) for saved in changed] == [(0, 1), (0, 1)]
 
 
+@pytest.mark.skipif(not SHOWS_SLOTS, reason="this torch unpacks to read, which makes the node of a changed view")
 def test_reading_the_version_of_a_view_makes_no_node_for_it() -> None:
     x = torch.ones(4, requires_grad=True)
 
