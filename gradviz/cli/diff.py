@@ -28,6 +28,9 @@ MIN_WIDTH = 40
     metavar="X",
     help="Largest distance of the same values, relative to their norm (default: by dtype, 1e-5 for float32).",
 )
+@click.option(
+    "-o", "--output", metavar="OUT", help="Draw one graph of both, with what differs marked, to a .svg, .png or .pdf."
+)
 @click.option("--format", "format_name", type=click.Choice(["terminal", "json", "github"]), default="terminal")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json; see gradviz schema diff.")
 @click.option("--all", "show_all", is_flag=True, help="List every difference and figure.")
@@ -48,6 +51,7 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
     from gradviz.cli.terminal.terminal import standard_output
 
     terminal = standard_output(options["color"])
+    renderer = None if options["output"] is None else _renderer(options["output"], [a, b or a])
     environment = environment_of(options["env"], "--env")
     arguments = words_of(options["args"], "--args")
     arguments_b = arguments if options["args_b"] is None else words_of(options["args_b"], "--args-b")
@@ -56,7 +60,10 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
     one = side_of(a, HowToRun(environment, arguments, backward, keep_going))
     other = side_of(a if b is None else b, HowToRun(environment_b, arguments_b, backward, keep_going))
     with working("comparing"):
-        difference = compare(one, other, Tolerance(options["rtol"])).difference
+        compared = compare(one, other, Tolerance(options["rtol"]))
+    difference = compared.difference
+    if renderer is not None:
+        _draw(compared, renderer, options["output"])
     format_name = "json" if options["as_json"] else options["format_name"]
     text = _text(difference, format_name, terminal.text_width(options["width"], MIN_WIDTH), terminal, options)
     if format_name == "terminal":
@@ -64,6 +71,30 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
     else:
         print_document(text)
     return int(not difference.same)
+
+
+def _renderer(path: str, inputs: list[str]) -> Any:
+    """The painter for this file; raises `BadInput`, before anything runs, if it cannot be drawn or written."""
+    from gradviz.errors import BadInput
+    from gradviz.file_output import check_outputs, output_format
+    from gradviz.rendering.difference_picture import check_that_it_is_a_picture
+
+    if path == "-":
+        raise BadInput("diff prints to standard output, so the picture cannot go there", hint="-o FILE.svg")
+    chosen = output_format(path)
+    check_that_it_is_a_picture(chosen)
+    check_outputs([path], inputs=inputs)
+    return chosen.renderer()
+
+
+def _draw(compared: Any, renderer: Any, path: str) -> None:
+    from gradviz.cli.terminal.progress import working
+    from gradviz.file_output import write_output
+    from gradviz.rendering.difference_picture import difference_subject
+
+    with working(f"drawing {path}"):
+        content = renderer.render(difference_subject(compared))
+    write_output(path, content)
 
 
 def _text(difference: Any, format_name: str, width: int, terminal: Any, options: dict[str, Any]) -> str:

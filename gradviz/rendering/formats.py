@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from gradviz.graph.query.find_by_expression import Found
     from gradviz.rendering.words.subject_facts import SubjectFacts
     from gradviz.view.folding import FoldPlan
+    from gradviz.view.marks import Marks
     from gradviz.view.model import View
 
 
@@ -33,13 +34,17 @@ class Subject:
     """The result of the user's search, if there was one."""
     plan: FoldPlan | None = None
     """How the view was folded, for formats in which the user can fold and unfold."""
+    marks: Marks | None = None
+    """For a graph of two runs, what differs between them."""
+    headline: str = ""
+    """A sentence above the picture."""
 
     @cached_property
     def facts(self) -> SubjectFacts:
         """Facts about the whole subject that the words for single items need."""
         from gradviz.rendering.words.subject_facts import SubjectFacts
 
-        return SubjectFacts(self.capture, self.graph, self.view)
+        return SubjectFacts(self.capture, self.graph, self.view, self.marks)
 
 
 class Renderer(Protocol):

@@ -14,4 +14,4 @@ def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tupl
     """The view of a graph, ready for a renderer, with `notes` before the notes of the view."""
     viewed = view_of(graph, options)
     view = replace(viewed.view, notes=(*notes, *viewed.view.notes)) if notes else viewed.view
-    return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found, viewed.plan)
+    return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found, viewed.plan, options.marks)

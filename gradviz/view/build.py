@@ -13,6 +13,7 @@ from gradviz.graph.query.composite_inputs import with_constants_at_users
 from gradviz.graph.query.find_by_expression import Found, compiled_for_search, nodes_to_show, search
 from gradviz.graph.query.find_by_name import CONTAINER_KINDS, find_named
 from gradviz.view.folding import FoldOptions, FoldPlan, plan_folding
+from gradviz.view.marks import Marks
 from gradviz.view.model import View
 from gradviz.view.select.grouping import Regrouped, regroup
 from gradviz.view.select.selection import SelectOptions, select
@@ -31,6 +32,8 @@ class ViewOptions:
     fold: FoldOptions = field(default_factory=FoldOptions)
     find: str | None = None
     """A regular expression; boxes around its matches are open, whatever is folded."""
+    marks: Marks | None = None
+    """For a graph of two runs: what differs, which is visible whatever is folded."""
 
     def __post_init__(self) -> None:
         if self.group_by is not None and self.group_by not in GROUPINGS:
@@ -94,7 +97,7 @@ def _folded(regrouped: Regrouped, options: ViewOptions, must_show: Collection[in
     graph = regrouped.graph
     found = None if options.find is None else search(graph, options.find)
     to_show = set() if found is None else nodes_to_show(graph, found)
-    plan = plan_folding(graph, options.fold, to_show.union(must_show))
+    plan = plan_folding(graph, options.fold, to_show.union(must_show), options.marks)
     view = plan.view()
     return Viewed(graph, replace(view, notes=(*notes, *regrouped.notes, *view.notes)), found=found, plan=plan)
 

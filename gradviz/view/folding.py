@@ -23,6 +23,7 @@ from gradviz.view.fold.repeats import RepeatFolder
 from gradviz.view.fold.weights import Weights
 from gradviz.view.items.items import ItemsAndLinks, make_items
 from gradviz.view.items.leaf_items import is_empty
+from gradviz.view.marks import Marks
 from gradviz.view.model import Item, View
 
 MAX_BOX_MEMBERS = 1000
@@ -103,11 +104,16 @@ class FoldPlan:
         return make_items(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)
 
 
-def plan_folding(graph: Graph, options: FoldOptions | None = None, must_show: Collection[int] = ()) -> FoldPlan:
-    """How `graph` is folded; arguments and errors are those of `fold`."""
+def plan_folding(
+    graph: Graph,
+    options: FoldOptions | None = None,
+    must_show: Collection[int] = (),
+    marks: Marks | None = None,
+) -> FoldPlan:
+    """How `graph` is folded, with what is marked visible; other arguments and errors are those of `fold`."""
     options = options or FoldOptions()
     connections = connect(graph, keep_plumbing=options.show_plumbing)
-    overrides = find_overrides(graph, connections, options.unfold, options.fold, must_show)
+    overrides = find_overrides(graph, connections, options.unfold, options.fold, must_show, marks)
     opening, arrangements = _decide(graph, connections, overrides, options)
     return FoldPlan(graph, connections, arrangements, opening, options.show_constants)
 

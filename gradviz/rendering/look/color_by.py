@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from gradviz.analysis.flow.gradient_flow import has_gradients
 from gradviz.analysis.memory.kept_memory import keeps_unknown, kept_bytes
@@ -22,6 +23,7 @@ from gradviz.rendering.look.color_ramps import CATEGORIES, COLOURED_KINDS, STEPS
 from gradviz.rendering.look.node_label import NodeLabel, node_labels_of, tinted
 from gradviz.rendering.look.palette import Theme
 from gradviz.rendering.look.scales import Scale, scale_for, seconds_words
+from gradviz.rendering.words.difference_words import FIRST_DIFFERENCE, NODE_STATES, common_state, marks_in
 from gradviz.rendering.words.gradient_words import (
     STATE_WORDS,
     Gradients,
@@ -50,7 +52,8 @@ QUANTITY_WORDS: dict[Quantity, str] = {
 class Colouring:
     """The colours of the items of one view."""
 
-    by: ColorBy
+    by: ColorBy | Literal["state"]
+    """``state`` is not the user's choice: a graph of two runs is coloured by what differs."""
     tints: tuple[tuple[Tint, ...], ...]
     """For each item, one tint or one for each repetition that it represents; none for an open box, for a root, and
     where the colours of its role stay."""
@@ -89,9 +92,11 @@ class Colouring:
 
 def colouring_of(subject: Subject, by: ColorBy) -> Colouring | None:
     """The colouring by `by`; None for the colours of roles. Raises `BadInput` if its figures were not recorded."""
+    facts = subject.facts
+    if facts.marks is not None:
+        return _colouring_by_state(facts)
     if by == "none":
         return None
-    facts = subject.facts
     if by == "kind":
         return _colouring_by_kind(facts)
     if by == "module":
@@ -153,9 +158,11 @@ def middle_tint(node_label: NodeLabel) -> Tint | None:
     return node_label.tints[len(node_label.tints) // 2] if node_label.tints else None
 
 
-def ink_of(tint: Tint, by: ColorBy, theme: Theme) -> Ink:
+def ink_of(tint: Tint, by: ColorBy | Literal["state"], theme: Theme) -> Ink:
     """The colours of a tint."""
     tints = theme.tints
+    if by == "state":
+        return _state_ink(tint, theme)
     if tint == "broken":
         return theme.failed
     if tint.startswith("step") and by in ("gradient", "memory", "time"):
@@ -354,3 +361,32 @@ def _path(facts: SubjectFacts, item: Item) -> str | None:
     if scope is not None and scopes[scope].kind == "module":
         return scopes[scope].path
     return facts.enclosing_path(item) or None
+
+
+# What differs between two runs.
+
+_STATE_CATEGORIES = {"only_a": 1, "only_b": 0, "changed": 6}
+"""Ochre, blue and violet, which users with any one colour blindness tell apart; outlines differ, too."""
+
+
+def _colouring_by_state(facts: SubjectFacts) -> Colouring:
+    tints = tuple(_state_tints(facts, item) for item in facts.view.items)
+    present = {tint for own in tints for tint in own}
+    words = (*NODE_STATES.items(), ("first", f"✗ {FIRST_DIFFERENCE}"), ("plain", "the same in both"))
+    return Colouring(
+        "state", tints, ("",) * len(tints), categories=tuple(entry for entry in words if entry[0] in present)
+    )
+
+
+def _state_tints(facts: SubjectFacts, item: Item) -> tuple[Tint, ...]:
+    if item.is_open or item.root is not None:
+        return ()
+    if any(mark.is_first for mark in marks_in(facts, item)):
+        return ("first",)
+    return (common_state(facts, item) or "plain",)
+
+
+def _state_ink(tint: Tint, theme: Theme) -> Ink:
+    if tint == "first":
+        return theme.failed
+    return theme.tints.categories[_STATE_CATEGORIES[tint]] if tint in _STATE_CATEGORIES else theme.tints.unknown

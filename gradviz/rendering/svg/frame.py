@@ -44,6 +44,9 @@ def frame_of(subject: Subject, node_labels: Sequence[NodeLabel], layout: Layout,
     for line in wrap_evenly(recorded_facts(subject), text_room, SMALL_SIZE):
         top += _LINE
         parts.append(_text(line, MARGIN, top))
+    for line in wrap(one_line(subject.headline), text_room * 0.93, SMALL_SIZE) if subject.headline else ():
+        top += _LINE
+        parts.append(_text(line, MARGIN, top, "e"))
     top += MARGIN
     y = top + layout.height + MARGIN
     legend, height = legend_markup(subject, node_labels, options, Point(MARGIN, y), text_room)

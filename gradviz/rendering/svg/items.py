@@ -30,7 +30,7 @@ def item_markup(item: int, node_label: NodeLabel, text: ItemText, box: Rect, *, 
     """A closed item with its words; `fill` is the style of its outline if it has several colours."""
     front, behind = sheets_of(node_label, box)
     shape = ROLE_STYLES[node_label.role].shape
-    inner = inner_lines(shape, front)
+    inner = inner_lines("double" if "changed" in node_label.tints else shape, front)
     # If there are several tints, the middle one colours the outline and the words.
     classes = " ".join(filter(None, (node_label.role, middle_tint(node_label), "failed" if failed else "")))
     style = f' style="{fill}"' if fill and not failed else ""

@@ -151,7 +151,8 @@ def _cell(tint: Tint, x: float) -> str:
 
 
 def _tint_swatch(tint: Tint) -> str:
-    return f'<g class="box {tint}"><path class="s" d="{rounded(_SWATCH, 3)}"/></g>'
+    inner = f'<path class="i" d="{inner_lines("double", _SWATCH)}"/>' if tint == "changed" else ""
+    return f'<g class="box {tint}"><path class="s" d="{rounded(_SWATCH, 3)}"/>{inner}</g>'
 
 
 _ARROW_WORDS: dict[Arrows, str] = {

@@ -138,6 +138,9 @@ def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
         for tint in wanted:
             yield tint_rule(tint, ink_of(tint, colouring.by, theme))
         yield ".unknown .s{stroke-dasharray:4 3}"
+        if colouring.by == "state":
+            yield ".only_a .s{stroke-width:2;stroke-dasharray:7 4}.only_b .s{stroke-width:3}.first .s{stroke-width:4}"
+            yield ".changed .s,.changed .i{stroke-width:1.5}"
 
     return rules
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from gradviz.analysis.numbers.gradient_origins import BROKEN, WORST_FIRST, GradientOrigin, GradientState, state_of
 from gradviz.graph.node_findings import Verdict
+from gradviz.rendering.words.difference_words import mark_words, marks_in
 from gradviz.rendering.words.gradient_words import STATE_WORDS, arrived_by_repetition
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item
@@ -31,6 +32,9 @@ _LEVELS: dict[Literal["error", "warning", "note"], FlagLevel] = {
 }  # fmt: skip
 
 
+MAX_REASONS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Flag:
     """The words, the level and the reason of a flag."""
@@ -48,6 +52,8 @@ class Flag:
 
 def item_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     """The flag of an item. A finding explains what the gradient only shows, so it comes first."""
+    if facts.marks is not None:
+        return _difference_flag(facts, item)
     findings = findings_about(facts, item)
     worst = worst_finding(facts, item)
     if worst is None:
@@ -56,6 +62,16 @@ def item_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     inside = " inside" if item.kind == "box" else ""
     more = f" +{others}" if others else ""
     return Flag(f"{worst.code} {worst.cause}{inside}{more}", _LEVELS[worst.severity], worst.message)
+
+
+def _difference_flag(facts: SubjectFacts, item: Item) -> Flag | None:
+    """For a graph of two runs: which of them has the item, or that it changed."""
+    marks = marks_in(facts, item)
+    if not marks:
+        return None
+    reasons = dict.fromkeys(mark.sentence for mark in marks if mark.sentence)
+    level: FlagLevel = "alarm" if any(mark.is_first for mark in marks) else "quiet"
+    return Flag(mark_words(facts, item), level, " · ".join(list(reasons)[:MAX_REASONS]))
 
 
 def worst_finding(facts: SubjectFacts, item: Item) -> Verdict | None:

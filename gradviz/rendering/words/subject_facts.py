@@ -16,14 +16,15 @@ from gradviz.graph.query.own_line import own_lines
 from gradviz.graph.query.root_names import root_names
 from gradviz.graph.traversal import scopes_around
 from gradviz.rendering.words.common_words import shape_words
+from gradviz.view.marks import Marks
 from gradviz.view.model import Item, Link, View
 
 
 class SubjectFacts:
     """A capture, a graph and its view, with facts that are needed often."""
 
-    def __init__(self, capture: Capture, graph: Graph, view: View) -> None:
-        self.capture, self.graph, self.view = capture, graph, view
+    def __init__(self, capture: Capture, graph: Graph, view: View, marks: Marks | None = None) -> None:
+        self.capture, self.graph, self.view, self.marks = capture, graph, view, marks
         self.calls_in_graph = Counter(scope.path for scope in graph.scopes)
         """The number of calls of each module in the graph, by path."""
         self.root_names = root_names(graph)

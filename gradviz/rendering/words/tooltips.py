@@ -12,7 +12,7 @@ from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
 from gradviz.rendering.words.box_words import operations_in, scope_tooltip
 from gradviz.rendering.words.common_words import counted, full_tensor_words, listed
-from gradviz.rendering.words.flags import findings_on, gradient_flag
+from gradviz.rendering.words.flags import findings_on, gradient_flag, item_flag
 from gradviz.rendering.words.gradient_tooltips import (
     MAX_NUMBERS,
     figures_lines,
@@ -153,7 +153,7 @@ def _box(facts: SubjectFacts, item: Item) -> Iterator[Section]:
 def _mark(facts: SubjectFacts, item: Item) -> Iterator[str]:
     """Why an item has its flag."""
     yield from findings_on(facts, item)
-    flag = gradient_flag(facts, item)
+    flag = gradient_flag(facts, item) if facts.marks is None else item_flag(facts, item)
     if flag is not None and flag.reason:
         yield flag.reason
 

@@ -51,6 +51,9 @@ class Opening:
         for scope in {self.nesting.container[node] for node in visible} - {self.nesting.outermost}:
             self._must_open.add(scope)
             self._open_around(scope)
+        for scope in self.overrides.shown_boxes:
+            self._open_around(scope)
+            starts.append(self.nesting.sequence[self.nesting.first[scope]])
         self._ranks = sorted(self.nesting.rank[node] for node in (*starts, *visible))
 
     def _open_around(self, scope: int) -> None:

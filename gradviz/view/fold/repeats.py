@@ -237,7 +237,7 @@ def _sign_operations(
     with_sizes: bool,
 ) -> dict[int, int]:
     nodes = graph.nodes
-    overridden = overrides.shown_singly | overrides.kept_visible
+    overridden = overrides.of_their_own
     signed = {}
     for unit in nesting.sequence:
         node = nodes[unit]
