@@ -254,7 +254,7 @@ def _file_name(test: str) -> str:
     return safe if safe == test else f"{safe}-{zlib.crc32(test.encode(errors='surrogatepass')):08x}"
 
 
-def _check_tolerance(tolerance: float) -> None:
+def _check_tolerance(tolerance: Any) -> None:
     from gradviz.errors import BadInput
 
     if not isinstance(tolerance, int | float) or not tolerance >= 0:
