@@ -69,27 +69,33 @@ def test_a_changed_argument_is_marked_and_the_alike_layers_around_it_stay_folded
     assert "the same in both" in markup and "+ only in B" not in markup  # the legend
 
 
-def test_an_inserted_layer_is_one_closed_box() -> None:
-    def step(*inserted: nn.Module) -> Any:
+def test_the_parts_of_an_inserted_layer_are_marked_as_closed_boxes() -> None:
+    def step(*, has_one_more: bool) -> Any:
         before = (pairs.Block(), pairs.Block(is_post_norm=True), pairs.Block(is_scaled=False))
-        model = nn.Sequential(*before, *inserted, pairs.Block(approximate="tanh"))
+        last = pairs.Block(approximate="tanh")
+        inserted = [Layer(1e-5, has_activation=True)] if has_one_more else []
+        model = nn.Sequential(*before, *inserted, last)
         torch.manual_seed(1)
         return model(torch.randn(2, 5, 16)).square().mean()
 
-    subject = subject_of(step, lambda: step(Layer(1e-5, has_activation=True)))
-    assert badges(subject) == ["layer: ✗ first difference: only in B"]
-    (box,) = [item for item in subject.view.items if item.scope and subject.graph.scopes[item.scope].path == "layer"]
-    assert box.kind == "box" and not box.is_open
+    subject = subject_of(lambda: step(has_one_more=False), lambda: step(has_one_more=True))
+    assert badges(subject) == [
+        "layernorm: ✗ first difference: only in B",
+        *(f"{title}: + only in B" for title in ("linear", "relu", "linear", "add")),
+    ]
+    closed = [item for item in subject.view.items if item.kind == "box" and not item.is_open]
+    assert len(closed) > 10  # what both have stays folded
 
 
 def test_a_removed_activation_is_drawn_between_its_neighbours() -> None:
     subject = subject_of(layers_step(), layers_step(no_activation_at=4))
     assert badges(subject) == ["relu: ✗ first difference: only in A"]
     graph = subject.graph
-    (relu,) = subject.marks.of_nodes if subject.marks is not None else ()
+    assert subject.marks is not None
+    (relu,) = subject.marks.of_nodes
     users = [node.name for node in graph.nodes if any(edge is not None and edge.target == relu for edge in node.edges)]
     (source,) = [edge for edge in graph.nodes[relu].edges if edge is not None]
-    assert users == ["AddmmBackward0"] and graph.nodes[source.target].name == "AddmmBackward0"
+    assert users == ["AddmmBackward0"] and graph.nodes[source.target].name == "ViewBackward0"
 
 
 @pytest.mark.parametrize(
