@@ -51,6 +51,7 @@ def test_everything_that_the_readme_links_to_is_there() -> None:
 
 def test_every_option_that_the_readme_names_exists() -> None:
     known = "".join(gradviz(command, "--help", cwd=REPOSITORY).stdout for command in COMMANDS)
+    known += (REPOSITORY / "gradviz" / "pytest_plugin.py").read_text(encoding="utf-8")  # adds options to pytest
     # What stands behind a lone -- belongs to the script.
     named = set(re.findall(r"(--[a-z][a-z-]+)", re.sub(r" -- [^`]*", "", README)))
     assert {option for option in named if option not in known} == set()

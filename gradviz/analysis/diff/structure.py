@@ -95,7 +95,8 @@ def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) ->
         yield Change("autocast", f"{one.word} runs under autocast only in {which}", where(a, one), where(b, other))
     # With a bias of zeros, as layers begin, the results are the same; its gradient is not.
     taken, by_other = ([each.leaf for each in operation.operands if each.is_parameter] for operation in (one, other))
-    if one.word == other.word and len(taken) != len(by_other):
+    has_more = len(one.operands) != len(other.operands)  # else another operation stands before one of them
+    if one.word == other.word and has_more and len(taken) != len(by_other):
         which, more = ("A", taken) if len(taken) > len(by_other) else ("B", by_other)
         what = f"only in {which}, {one.word} takes {counted(abs(len(taken) - len(by_other)), 'more parameter')}"
         yield Change("parameter", f"{what}: it takes {_listed(map(str, more))}", where(a, one), where(b, other))
