@@ -255,7 +255,7 @@ def test_the_relu_that_never_fires_is_where_the_gradient_becomes_zero(look: Look
 
 def test_every_number_of_a_chain_rule_is_on_the_picture(look: Look) -> None:
     svg = look("log_of_product_values").svg.decode("utf-8")
-    for numbers in ("↓ 2 ↑ 0.5", "↓ 5 ↑ 0.2", "↓ 10 ↑ 0.1", "↓ 2.3 ↑ 1"):
+    for numbers in ("↓ 2  ↑ 0.5", "↓ 5  ↑ 0.2", "↓ 10  ↑ 0.1", "↓ 2.3  ↑ 1"):
         assert numbers in svg
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from gradviz.analysis.diff.alignment import Alignment
 from gradviz.analysis.diff.closeness import UNKNOWN, Apart
@@ -26,6 +26,7 @@ def changes_between(a: Run, b: Run, alignment: Alignment, results: Mapping[int, 
         *_only(a, "only_a", [operation.index for operation in alignment.only_a(a)]),
         *_only(b, "only_b", [operation.index for operation in alignment.only_b(b)]),
         *(change for one, other in pairs for change in _of_pair(a, b, one, other, results.get(one.index, UNKNOWN))),
+        *_parameters_taken(a, b, pairs, alignment),
         *_compiled(a, b, alignment),
         *_parameters(a, b, pairs),
         *_hooks(a, b, pairs),
@@ -93,19 +94,30 @@ def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) ->
     if one.is_autocast != other.is_autocast:
         which = "A" if one.is_autocast else "B"
         yield Change("autocast", f"{one.word} runs under autocast only in {which}", where(a, one), where(b, other))
-    # With a bias of zeros, as layers begin, the results are the same; its gradient is not.
-    taken, by_other = ([each.leaf for each in operation.operands if each.is_parameter] for operation in (one, other))
-    has_more = len(one.operands) != len(other.operands)  # else another operation stands before one of them
-    if one.word == other.word and has_more and len(taken) != len(by_other):
-        which, more = ("A", taken) if len(taken) > len(by_other) else ("B", by_other)
-        what = f"only in {which}, {one.word} takes {counted(abs(len(taken) - len(by_other)), 'more parameter')}"
-        yield Change("parameter", f"{what}: it takes {_listed(map(str, more))}", where(a, one), where(b, other))
     for kind in ("shape", "dtype", "device"):
         x, y = _of_results(one, kind), _of_results(other, kind)
         # Where an operand has changed as well, it is told there.
         if x != y and _of_operands(one, kind) == _of_operands(other, kind):
             what = f"{one.word}: the result's {kind} is {_listed(x)} in A, {_listed(y)} in B"
             yield Change(kind, what, where(a, one), where(b, other))
+
+
+def _parameters_taken(
+    a: Run, b: Run, pairs: Sequence[tuple[Operation, Operation]], alignment: Alignment
+) -> Iterator[Change]:
+    """With a bias of zeros, as layers begin, the results are the same; its gradient is not."""
+    alone_a = {operation.index for operation in alignment.only_a(a)}
+    alone_b = {operation.index for operation in alignment.only_b(b)}
+    for one, other in pairs:
+        taken, by_other = ([each.leaf for each in side.operands if each.is_parameter] for side in (one, other))
+        # What stands before it in one run only is told by itself.
+        is_told = any(each.source in alone_a for each in one.operands) or any(
+            each.source in alone_b for each in other.operands
+        )
+        if one.word == other.word and len(taken) != len(by_other) and not is_told:
+            which, more = ("A", taken) if len(taken) > len(by_other) else ("B", by_other)
+            what = f"only in {which}, {one.word} takes {counted(abs(len(taken) - len(by_other)), 'more parameter')}"
+            yield Change("parameter", f"{what}: it takes {_listed(map(str, more))}", where(a, one), where(b, other))
 
 
 def _are_shapes(one: Operation, other: Operation) -> bool:

@@ -18,7 +18,7 @@ from gradviz.rendering.look.text_metrics import ELLIPSIS, shorten_middle, text_w
 from gradviz.rendering.words.flags import Flag
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.value_words import BETWEEN
-from gradviz.safe_text import one_line
+from gradviz.safe_text import one_line, printable
 from gradviz.view.model import Item, View
 
 TITLE_SIZE = 13.0
@@ -154,7 +154,7 @@ def _leaf_label(role: Role, text: ItemText) -> NodeLabel:
     title = shorten_middle(one_line(text.title), 150, LEAF_TITLE_SIZE, bold=True)
     title = " ".join(filter(None, (ROLE_STYLES[role].sign, title)))
     facts = (text.settings, shorten_middle(one_line(text.shape), 110, SMALL_SIZE), text.figure, text.numbers)
-    aside = one_line(" · ".join(filter(None, facts)))
+    aside = printable(" · ".join(filter(None, facts)))
     height = 26.0 if role in ROOT_ROLES else 23.0
     line = TextLine(title, height / 2 + 4, "leaf", aside)
     padding = 11.0 + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
