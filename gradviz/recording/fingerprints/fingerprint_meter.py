@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.graph.fingerprints import Fingerprint
+from gradviz.recording.copied_rows import CopiedRows
 from gradviz.recording.fingerprints.arithmetic import (
     PIECE,
     Sums,
@@ -62,18 +63,18 @@ class FingerprintMeter:
     """
 
     def __init__(self) -> None:
-        self.unknown = 0
-        """Tensors that have no fingerprint: subclasses, sparse and nested tensors, tensors without values."""
         self._numbers = count()
-        self._rows: dict[Any, _Rows] = {}
+        self._rows: dict[Any, CopiedRows] = {}
         self._read: list[_Read] = []
         self._streams: set[tuple[torch.device, Any]] = set()
         self._known: dict[int, Fingerprint] = {}
 
     def take(self, tensor: torch.Tensor, number: int | None = None) -> int | None:
-        """Take a fingerprint, under `number` if it is given; None if the tensor cannot have one."""
+        """Take a fingerprint, under `number` if it is given; None if the tensor cannot have one.
+
+        Subclasses, sparse and nested tensors, and tensors without values have none.
+        """
         if not _has_readable_elements(tensor):
-            self.unknown += 1
             return None
         if number is None:
             number = next(self._numbers)
@@ -81,15 +82,15 @@ class FingerprintMeter:
         if not plain.is_cpu:
             self._streams.add((plain.device, current_stream(plain.device)))
         if plain.numel() <= PIECE:
-            self._rows_for(plain).add(number, plain)
+            self._rows_for(plain).add(number, plain.reshape(-1))
         else:
             self._read.append(_read_large(number, plain))
         return number
 
     def results(self) -> dict[int, Fingerprint]:
         """Every fingerprint that was taken so far. Waits for each accelerator once."""
-        for rows in self._rows.values():
-            with queued_on(rows.stream):
+        for (*_, stream, _), rows in self._rows.items():
+            with queued_on(stream):
                 rows.flush()
         queue_after(self._streams)
         self._streams.clear()
@@ -99,48 +100,18 @@ class FingerprintMeter:
             self._known.update(_fingerprints(each, parts[4 * index : 4 * index + 4]))
         return self._known
 
-    def _rows_for(self, tensor: torch.Tensor) -> _Rows:
+    def _rows_for(self, tensor: torch.Tensor) -> CopiedRows:
         stream = None if tensor.is_cpu else current_stream(tensor.device)
         key = tensor.numel(), tensor.dtype, tensor.device, stream, get_ident()
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = _Rows(tensor, stream, self._read)
+            size = tensor.numel()
+            max_rows = min(_MAX_ROWS, _MAX_COPIED // size)
+            rows = self._rows[key] = CopiedRows((size,), tensor.dtype, tensor.device, max_rows, self._read_rows)
         return rows
 
-
-class _Rows:
-    """Small tensors of one size, each copied to a row; the rows are read when all are in use."""
-
-    def __init__(self, tensor: torch.Tensor, stream: object, read: list[_Read]) -> None:
-        self.stream = stream
-        self._size = max(1, tensor.numel())
-        self._dtype, self._device = tensor.dtype, tensor.device
-        self._max_rows = max(1, min(_MAX_ROWS, _MAX_COPIED // self._size))
-        self._numbers: list[int] = []
-        self._matrix: torch.Tensor | None = None
-        self._free: tuple[torch.Tensor, ...] = ()
-        self._read = read
-
-    def add(self, number: int, tensor: torch.Tensor) -> None:
-        if len(self._numbers) == len(self._free):
-            self.flush()
-            self._make_room()
-        self._free[len(self._numbers)].view(tensor.shape).copy_(tensor)
-        self._numbers.append(number)
-
-    def flush(self) -> None:
-        """Read the rows in use."""
-        if self._numbers:
-            assert self._matrix is not None
-            self._read.append(_read_rows(self._numbers, self._matrix[: len(self._numbers)]))
-            self._numbers = []
-
-    def _make_room(self) -> None:
-        # The first few rows are few, because most sizes come only once or twice.
-        wanted = min(self._max_rows, 4 * len(self._free) or 2)
-        if wanted > len(self._free):
-            self._matrix = torch.zeros((wanted, self._size), dtype=self._dtype, device=self._device)
-            self._free = self._matrix.unbind(0)
+    def _read_rows(self, numbers: list[int], rows: torch.Tensor) -> None:
+        self._read.append(_read_rows(numbers, rows))
 
 
 def _has_readable_elements(tensor: torch.Tensor) -> bool:

@@ -7,36 +7,33 @@ from __future__ import annotations
 
 import ctypes
 import zlib
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from gradviz.graph.call_log import RandomDraw
 
-
-class GeneratorStates(NamedTuple):
-    """A checksum of each generator's state, by the generator's name."""
-
-    checksums: dict[str, int]
+GeneratorStates = dict[str, int]
+"""A checksum of each generator's state, by the generator's name."""
 
 
 def states_before(kwargs: dict[str, Any]) -> GeneratorStates:
     """The states of the generators that a call with these arguments could draw from."""
-    checksums = {"cpu": _checksum(torch.default_generator)}
+    checksums: GeneratorStates = {"cpu": _checksum(torch.default_generator)}
     if torch.cuda.is_initialized() and not torch.cuda.is_current_stream_capturing():  # type: ignore[no-untyped-call]
         for index, generator in enumerate(torch.cuda.default_generators):
             checksums[f"cuda:{index}"] = _checksum_elsewhere(generator)
     own = kwargs.get("generator")
     if isinstance(own, torch.Generator):
         checksums["generator="] = _checksum(own) if own.device.type == "cpu" else _checksum_elsewhere(own)
-    return GeneratorStates(checksums)
+    return checksums
 
 
 def draw_between(before: GeneratorStates, kwargs: dict[str, Any]) -> RandomDraw | None:
     """The draw of a call that has ended; None if it drew nothing."""
     after = states_before(kwargs)
-    for name, checksum in before.checksums.items():
-        later = after.checksums.get(name)
+    for name, checksum in before.items():
+        later = after.get(name)
         if later is not None and later != checksum:
             return RandomDraw(name, checksum, later)
     return None

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
+from gradviz.recording.copied_rows import CopiedRows
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.torch_access.engine import current_stream, queue_after, queued_on
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -303,36 +304,19 @@ def _if_finite(figure: float) -> float | None:
 
 
 class _CopiedBatch(MeasurementBatch):
-    """Small gradients, copied to rows that are measured when all are in use.
-
-    The first few rows are few, because most shapes of a program come only once or twice.
-    """
+    """Small gradients, copied to rows that are measured when all are in use."""
 
     def __init__(self, meter: GradientMeter, facts: TensorFigures, sampler: Sampler) -> None:
         super().__init__(meter, facts, sampler)
-        self._max_rows = max(1, min(MAX_ROWS, MAX_TOGETHER // facts.count))
-        self._numbers: list[int] = []
-        self._matrix: torch.Tensor | None = None
-        self._rows: tuple[torch.Tensor, ...] = ()
+        max_rows = min(MAX_ROWS, MAX_TOGETHER // facts.count)
+        device = torch.device(facts.device)
+        self._rows = CopiedRows(tuple(map(int, facts.shape)), sampler.dtype, device, max_rows, self.measure)
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
-        if len(self._numbers) == len(self._rows):
-            self.flush()
-            self._make_room(gradient)
-        self._rows[len(self._numbers)].copy_(_magnitudes(gradient))
-        self._numbers.append(number)
+        self._rows.add(number, _magnitudes(gradient))
 
     def flush(self) -> None:
-        if self._numbers:
-            assert self._matrix is not None
-            self.measure(self._numbers, self._matrix[: len(self._numbers)])
-            self._numbers = []
-
-    def _make_room(self, gradient: torch.Tensor) -> None:
-        wanted = min(self._max_rows, 4 * len(self._rows) or 2)
-        if wanted > len(self._rows):
-            self._matrix = torch.empty((wanted, gradient.numel()), dtype=self._sampler.dtype, device=gradient.device)
-            self._rows = self._matrix.view(wanted, *gradient.shape).unbind(0)
+        self._rows.flush()
 
 
 class _LargeBatch(MeasurementBatch):
