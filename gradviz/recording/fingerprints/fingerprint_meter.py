@@ -82,7 +82,7 @@ class FingerprintMeter:
         if not plain.is_cpu:
             self._streams.add((plain.device, current_stream(plain.device)))
         if plain.numel() <= PIECE:
-            self._rows_for(plain).add(number, plain.reshape(-1))
+            self._rows_for(plain).add(number, plain.reshape(-1), self._read_rows)
         else:
             self._read.append(_read_large(number, plain))
         return number
@@ -91,7 +91,7 @@ class FingerprintMeter:
         """Every fingerprint that was taken so far. Waits for each accelerator once."""
         for (*_, stream, _), rows in self._rows.items():
             with queued_on(stream):
-                rows.flush()
+                rows.flush(self._read_rows)
         queue_after(self._streams)
         self._streams.clear()
         read, self._read = self._read, []
@@ -107,7 +107,7 @@ class FingerprintMeter:
         if rows is None:
             size = tensor.numel()
             max_rows = min(_MAX_ROWS, _MAX_COPIED // size)
-            rows = self._rows[key] = CopiedRows((size,), tensor.dtype, tensor.device, max_rows, self._read_rows)
+            rows = self._rows[key] = CopiedRows((size,), tensor.dtype, tensor.device, max_rows)
         return rows
 
     def _read_rows(self, numbers: list[int], rows: torch.Tensor) -> None:

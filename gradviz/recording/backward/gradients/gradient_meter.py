@@ -310,13 +310,13 @@ class _CopiedBatch(MeasurementBatch):
         super().__init__(meter, facts, sampler)
         max_rows = min(MAX_ROWS, MAX_TOGETHER // facts.count)
         device = torch.device(facts.device)
-        self._rows = CopiedRows(tuple(map(int, facts.shape)), sampler.dtype, device, max_rows, self.measure)
+        self._rows = CopiedRows(tuple(map(int, facts.shape)), sampler.dtype, device, max_rows)
 
     def add(self, number: int, gradient: torch.Tensor) -> None:
-        self._rows.add(number, _magnitudes(gradient))
+        self._rows.add(number, _magnitudes(gradient), self.measure)
 
     def flush(self) -> None:
-        self._rows.flush()
+        self._rows.flush(self.measure)
 
 
 class _LargeBatch(MeasurementBatch):
