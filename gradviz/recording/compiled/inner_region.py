@@ -14,6 +14,7 @@ from torch import fx
 from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.saved_in_region import WouldSave
+from gradviz.recording.compiled.traced_stacks import frames_of
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
@@ -26,8 +27,6 @@ from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, plain_value, read_class
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
-
-_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 
 Result = tuple[int, int] | int | None
 """A node and the number of its output; or the number of an input; or nothing."""
@@ -55,8 +54,6 @@ class InnerRegion:
     """The module or function that was compiled."""
     backend: str
     function: str
-    inputs: int
-    draws_random_numbers: bool = False
     expected: Sequence[WouldSave] = ()
     """What autograd would have saved."""
 
@@ -79,13 +76,13 @@ class RegionTables:
     def site_of(self, traced: fx.Node) -> int | None:
         """The call site of a traced node; None if Dynamo noted none."""
         caller: int | None = None
-        for frame in _FRAME.finditer(traced.meta.get("stack_trace") or ""):
-            if is_torch_file(frame["file"]):
+        for frame in frames_of(traced):
+            if is_torch_file(frame.file):
                 continue
-            key = (frame["file"], int(frame["line"]), frame["function"], caller)
+            key = (*frame, caller)
             if key not in self._sites:
                 self._sites[key] = len(self.sites)
-                self.sites.append(CallSite(*key, is_library_file(frame["file"])))
+                self.sites.append(CallSite(*key, is_library_file(frame.file)))
             caller = self._sites[key]
         return caller
 
@@ -189,8 +186,6 @@ class InnerRegionMaker:
             self._frame_scope(),
             self._traced.backend,
             self._traced.function,
-            sum(isinstance(each, TensorInput) for each in self._traced.inputs),
-            self._replay.draws_random_numbers,
             list(self._expected(local)),
         )
 

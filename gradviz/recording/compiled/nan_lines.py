@@ -10,7 +10,6 @@ Saved tensors are held until backward ends, so this is done only if they are sma
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +20,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import CallSite, Graph
 from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.compiled.traced_stacks import frames_of
 from gradviz.recording.torch_access.engine import compiled_backward_of
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
@@ -29,8 +29,6 @@ BROKEN_BY = "broken_by"
 """The attribute that names the operation."""
 MAX_BYTES = 1 << 28
 """If compiled functions saved more than this, none is run again."""
-
-_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 
 
 @dataclass
@@ -136,10 +134,9 @@ class _OriginFinder(torch.fx.Interpreter):
         result = super().run_node(n)
         if self.found is None and n.op == "call_function" and not _all_finite([result]):
             given = [self.env[node] for node in n.all_input_nodes if node in self.env]
-            frames = list(_FRAME.finditer(n.meta.get("stack_trace") or ""))
+            frames = list(frames_of(n))
             if _all_finite(given) and frames:
-                where = frames[-1]
-                self.found = BrokenOperation(str(n.target), where["file"], int(where["line"]), where["function"])
+                self.found = BrokenOperation(str(n.target), *frames[-1])
         return result
 
 

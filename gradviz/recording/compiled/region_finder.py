@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,7 +19,7 @@ from gradviz.recording.compiled.inner_region import (
     frame_module,
     known_modules,
 )
-from gradviz.recording.compiled.region_opening import FoundRegion, UncompiledRegion
+from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
 from gradviz.recording.compiled.region_replay import Replay, replay
 from gradviz.recording.forward.forward_log import ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
@@ -32,9 +34,6 @@ from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadat
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_walker import Walk
 
-COMPILED_EARLIER = "it was compiled before the recording began"
-
-
 COMPILED_CALL = "torch.compile"
 """`Node.forward_call` of what a call of compiled code made."""
 
@@ -43,75 +42,80 @@ class RegionFinder:
     """Finds the regions of the graphs of one recording."""
 
     def __init__(self, traced: Iterable[TracedGraph], facts: FactsTable) -> None:
-        self._traced = traced
-        self._facts = facts
+        self.traced = traced
+        self.facts = facts
         self.untraceable: dict[str, None] = {}
         """Why nodes of code that was traced and not compiled have only the line of the call."""
 
     def regions_of(
         self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
-    ) -> dict[int, FoundRegion]:
-        """The compiled nodes of a graph, by id."""
-        nodes = [node.id for node in graph.nodes if node.kind == "compiled"]
-        if not nodes:
-            return {}
-        known = known_modules(modules, called)
+    ) -> FoundRegions:
+        """The regions of a graph, those that were compiled and those that were only traced."""
+        search = _Search(self, graph, walked, modules, called, log)
+        return FoundRegions(search.compiled(), search.uncompiled())
+
+
+@dataclass
+class _Search:
+    """The search through one graph."""
+
+    finder: RegionFinder
+    graph: Graph
+    walked: Walk
+    modules: ModuleNames
+    called: list[torch.nn.Module]
+    log: ThreadLog | None
+
+    @cached_property
+    def known(self) -> dict[int, torch.nn.Module]:
+        return known_modules(self.modules, self.called)
+
+    def compiled(self) -> dict[int, FoundRegion]:
+        """The compiled nodes, by id."""
         found: dict[int, FoundRegion] = {}
-        for index in nodes:
-            row = log.row_of(walked.sequence_nrs[index]) if log is not None else None
+        for index in (node.id for node in self.graph.nodes if node.kind == "compiled"):
+            row = self.log.row_of(self.walked.sequence_nrs[index]) if self.log is not None else None
             call = row.number if row is not None else -1 - index
             try:
-                found[index] = FoundRegion(call, self._inner(walked, index, modules, known))
+                found[index] = FoundRegion(call, self._inner(index))
             except UnknownRegion as reason:
                 found[index] = FoundRegion(call, None, str(reason))
             except Exception as error:  # whatever torch raises for what the traced graph contains
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
         return found
 
-    def uncompiled_of(
-        self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
-    ) -> list[UncompiledRegion]:
+    def uncompiled(self) -> list[UncompiledRegion]:
         """Code that Dynamo traced and a backend runs as it is, so that autograd has its own nodes for it."""
-        traced = [each for each in self._traced if not each.aot_ids]
+        traced = [each for each in self.finder.traced if not each.aot_ids]
         calls: dict[int, list[int]] = {}
-        for node in graph.nodes:
-            if node.forward_call == COMPILED_CALL and node.kind != "compiled" and log is not None and traced:
-                row = log.row_of(walked.sequence_nrs[node.id])
+        for node in self.graph.nodes if traced and self.log is not None else ():
+            if node.forward_call == COMPILED_CALL and node.kind != "compiled":
+                row = self.log.row_of(self.walked.sequence_nrs[node.id]) if self.log is not None else None
                 if row is not None:
                     calls.setdefault(row.number, []).append(node.id)
-        known = known_modules(modules, called) if calls else {}
         found: list[UncompiledRegion] = []
         for call, nodes in calls.items():
             position = 0
             while position < len(nodes):
-                region = self._uncompiled(call, nodes[position:], graph, walked, traced, modules, known)
+                region = self._uncompiled(call, nodes[position:], traced)
                 position += 1 if region is None else len(region.nodes)
                 found += [region] if region is not None else []
         return found
 
-    def _uncompiled(
-        self,
-        call: int,
-        nodes: list[int],
-        graph: Graph,
-        walked: Walk,
-        traced: list[TracedGraph],
-        modules: ModuleNames,
-        known: dict[int, torch.nn.Module],
-    ) -> UncompiledRegion | None:
+    def _uncompiled(self, call: int, nodes: list[int], traced: list[TracedGraph]) -> UncompiledRegion | None:
         """The traced code that made the first of these nodes, and which of its operations each node is."""
+        numbered = [(self.walked.sequence_nrs[index], self.graph.nodes[index].name) for index in nodes]
         for each in traced:
             try:
-                found = replayed(each, {})
+                found = replayed(each)
             except Exception as error:  # whatever torch raises for what the traced graph contains
-                self.untraceable[f"{each.function}() could not be traced again: {_in_a_line(error)}"] = None
+                self.finder.untraceable[f"{each.function}() could not be traced again: {_in_a_line(error)}"] = None
                 continue
-            matched = _matched(found, [(walked.sequence_nrs[index], graph.nodes[index].name) for index in nodes])
+            matched = _matched(found, numbered)
             if matched:
-                inner_ids = {index: matched[position] for position, index in enumerate(nodes[: len(matched)])}
-                leaves = _leaves_of(found, inner_ids, walked)
-                tables = RegionTables(modules, known, frame_module(each, leaves, modules, known), each.module_variable)
-                inner = InnerRegionMaker(each, found, tables, self._facts).make(found.results)
+                inner_ids = dict(zip(nodes, matched, strict=False))
+                leaves = _leaves_of(found, inner_ids, self.walked)
+                inner = self._made(each, found, leaves, found.results)
                 operations = [
                     index for index, number in enumerate(found.walk.sequence_nrs) if number != LEAF_SEQUENCE_NR
                 ]
@@ -119,25 +123,28 @@ class RegionFinder:
                 return UncompiledRegion(call, {index: local[own] for index, own in inner_ids.items()}, inner)
         return None
 
-    def _inner(self, walked: Walk, index: int, modules: ModuleNames, known: dict[int, torch.nn.Module]) -> InnerRegion:
-        wrapper = walked.wrappers[index]
+    def _inner(self, index: int) -> InnerRegion:
+        wrapper, edges = self.walked.wrappers[index], self.walked.edges[index]
         function_class = python_function_class(wrapper)
         aot_id = aot_id_of(function_class)
         if aot_id is None:
             raise UnknownRegion("this torch does not tell what it was compiled from")
-        traced = next((each for each in self._traced if aot_id in each.aot_ids), None)
+        traced = next((each for each in self.finder.traced if aot_id in each.aot_ids), None)
         if traced is None:
-            raise UnknownRegion(COMPILED_EARLIER)
+            raise UnknownRegion("it was compiled before the recording began")
         if len(traced.aot_ids) > 1:
             raise UnknownRegion(f"it is one of {len(traced.aot_ids)} parts that its backend made of one graph")
         plan = output_plan_of(function_class)
-        found = replayed(traced, {})
+        found = replayed(traced)
         results = _results(found, plan)
-        _check_inputs(traced, walked.edges[index])
+        _check_inputs(traced, edges)
         _check_outputs(found, results, plan, input_metadata(wrapper))
-        leaves = [_leaf(walked, edge) for edge in walked.edges[index]]
-        tables = RegionTables(modules, known, frame_module(traced, leaves, modules, known), traced.module_variable)
-        return InnerRegionMaker(traced, found, tables, self._facts).make(results)
+        return self._made(traced, found, [_leaf(self.walked, edge) for edge in edges], results)
+
+    def _made(self, traced: TracedGraph, found: Replay, leaves: list[Any], results: list[Result]) -> InnerRegion:
+        frame = frame_module(traced, leaves, self.modules, self.known)
+        tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
+        return InnerRegionMaker(traced, found, tables, self.finder.facts).make(results)
 
 
 def _in_a_line(error: Exception) -> str:
@@ -179,12 +186,11 @@ def _leaf(walked: Walk, edge: Edge | None) -> Any:
     return getattr(walked.wrappers[edge.target], "variable", None) if edge is not None else None
 
 
-def replayed(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
-    """The replay of a traced graph, which is run once for each combination of sizes."""
-    key = tuple(sorted(sizes.items()))
-    if key not in traced.cache:
-        traced.cache[key] = replay(traced, sizes)
-    result: Replay = traced.cache[key]
+def replayed(traced: TracedGraph) -> Replay:
+    """The replay of a traced graph, which is run once."""
+    if traced.replay is None:
+        traced.replay = replay(traced)
+    result: Replay = traced.replay
     return result
 
 

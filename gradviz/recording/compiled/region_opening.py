@@ -13,11 +13,12 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from gradviz.graph.gradients import NodeRun, TensorFigures, at_index
-from gradviz.graph.model import CallSite, Edge, Graph, ModuleScope, Node, Region
+from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures, at_index
+from gradviz.graph.model import BackwardCall, CallSite, Edge, Graph, HeldTensor, ModuleScope, Node, Region
 from gradviz.graph.number_words import counted
 from gradviz.graph.root_shares import RootShares
 from gradviz.recording.compiled.inner_region import InnerRegion, Result
@@ -50,6 +51,14 @@ class UncompiledRegion:
     inner: InnerRegion
 
 
+class FoundRegions(NamedTuple):
+    """The regions of one graph."""
+
+    compiled: Mapping[int, FoundRegion] = {}
+    """By the id of their node."""
+    uncompiled: Sequence[UncompiledRegion] = ()
+
+
 def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
     """A sentence for each reason why regions are closed."""
     reasons = Counter(each.closed for each in found if each.inner is None)
@@ -59,29 +68,28 @@ def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
     ]
 
 
-def without_broken(graph: Graph, found: Mapping[int, FoundRegion]) -> dict[int, FoundRegion]:
-    """The regions; one in which NaN or Inf began stays closed, because the line of that is known for its node."""
+def without_broken(graph: Graph, found: FoundRegions) -> FoundRegions:
+    """Those in which NaN or Inf began are closed, because the line of that is known for their node."""
     reason = "NaN or Inf began inside, and the line shown is where"
-    return {
+    compiled = {
         index: FoundRegion(each.call, None, reason) if BROKEN_BY in graph.nodes[index].attributes else each
-        for index, each in found.items()
+        for index, each in found.compiled.items()
     }
+    return found._replace(compiled=compiled)
 
 
-def unmeasured_between(graph: Graph, found: Mapping[int, FoundRegion]) -> int:
+def unmeasured_between(graph: Graph, found: FoundRegions) -> int:
     """How many operations are in open regions through which measured gradients went."""
     return sum(
         len(each.inner.nodes)
-        for index, each in found.items()
+        for index, each in found.compiled.items()
         if each.inner is not None and graph.nodes[index].run is not None and len(each.inner.nodes) > 1
     )
 
 
-def opened(graph: Graph, found: Mapping[int, FoundRegion], uncompiled: Sequence[UncompiledRegion] = ()) -> Graph:
-    """The graph with the regions open; `found` has them by the id of their node."""
-    if not found and not uncompiled:
-        return graph
-    return _Opening(graph, found, uncompiled).graph()
+def opened(graph: Graph, found: FoundRegions) -> Graph:
+    """The graph with the regions open."""
+    return _Opening(graph, found.compiled, found.uncompiled).graph() if any(found) else graph
 
 
 @dataclass
@@ -115,7 +123,7 @@ class _Opening:
                 continue
             inner = found.inner
             wanted = [result for number, result in enumerate(inner.results) if (node.id, number) in used]
-            kept[node.id] = replace_inner(found, only_used(inner, wanted))
+            kept[node.id] = FoundRegion(found.call, only_used(inner, wanted))
             used.update(
                 (edge.target, edge.input_nr)
                 for number in {result for result in wanted if isinstance(result, int)} | inner_inputs(kept[node.id])
@@ -271,7 +279,7 @@ class _Opening:
         self._calls[scope.path] += 1
         return replace(scope, call=call)
 
-    def _backward(self) -> object:
+    def _backward(self) -> BackwardCall | None:
         call = self.old.backward
         if call is None or call.failed_node is None:
             return call
@@ -289,11 +297,6 @@ class _Opening:
             losses=losses,
             leaves=tuple(replace(each, leaf=self.new_ids[each.leaf]) for each in shares.leaves),
         )
-
-
-def replace_inner(found: FoundRegion, inner: InnerRegion) -> FoundRegion:
-    """The same region with other operations."""
-    return FoundRegion(found.call, inner)
 
 
 def inner_inputs(found: FoundRegion) -> set[int]:
@@ -377,7 +380,7 @@ class _Boundary:
         self._results = Counter(result for result in inner.results if isinstance(result, tuple))
         self._output_of = {result: number for number, result in enumerate(inner.results) if isinstance(result, tuple)}
 
-    def held(self, own: Node) -> tuple[object, ...]:
+    def held(self, own: Node) -> tuple[HeldTensor, ...]:
         found = []
         for tensor in self._node.held:
             for result, number in self._output_of.items():
@@ -401,7 +404,7 @@ class _Boundary:
             for edge in own.edges
         )
 
-    def shares(self, own: Node) -> tuple[object, ...]:
+    def shares(self, own: Node) -> tuple[BranchShare | None, ...]:
         if not self._node.shares:
             return ()
         return tuple(

@@ -29,8 +29,6 @@ from gradviz.recording.walk.graph_walker import Walk, walk
 _BODY_RUNS_IN_PLACE = frozenset({"tag_activation_checkpoint", "wrap", "invoke_subgraph", "wrap_activation_checkpoint"})
 """Higher-order operators that only run the graph that they are given."""
 
-_RANDOM = ("dropout", "rand", "bernoulli", "multinomial", "normal_", "rrelu", "exponential_")
-
 
 class ReplayedCall(NamedTuple):
     """A torch function that made nodes in a replay."""
@@ -56,14 +54,10 @@ class Replay:
     calls: list[ReplayedCall]
     results: list[tuple[int, int] | int | None]
     """For each result: the node and the number of its output; the number of an input; or None without gradient."""
-    result_shapes: list[tuple[int, ...] | None]
     bases: list[tuple[int, int] | int | None]
     """The same for the tensor that the result is a view of, if any."""
     changed: dict[int, tuple[int, int] | int | None]
     """The same for inputs that were changed in place, by number among the placeholders."""
-    draws_random_numbers: bool
-    first_number: int
-    """The sequence number before the first call."""
     tensors: list[Any] = field(default_factory=list)
     """Keeps the nodes alive."""
 
@@ -73,14 +67,14 @@ class Replay:
         return self.calls[index] if index >= 0 and sequence_nr < self.calls[index].end else None
 
 
-def replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
-    """Run the traced graph on fake tensors, with these sizes for its symbols."""
-    return result_of_own_thread(lambda: _replay(traced, sizes))
+def replay(traced: TracedGraph) -> Replay:
+    """Run the traced graph on fake tensors."""
+    return result_of_own_thread(lambda: _replay(traced))
 
 
-def _replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
+def _replay(traced: TracedGraph) -> Replay:
     with fake_tensors() as mode, torch.enable_grad():
-        inputs = [_made(mode, given, sizes) for given in traced.inputs]
+        inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
         interpreter = _Interpreter(traced, mode)
         interpreter.constants = {
             id(tensor): index
@@ -92,22 +86,15 @@ def _replay(traced: TracedGraph, sizes: dict[str, int]) -> Replay:
                 surroundings.enter_context(torch.autocast(kind, dtype))
             surroundings.enter_context(unwatched())  # what was traced may differentiate
             surroundings.enter_context(interpreter.mode_on())
-            first = peek_sequence_nr()
             results = interpreter.run(*inputs)
-        return _described(inputs, list(results), interpreter, first)
+        return _described(inputs, list(results), interpreter)
 
 
 def _needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _made(mode: Any, given: TensorInput | int | None, sizes: dict[str, int]) -> Any:
-    if not isinstance(given, TensorInput):
-        return given
-    return made_fake(mode, given, sizes)
-
-
-def _described(inputs: list[Any], results: list[Any], run: _Interpreter, first: int) -> Replay:
+def _described(inputs: list[Any], results: list[Any], run: _Interpreter) -> Replay:
     with DISABLE_TORCH_FUNCTION():
         bases = [base_of(each) if isinstance(each, torch.Tensor) else None for each in results]
         roots = [grad_fn_of(each) for each in (*results, *inputs, *bases) if _needs_gradient(each)]
@@ -136,11 +123,8 @@ def _described(inputs: list[Any], results: list[Any], run: _Interpreter, first: 
             input_of,
             run.calls,
             [slot(each) for each in results],
-            [tuple(each.shape) if isinstance(each, torch.Tensor) else None for each in results],
             [slot(each) for each in bases],
             {index: slot(each) for index, each in enumerate(inputs) if isinstance(each, torch.Tensor)},
-            run.draws_random_numbers,
-            first,
             [inputs, results],
         )
 
@@ -154,7 +138,6 @@ class _Interpreter(fx.Interpreter):
         self._fake = mode
         self.calls: list[ReplayedCall] = []
         self.constants: dict[int, int] = {}
-        self.draws_random_numbers = False
         self._node: fx.Node | None = None
         self._checkpoint = False
         self._mode = CallMode(self._note, also=frozenset())
@@ -175,11 +158,9 @@ class _Interpreter(fx.Interpreter):
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = self._traced.attributes[str(target)]
-        return found if isinstance(found, TracedGraph) else made_fake(self._fake, found, {})
+        return found if isinstance(found, TracedGraph) else made_fake(self._fake, found)
 
     def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        name = getattr(target, "__name__", "")
-        self.draws_random_numbers |= any(word in name for word in _RANDOM)
         if isinstance(target, find("torch._ops.HigherOrderOperator")):
             return self._run_body(target, args, kwargs)
         return super().call_function(target, args, kwargs)
@@ -205,11 +186,10 @@ class _Interpreter(fx.Interpreter):
                 return inner.run(*tensors)
         finally:
             self._mode.put_on()
-            self.draws_random_numbers |= inner.draws_random_numbers
 
     def _as_module(self, body: TracedGraph) -> Any:
         attributes: dict[str, Any] = {
-            name: self._as_module(each) if isinstance(each, TracedGraph) else made_fake(self._fake, each, {})
+            name: self._as_module(each) if isinstance(each, TracedGraph) else made_fake(self._fake, each)
             for name, each in body.attributes.items()
         }
         return fx.GraphModule(attributes, body.graph)

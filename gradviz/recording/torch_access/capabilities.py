@@ -425,7 +425,6 @@ CAPABILITIES = (
             "torch._dynamo.output_graph.OutputGraph.call_user_compiler",
             "torch._functorch.aot_autograd.AOT_COUNTER",
             "torch._subclasses.fake_tensor.FakeTensorMode",
-            "torch._guards.CompileContext",
             "torch._ops.HigherOrderOperator",
             "OutputGraph.local_scope",
             "OutputGraph.root_tx",

@@ -21,8 +21,7 @@ from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
 from gradviz.recording.compiled.region_finder import RegionFinder
 from gradviz.recording.compiled.region_opening import (
-    FoundRegion,
-    UncompiledRegion,
+    FoundRegions,
     closed_regions,
     opened,
     unmeasured_between,
@@ -63,10 +62,8 @@ class CaptureBuilder:
         self._adding = threading.Lock()
         self._facts = facts
         self._forward = forward
-        self._regions: dict[int, dict[int, FoundRegion]] = {}
-        """The compiled nodes of each graph, by its index."""
-        self._uncompiled: dict[int, list[UncompiledRegion]] = {}
-        """What was traced in each graph and not compiled."""
+        self._regions: dict[int, FoundRegions] = {}
+        """Of each graph, by its index."""
         self._region_finder = RegionFinder(forward.traced_graphs, facts)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
@@ -104,9 +101,9 @@ class CaptureBuilder:
             recorded = Recorded(walked, next(self._next_index))
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
-        where = (graph, walked, module_names, models, self._log_of_graph())
-        self._regions[recorded.graph_index] = self._region_finder.regions_of(*where)
-        self._uncompiled[recorded.graph_index] = self._region_finder.uncompiled_of(*where)
+        self._regions[recorded.graph_index] = self._region_finder.regions_of(
+            graph, walked, module_names, models, self._log_of_graph()
+        )
         self._note_parameters(models, module_names)
         return recorded
 
@@ -198,10 +195,10 @@ class CaptureBuilder:
 
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
-        return opened(self.graphs[index], self._regions_of(index), self._uncompiled.get(index, ()))
+        return opened(self.graphs[index], self._regions_of(index))
 
-    def _regions_of(self, index: int) -> dict[int, FoundRegion]:
-        return without_broken(self.graphs[index], self._regions.get(index, {}))
+    def _regions_of(self, index: int) -> FoundRegions:
+        return without_broken(self.graphs[index], self._regions.get(index, FoundRegions()))
 
     def _log_of_graph(self) -> ThreadLog | None:
         """The log of the thread that made the nodes: this thread's, or the only one with entries."""
@@ -250,7 +247,7 @@ class CaptureBuilder:
             )
         for reason in self._region_finder.untraceable:
             yield f"the lines of some operations inside code for torch.compile: {reason}"
-        yield from closed_regions(found for each in regions.values() for found in each.values())
+        yield from closed_regions(found for each in regions.values() for found in each.compiled.values())
         callers = tuple(dict.fromkeys(name for graph in self.graphs.values() for name in callers_of_backward(graph)))
         if callers:
             yield (

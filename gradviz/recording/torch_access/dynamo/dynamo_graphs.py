@@ -37,8 +37,6 @@ class TensorInput:
     """Where Dynamo found it: ``L['x']``."""
     tensor_id: int = 0
     """``id()`` of the tensor when the code was compiled."""
-    symbols: tuple[str, ...] = ()
-    """Its sizes as text, where they are dynamic."""
 
 
 @dataclass
@@ -52,9 +50,6 @@ class TracedGraph:
     attributes: dict[str, TensorInput | TracedGraph]
     function: str
     """The function that was compiled, as `code_name` has it."""
-    file: str
-    first_line: int
-    compile_id: str
     backend: str
     autocast: dict[str, torch.dtype] = field(default_factory=dict)
     """The dtype of autocast for each kind of device for which it was on."""
@@ -64,7 +59,8 @@ class TracedGraph:
     """The variable that holds it there: ``self``."""
     aot_ids: range = range(0)
     """Numbers that AOTAutograd gave to what it compiled from this graph."""
-    cache: dict[Any, Any] = field(default_factory=dict)
+    replay: Any = None
+    """What running it once on fake tensors gave, which is done when it is first asked for."""
 
 
 class DynamoGraphs:
@@ -124,12 +120,10 @@ def _traced_graph(output: Any, module: fx.GraphModule) -> TracedGraph:
     code = _root_translator(output).f_code
     traced = _copied(module)
     traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
-    traced.file, traced.first_line = code.co_filename, code.co_firstlineno
-    traced.compile_id = str(find("torch._guards.CompileContext").current_compile_id() or "")
     traced.backend = _backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
-    traced.module_id, traced.module_variable = _module_of_frame(_local_scope(output), traced.file, traced.function)
+    traced.module_id, traced.module_variable = _module_of_frame(_local_scope(output), code.co_filename, traced.function)
     return traced
 
 
@@ -164,7 +158,7 @@ def _copied(module: fx.GraphModule) -> TracedGraph:
         elif node.op == "get_attr":
             attributes[str(node.target)] = _attribute_of(module, str(node.target))
         copy.meta = {name: node.meta[name] for name in _KEPT_META if name in node.meta}
-    return TracedGraph(graph, inputs, attributes, "", "", 0, "", "")
+    return TracedGraph(graph, inputs, attributes, "", "")
 
 
 def _attribute_of(module: fx.GraphModule, name: str) -> TensorInput | TracedGraph:
@@ -194,18 +188,14 @@ def _input_of(node: fx.Node) -> TensorInput | int | None:
 def _tensor_input(tensor: Any, source: str = "", tensor_id: int = 0) -> TensorInput:
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"a {type(tensor).__name__} is part of the traced code")
-    sizes = tuple(tensor.shape)
-    symbols = tuple(map(str, sizes)) if any(type(size) is not int for size in sizes) else ()
-    strides = tuple(map(_whole, tensor.stride()))
     return TensorInput(
-        tuple(map(_whole, sizes)),
-        strides,
+        tuple(map(_whole, tensor.shape)),
+        tuple(map(_whole, tensor.stride())),
         tensor.dtype,
         tensor.device,
         tensor.requires_grad,
         source,
         tensor_id,
-        symbols,
     )
 
 
@@ -266,15 +256,8 @@ def fake_tensors() -> Any:
     return find("torch._subclasses.fake_tensor.FakeTensorMode")(allow_non_fake_inputs=True)
 
 
-def made_fake(mode: Any, given: TensorInput, sizes: dict[str, int]) -> torch.Tensor:
-    """A fake tensor of the same kind, with these sizes for its symbols."""
-    shape = tuple(
-        sizes.get(symbol, size)
-        for symbol, size in zip(given.symbols or ("",) * len(given.sizes), given.sizes, strict=True)
-    )
+def made_fake(mode: Any, given: TensorInput) -> torch.Tensor:
+    """A fake tensor of the same kind."""
     with mode:
-        if shape == given.sizes:
-            tensor = torch.empty_strided(shape, given.strides, dtype=given.dtype, device=given.device)
-        else:
-            tensor = torch.empty(shape, dtype=given.dtype, device=given.device)
+        tensor = torch.empty_strided(given.sizes, given.strides, dtype=given.dtype, device=given.device)
     return tensor.requires_grad_(given.requires_grad)
