@@ -10,7 +10,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 GRADVIZ := $(VENV)/bin/gradviz
 PIP := $(PYTHON) -m pip --quiet --quiet --disable-pip-version-check install
-CODE := gradviz tests samples
+CODE := gradviz tests samples docs
 
 # Empty files that mark what is installed, so that it is installed again only if pyproject.toml has changed.
 INSTALLED := $(VENV)/.installed
@@ -26,12 +26,13 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat docs lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make compat        run the tests with another torch and Python: TORCH=2.15.0 PYTHON3=python3.13"
+	@echo "make docs          build the documentation; open build/docs/index.html"
 	@echo "make lint          ruff, mypy and the import layers; ESLint and tsc for the page"
 	@echo "make page          build the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
@@ -72,6 +73,11 @@ suite: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 compat:
 	@mkdir -p .compat
 	@$(MAKE) --no-print-directory VENV=.compat/torch-$(TORCH)-$(notdir $(PYTHON3)) suite
+
+# Every page runs its commands, so this takes a minute. What a page expects and does not get is an error.
+docs: $(TEST_INSTALLED)
+	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 docs build/docs
+	@echo "The documentation is build/docs/index.html: open it in a browser."
 
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)
@@ -148,7 +154,7 @@ demo-capture: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.end_to_end.demo_capture
 
 clean:
-	rm -rf build dist $(VENV) .compat $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf build dist docs/built $(VENV) .compat $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON3) -m venv $(VENV)
