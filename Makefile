@@ -19,6 +19,7 @@ CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 JUPYTERLAB_INSTALLED := $(VENV)/.installed-jupyterlab
 BENCH_INSTALLED := $(VENV)/.installed-bench
 MUTANTS_INSTALLED := $(VENV)/.installed-mutants
+RELEASE_INSTALLED := $(VENV)/.installed-release
 
 # The script of the page, and the tools that build it; Node is installed as a Python package.
 PAGE := gradviz/rendering/page/assets
@@ -26,13 +27,15 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat docs lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat compat-deps docs release-check lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make compat        run the tests with another torch and Python: TORCH=2.15.0 PYTHON3=python3.13"
-	@echo "make docs          build the documentation; open build/docs/index.html"
+	@echo "make compat-deps   run the tests with the lowest allowed version of every direct dependency"
+	@echo "make docs          build the documentation, build/docs/index.html, and the man page, build/man/gradviz.1"
+	@echo "make release-check build the packages, and try them as a new user would"
 	@echo "make lint          ruff, mypy and the import layers; ESLint and tsc for the page"
 	@echo "make page          build the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
@@ -69,6 +72,15 @@ suite: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m tests.debian_packages
 	$(PYTHON) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
+# The same, with each direct dependency in the lowest version that pyproject.toml allows; the tools of the tests stay.
+LOWEST := .compat/lowest-dependencies
+
+compat-deps:
+	$(PYTHON3) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip --quiet --quiet install uv
+	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --no-deps --no-emit-package torch pyproject.toml -o $(LOWEST)/constraints.txt
+	PIP_CONSTRAINT=$(abspath $(LOWEST))/constraints.txt $(MAKE) --no-print-directory VENV=$(LOWEST) suite
+
 # In an environment of its own, which stays for the next time.
 compat:
 	@mkdir -p .compat
@@ -76,8 +88,12 @@ compat:
 
 # Every page runs its commands, so this takes a minute. What a page expects and does not get is an error.
 docs: $(TEST_INSTALLED)
-	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 docs build/docs
-	@echo "The documentation is build/docs/index.html: open it in a browser."
+	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 -d build/doctrees docs build/docs
+	$(PYTHON) -m sphinx --fail-on-warning --quiet -b man -d build/doctrees docs build/man
+	@echo "The documentation is build/docs/index.html: open it in a browser. The man page is build/man/gradviz.1."
+
+release-check: $(RELEASE_INSTALLED)
+	$(PYTHON) -m tests.release
 
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)
@@ -180,6 +196,10 @@ $(JUPYTERLAB_INSTALLED): $(TEST_INSTALLED)
 
 $(BENCH_INSTALLED): $(TEST_INSTALLED)
 	$(PIP) --editable ".[bench]" "torch==$(TORCH)"
+	@touch $@
+
+$(RELEASE_INSTALLED): $(TEST_INSTALLED)
+	$(PIP) --editable ".[release]" "torch==$(TORCH)"
 	@touch $@
 
 $(MUTANTS_INSTALLED): $(TEST_INSTALLED)

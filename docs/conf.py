@@ -46,3 +46,6 @@ autodoc_typehints = "signature"
 autodoc_class_signature = "separated"
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
+
+# What `man gradviz` shows is the reference of the commands.
+man_pages = [("reference/commands", "gradviz", "show and check the autograd graph of a PyTorch script", [author], 1)]
