@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from pathlib import Path
 
 from tests.end_to_end.command import SAMPLES, gradviz, written_script
