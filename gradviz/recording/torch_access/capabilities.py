@@ -401,6 +401,8 @@ CAPABILITIES = (
         "to keep Dynamo from tracing the recorder",
         (
             "torch._dynamo.eval_frame._maybe_set_eval_frame",
+            "torch._dynamo.eval_frame.skip_code",
+            "torch._C._dynamo.eval_frame.set_eval_frame",
             "torch.nn.modules.module._has_any_global_hook",
             "torch.nn.modules.module._global_forward_pre_hooks",
             "torch.nn.modules.module._global_forward_hooks",

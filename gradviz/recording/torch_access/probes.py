@@ -470,15 +470,20 @@ def failed_node() -> bool:
 
 
 def compiled_code() -> bool:
-    """A global of Dynamo is called when compiled code starts and ends."""
+    """A global of Dynamo is called when compiled code starts and ends, and Dynamo is off inside what replaces it."""
     import torch._dynamo
+
+    from gradviz.recording.torch_access.dynamo.untraced import switch_off, untraced
 
     owner, name = owner_of("torch._dynamo.eval_frame._maybe_set_eval_frame")
     original, switched = getattr(owner, name), []
 
+    @untraced
     def switch(callback: Any) -> Any:
-        switched.append(callback)
-        return original(callback)
+        before = switch_off()
+        switched.append(find("torch._C._dynamo.eval_frame.set_eval_frame")(None))
+        result = original(callback)
+        return result if before is None else before
 
     setattr(owner, name, switch)
     try:
@@ -486,7 +491,8 @@ def compiled_code() -> bool:
     finally:
         setattr(owner, name, original)
     before, after = (find(f"torch.nn.modules.module._global_forward_{which}") for which in ("pre_hooks", "hooks"))
-    return len(switched) == 2 and isinstance(before, dict) and isinstance(after, dict)
+    is_skipped = callable(find("torch._dynamo.eval_frame.skip_code"))
+    return switched == [None, None] and is_skipped and isinstance(before, dict) and isinstance(after, dict)
 
 
 def graphs_of_compiled_code() -> bool:
