@@ -217,6 +217,7 @@ def guarded_unpacking() -> bool:
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: "packed", unpack):
         packed = left * right
     stored, hooked = with_guard(lambda: [read_slot(each.grad_fn, "_saved_self") for each in (plain, packed)])
+    # Which hook it was is not asked here: finding its name may take long.
     return stored.data is left and stored.unpack_hook is None and hooked.data == "packed" and not ran
 
 
