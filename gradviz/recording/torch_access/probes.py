@@ -510,4 +510,21 @@ def graphs_of_compiled_code() -> bool:
     fake = find("torch._subclasses.fake_tensor.FakeTensorMode")
     with fake():
         result = torch.ones(2, requires_grad=True) * 2
-    return takes[:2] == ["self", "gm"] and counter.startswith("count(") and result.grad_fn is not None
+    schemas = [
+        attribute("OpOverload._schema")(each) for each in (torch.ops.aten.add_.Tensor, torch.ops.aten.add.Tensor)
+    ]
+    tells_changes = [each.is_mutable for each in schemas] == [True, False]
+    is_counted = takes[:2] == ["self", "gm"] and counter.startswith("count(")
+    return is_counted and tells_changes and result.grad_fn is not None
+
+
+def compiled_modules() -> bool:
+    """A compiled module contains the one that it was made from. Nothing is compiled, and no backend is loaded."""
+    import torch._dynamo
+
+    from gradviz.recording.torch_access.modules import WRAPPED, is_compiled_wrapper
+
+    module = torch.nn.Module()
+    compiled: Any = torch._dynamo.run(module)
+    is_inside = attribute("OptimizedModule._orig_mod")(compiled) is module
+    return is_inside and is_compiled_wrapper(compiled) and dict(compiled.named_children()) == {WRAPPED: module}
