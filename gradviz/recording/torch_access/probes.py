@@ -474,14 +474,14 @@ def compiled_code() -> bool:
     """A global of Dynamo is called when compiled code starts and ends, and Dynamo is off inside what replaces it."""
     import torch._dynamo
 
-    from gradviz.recording.torch_access.dynamo.untraced import switch_off, untraced
+    from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
 
     owner, name = owner_of("torch._dynamo.eval_frame._maybe_set_eval_frame")
-    original, switched = getattr(owner, name), []
+    original, switched, switch_off = getattr(owner, name), [], off_switch()
 
     @untraced
     def switch(callback: Any) -> Any:
-        before = switch_off()
+        before = switch_off(None)
         switched.append(find("torch._C._dynamo.eval_frame.set_eval_frame")(None))
         result = original(callback)
         return result if before is None else before

@@ -11,14 +11,17 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def untraced(function: _Function) -> _Function:
-    """The same function, of which Dynamo compiles no frame; what it calls is still traced, until `switch_off`."""
+    """The same function, of which Dynamo compiles no frame; what it calls is still traced, until Dynamo is off."""
     skip = find("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
         skip(function.__code__)
     return function
 
 
-def switch_off() -> Any:
-    """Switch Dynamo off on this thread; what was on, as ``_maybe_set_eval_frame`` would return it."""
-    switch = find("torch._C._dynamo.eval_frame.set_eval_frame")
-    return None if switch is None else switch(None)
+def off_switch() -> Callable[[None], Any]:
+    """Called with None, it switches Dynamo off on this thread, and returns what was on.
+
+    It is looked up beforehand, and is no function written in Python: Dynamo would trace that.
+    """
+    switch: Callable[[None], Any] | None = find("torch._C._dynamo.eval_frame.set_eval_frame")
+    return (lambda _: None) if switch is None else switch
