@@ -35,11 +35,11 @@ class ReadSlot:
     """What newer torches tell of a slot, under their names."""
 
     data: Any
-    _hook: FunctionType | None = None
+    _hook: Any = None
     _qualified_name: Callable[[CodeType], str] | None = None
 
     @property
-    def unpack_hook(self) -> FunctionType | None:
+    def unpack_hook(self) -> Any:
         """The hook, as far as its call told it."""
         if self._hook is not None and self._qualified_name is not None:
             self._hook.__qualname__ = self._qualified_name(self._hook.__code__)
