@@ -95,7 +95,9 @@ def test_a_removed_activation_is_drawn_between_its_neighbours() -> None:
     (relu,) = subject.marks.of_nodes
     users = [node.name for node in graph.nodes if any(edge is not None and edge.target == relu for edge in node.edges)]
     (source,) = [edge for edge in graph.nodes[relu].edges if edge is not None]
-    assert users == ["AddmmBackward0"] and graph.nodes[source.target].name == "ViewBackward0"
+    last_of_linear = nn.Linear(16, 16)(torch.ones(2, 5, 16)).grad_fn  # a view, of another name since torch 2.14 or 2.15
+    assert last_of_linear is not None
+    assert users == ["AddmmBackward0"] and graph.nodes[source.target].name == last_of_linear.name()
 
 
 @pytest.mark.parametrize(
