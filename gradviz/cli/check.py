@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, program_options, table_below_help, terminal_options
+from gradviz.cli.options.shared import HAS_DASHES, GroupedCommand, program_options, table_below_help, terminal_options
 from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ def check_command(
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
-    source_choice = options_for_check(SourceOptions(words, module, outputs=outputs), settings)
+    chosen = SourceOptions(
+        words, module, outputs=outputs, rank=options["rank"], ranks=options["ranks"], may_be_command=_has_dashes()
+    )
+    source_choice = options_for_check(chosen, settings)
     is_capture = source_choice.is_capture
     if is_capture:
         _check_no_limits(source_choice.name, options)
@@ -106,6 +109,10 @@ def check_command(
     if report.is_empty and not options["allow_empty"] and options["why"] is None:
         return source.exit_code or NOTHING_CHECKED
     return source.exit_code or int(_is_failure(report, settings))
+
+
+def _has_dashes() -> bool:
+    return bool(click.get_current_context().meta.get(HAS_DASHES, True))
 
 
 def _output(case: Case, report: Report, options: dict[str, Any], format_name: str, terminal: Terminal) -> str:

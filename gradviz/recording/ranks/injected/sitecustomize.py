@@ -1,0 +1,46 @@
+"""Records this process if it trains: gradviz put this folder on PYTHONPATH, for the processes of a job.
+
+Python imports it when it starts. Nothing is loaded before the program imports torch. A sitecustomize module that was
+there before is run as without this one.
+"""
+
+import importlib.util
+import os
+import sys
+
+_FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+class _UntilTorch:
+    """Attaches the recorder when the program begins to import torch."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        if importlib.util.find_spec("gradviz") is None:
+            # As the last one: the program's own modules come first, as without gradviz.
+            sys.path.append(os.environ.get("GRADVIZ_PACKAGE", ""))
+        try:
+            from gradviz.recording.ranks.child_session import attach
+        except ImportError as error:
+            sys.stderr.write(f"gradviz: process {os.getpid()} is not recorded: {error}\n")
+            return None
+        attach()
+        return importlib.util.find_spec(name)
+
+
+def _run_the_next():
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]
+    this = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401 - of the user or of the system
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+        sys.modules["sitecustomize"] = this
+
+
+if os.environ.get("GRADVIZ_JOB"):
+    sys.meta_path.insert(0, _UntilTorch())
+_run_the_next()
