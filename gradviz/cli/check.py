@@ -67,6 +67,7 @@ def check_command(
     from gradviz.cli.captures.checked_source import options_for_check, rules_of
     from gradviz.cli.captures.finding_pictures import FindingPictures
     from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.checked_job import other_ranks, report_of_job
     from gradviz.cli.captures.source import SourceOptions, open_source
     from gradviz.cli.options.settings import check_settings
     from gradviz.cli.terminal.paging import show
@@ -96,7 +97,10 @@ def check_command(
         baseline = _baseline(settings.baseline, source.capture.program.name)
     with keeping_recording(source, source_choice):
         case = Case(source.capture)
-        report = check_report(case, rules.rules, baseline, rules.unusable)
+        own_report = report = check_report(case, rules.rules, baseline, rules.unusable)
+        others = other_ranks(source, source_choice)
+        if others is not None:
+            report = report_of_job(own_report, source.capture, others, rules, baseline)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         text = _output(case, report, options, settings.format, terminal)
@@ -105,7 +109,7 @@ def check_command(
         else:
             print_document(text)
         # Last, so that the findings are printed even if a picture cannot be drawn.
-        pictures.write(source.capture, report.findings)
+        pictures.write(source.capture, own_report.findings)
     if report.is_empty and not options["allow_empty"] and options["why"] is None:
         return source.exit_code or NOTHING_CHECKED
     return source.exit_code or int(_is_failure(report, settings))

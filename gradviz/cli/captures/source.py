@@ -172,8 +172,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     capture = ran.capture
     if ran.job is not None:
         capture = chosen_capture(ran.job, options)
-        for sentence in ran.job.disclosures:
-            tell(f"not recorded: {sentence}")
+        if needs_graph:
+            tell_rank(ran.job, capture, options)
     if needs_graph and not capture.graphs:
         raise _no_graph(capture, ran.exit_code)
     return Source(capture, capture.graphs, ran.exit_code, job=ran.job, spool=ran.spool)
@@ -212,12 +212,14 @@ def chosen_capture(job: CollectedJob, options: SourceOptions) -> Capture:
     return job.ranks[0 if options.rank is None else numbers.index(options.rank)].capture()
 
 
-def tell_rank(source: Source, options: SourceOptions) -> None:
-    """Print one line on standard error that says which rank of a job is shown."""
-    rank = source.capture.rank
-    if source.job is not None and rank is not None:
-        others = [each.rank.number for each in source.job.ranks if each.rank != rank]
+def tell_rank(job: CollectedJob, capture: Capture, options: SourceOptions) -> None:
+    """Print on standard error which rank of a job is shown, and what of the job was not recorded."""
+    rank = capture.rank
+    if rank is not None:
+        others = [each.rank.number for each in job.ranks if each.rank != rank]
         tell(f"{rank.words}" + (f" (--rank {others[0]} shows another)" if others and options.rank is None else ""))
+    for sentence in job.disclosures:
+        tell(f"not recorded: {sentence}")
 
 
 def report_early_stop(source: Source, options: SourceOptions) -> None:
@@ -259,7 +261,7 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
     with working(f"reading {options.name}"):
         named = named_capture(options.name, options.rank)
     capture = named.capture
-    if named.taken is not None:
+    if named.taken is not None and needs_graph:
         tell(f"{options.name}: {named.taken}")
     if not capture.graphs and (needs_graph or capture.calls is None):
         raise NothingRecorded(f"{options.name} has no graph: its script {capture.outcome} before there was one")
