@@ -1,8 +1,8 @@
 """The job file: which captures are the ranks of one run.
 
 Its first line is ``gradviz job 1``; what follows is JSON, a `Job`. Each rank has a capture file of its own beside it,
-``run.rank0.gradviz`` for ``run.gradviz``. Wherever a capture is read, a job file is taken too: `named_capture` picks one
-rank of it, ``run.gradviz@1``, and says which.
+``run.rank0.gradviz`` for ``run.gradviz``. Wherever a capture is read, a job file is taken too: `named_capture` picks
+one rank of it, ``run.gradviz@1``, and says which.
 """
 
 from __future__ import annotations

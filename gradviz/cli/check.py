@@ -64,10 +64,10 @@ def check_command(
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.baseline import baseline_of
     from gradviz.analysis.check.report import check_report
+    from gradviz.cli.captures.checked_job import other_ranks, report_of_job
     from gradviz.cli.captures.checked_source import options_for_check, rules_of
     from gradviz.cli.captures.finding_pictures import FindingPictures
     from gradviz.cli.captures.kept_recording import keeping_recording
-    from gradviz.cli.captures.checked_job import other_ranks, report_of_job
     from gradviz.cli.captures.source import SourceOptions, open_source
     from gradviz.cli.options.settings import check_settings
     from gradviz.cli.terminal.paging import show

@@ -27,8 +27,8 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import open_source, report_early_stop
-    from gradviz.cli.captures.written_job import written_job
     from gradviz.cli.captures.views import source_options
+    from gradviz.cli.captures.written_job import written_job
     from gradviz.cli.reports.run_log import is_run_log_file
     from gradviz.cli.terminal.printing import print_text
     from gradviz.errors import BadInput

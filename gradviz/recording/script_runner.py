@@ -11,7 +11,10 @@ from functools import partial
 from importlib.util import find_spec
 
 from gradviz.errors import MissingDependency
-from gradviz.recording.ranks.child_session import leave_processes_of_multiprocessing, record_processes_of_multiprocessing
+from gradviz.recording.ranks.child_session import (
+    leave_processes_of_multiprocessing,
+    record_processes_of_multiprocessing,
+)
 from gradviz.recording.ranks.environment import plan_of_environment
 from gradviz.recording.run.program import Program, as_main_program
 from gradviz.recording.run.recording_plan import JobMember, RecordingPlan

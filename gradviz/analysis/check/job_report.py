@@ -104,9 +104,7 @@ def _shared_sentences(reports: Sequence[tuple[Rank, Report]], world_size: int) -
             yield f"{rank_words([each.number for each in ranks], ranks[0], world_size)}: {sentence}"
 
 
-def _shared(
-    reports: Sequence[tuple[Rank, Report]], world_size: int, text_of: Callable[[Report], str]
-) -> Iterable[str]:
+def _shared(reports: Sequence[tuple[Rank, Report]], world_size: int, text_of: Callable[[Report], str]) -> Iterable[str]:
     groups: dict[str, list[Rank]] = {}
     for rank, report in reports:
         groups.setdefault(text_of(report), []).append(rank)

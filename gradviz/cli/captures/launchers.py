@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
+
+LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed.launcher")
+"""Modules that start the processes of a job, and train nothing themselves."""
 
 _SCRIPT_SUFFIXES = (".py", CAPTURE_SUFFIX)
 
@@ -17,6 +21,11 @@ def is_command(words: Sequence[str]) -> bool:
     if first.endswith(_SCRIPT_SUFFIXES) or "@" in first or _is_script(first):
         return False
     return shutil.which(first) is not None
+
+
+def command_of_module(module: str, arguments: Sequence[str]) -> tuple[str, ...]:
+    """The command that runs a module in a process of its own."""
+    return sys.executable, "-m", module, *arguments
 
 
 def script_of(words: Sequence[str]) -> str:

@@ -61,11 +61,11 @@ def run_program(options: SourceOptions, output: Path) -> ProgramRun:
 def _command(options: SourceOptions, plan: RecordingPlan) -> ProgramRun | NothingRecorded:
     if options.root is not None:
         raise BadInput("--root needs a script", hint="the processes of a command have variables of their own")
-    code = run_command(options.words)
+    code = run_command(options.command_words)
     if code:
         return ProgramRun(Capture(Program(options.name), outcome="failed"), code, None, plan.spool, None)
     return NothingRecorded(
-        f"{options.words[0]} ran, and no process that it started called backward()",
+        f"{options.command_words[0]} ran, and no process that it started called backward()",
         hint="processes are recorded if they run Python with this environment, and not with -E or -I",
     )
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture
 from gradviz.capture.job_file import is_job, named_capture, named_file
-from gradviz.cli.captures.launchers import is_command, script_of
+from gradviz.cli.captures.launchers import LAUNCHERS, command_of_module, is_command, script_of
 from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
@@ -61,7 +61,7 @@ class SourceOptions:
     def name(self) -> str:
         """The script, module or capture as the user named it."""
         if self.module is not None:
-            return self.module
+            return script_of((self.module, *self.words)) if self.is_command else self.module
         if not self.words:
             raise BadInput("nothing to run", hint="name a script or a capture, or a module with -m")
         return script_of(self.words) if self.is_command else self.words[0]
@@ -69,7 +69,14 @@ class SourceOptions:
     @cached_property
     def is_command(self) -> bool:
         """Whether the words are a command that starts other processes, such as ``torchrun train.py``."""
-        return self.may_be_command and self.module is None and bool(self.words) and is_command(self.words)
+        if self.module is not None:
+            return self.module.startswith(LAUNCHERS)
+        return self.may_be_command and bool(self.words) and is_command(self.words)
+
+    @property
+    def command_words(self) -> tuple[str, ...]:
+        """That command."""
+        return self.words if self.module is None else command_of_module(self.module, self.words)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -131,7 +138,7 @@ class SourceOptions:
         if self.check is not None and name in ("render", "tree"):
             words.append("--check" if self.check else "--no-check")
         tail = ["--", *self.arguments] if self.arguments else []
-        if self.is_command:
+        if self.is_command and self.module is None:
             words, tail = words[1:], ["--", *self.words]
         return shlex.join(["gradviz", name, *words, *tail])
 

@@ -24,7 +24,18 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
     has_dashes = bool(click.get_current_context().meta.get(HAS_DASHES, True))
     if not has_dashes:
         _check_words(options["words"], options["module"])
-    names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to", "rank", "ranks")
+    names = (
+        "words",
+        "module",
+        "backward",
+        "keep_going",
+        "root",
+        "gradients",
+        "values",
+        "values_up_to",
+        "rank",
+        "ranks",
+    )
     more = {name: options[name] for name in ("root_shares", "check", "fingerprints") if name in options}
     return SourceOptions(**{name: options[name] for name in names}, may_be_command=has_dashes, **more)
 

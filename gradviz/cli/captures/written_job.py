@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.capture.job_file import Job, RankFile, rank_path, write_job
 from gradviz.cli.captures.kept_recording import keeping_recording
 from gradviz.errors import BadInput

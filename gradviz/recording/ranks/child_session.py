@@ -178,7 +178,7 @@ def _warn(sentence: str) -> None:
     sys.stderr.write(f"gradviz: {sentence}\n")
 
 
-# -- Processes of multiprocessing ---------------------------------------------------------------------------------------
+# -- Processes of multiprocessing --------------------------------------------------------------------------------------
 
 _run_of_process = Replacement("multiprocessing.process.BaseProcess.run")
 

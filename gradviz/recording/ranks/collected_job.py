@@ -98,9 +98,7 @@ def _numbered(
     return tuple(ranks)
 
 
-def _without_recording(
-    plan: JobPlan, members: Sequence[Process], recorded: set[int], world_size: int
-) -> Iterator[str]:
+def _without_recording(plan: JobPlan, members: Sequence[Process], recorded: set[int], world_size: int) -> Iterator[str]:
     for each in members:
         if each.rank is None or not plan.is_wanted(each.rank.number) or each.rank.number in recorded:
             if each.problem:

@@ -17,7 +17,7 @@ from collections.abc import Callable
 class TerminationNotice:
     """Calls `then` before SIGTERM ends this process, between `start` and `stop`."""
 
-    def __init__(self, then: Callable[[], None]) -> None:
+    def __init__(self, then: Callable[[], object]) -> None:
         self._then = then
         self._process = os.getpid()
         self._pipe: tuple[int, int] | None = None

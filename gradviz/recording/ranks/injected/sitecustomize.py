@@ -4,17 +4,21 @@ Python imports it when it starts. Nothing is loaded before the program imports t
 there before is run as without this one.
 """
 
+from __future__ import annotations
+
+import importlib
 import importlib.util
 import os
 import sys
+from importlib.machinery import ModuleSpec
 
-_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is not loaded for this
 
 
 class _UntilTorch:
     """Attaches the recorder when the program begins to import torch."""
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name != "torch" or self not in sys.meta_path:
             return None
         sys.meta_path.remove(self)
@@ -30,15 +34,16 @@ class _UntilTorch:
         return importlib.util.find_spec(name)
 
 
-def _run_the_next():
-    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]
+def _run_the_next() -> None:
+    sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100
     this = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401 - of the user or of the system
+        importlib.import_module("sitecustomize")  # of the user or of the system
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
-        sys.modules["sitecustomize"] = this
+        if this is not None:
+            sys.modules["sitecustomize"] = this
 
 
 if os.environ.get("GRADVIZ_JOB"):
