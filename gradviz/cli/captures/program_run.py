@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import click
+
 from gradviz.capture.capture import Capture, Program
 from gradviz.capture.spool import Spool
-from gradviz.cli.terminal.printing import tell
+from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.recording.ranks.collected_job import CollectedJob, collected_job
 from gradviz.recording.ranks.environment import recorded_children
 from gradviz.recording.ranks.job_folder import JobPlan
 from gradviz.recording.ranks.launch import run_command
+from gradviz.recording.ranks.launched import collected_if_last, is_launched, launched_job
+from gradviz.recording.ranks.member import Member
 from gradviz.recording.run.program import find_module, find_script
 from gradviz.recording.run.recording_plan import MAX_VALUES, RecordingPlan
 from gradviz.recording.run.root_expression import parse_root
@@ -24,6 +28,9 @@ from gradviz.recording.script_runner import run
 
 if TYPE_CHECKING:
     from gradviz.cli.captures.source import SourceOptions
+
+MAX_BACKWARD = 1 << 62
+"""No program comes to this backward call."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +52,9 @@ def run_program(options: SourceOptions, output: Path) -> ProgramRun:
     Raises `NothingRecorded` if neither the program nor a process that it started called backward.
     """
     plan = _plan(options, output)
-    children = _plan_of_children(options, plan, output)
+    if is_launched() and not options.is_command:
+        return _run_rank(options, plan, output)
+    children = _plan_of_children(options, plan, output, secrets.token_hex(8), str(os.getpid()))
     with recorded_children(children):
         ran = _command(options, plan) if options.is_command else _script(options, plan)
     own = ran if isinstance(ran, ProgramRun) else None
@@ -56,6 +65,25 @@ def run_program(options: SourceOptions, output: Path) -> ProgramRun:
     if job is None:
         raise ran
     return ProgramRun(Capture(Program(options.name)), 0, None, plan.spool, job)
+
+
+def _run_rank(options: SourceOptions, plan: RecordingPlan, output: Path) -> ProgramRun:
+    """Run the program as the rank that a launcher started; only the last rank to end has something to show."""
+    job = launched_job(str(output.absolute()))
+    member = Member(_plan_of_children(options, plan, output, job, job), options.name)
+    if not member.is_wanted:
+        plan = replace(plan, gradients=False, calls=False, fingerprints=False, root_shares=False, backward=MAX_BACKWARD)
+    member.begin()
+    ran = _script(options, replace(plan, member=member))
+    own = ran if isinstance(ran, ProgramRun) else None
+    collected = collected_if_last(member, None if own is None else own.capture)
+    if own is not None and own.printed_error is not None:
+        tell_as_it_is(own.printed_error)
+    if plan.spool is not None:
+        plan.spool.remove()
+    if collected is None:
+        raise click.exceptions.Exit(0 if own is None else own.exit_code)
+    return ProgramRun(Capture(Program(options.name)), 0 if own is None else own.exit_code, None, None, collected)
 
 
 def _command(options: SourceOptions, plan: RecordingPlan) -> ProgramRun | NothingRecorded:
@@ -104,11 +132,11 @@ def _plan(options: SourceOptions, output: Path) -> RecordingPlan:
     )
 
 
-def _plan_of_children(options: SourceOptions, plan: RecordingPlan, output: Path) -> JobPlan:
+def _plan_of_children(options: SourceOptions, plan: RecordingPlan, output: Path, job: str, mark: str) -> JobPlan:
     """What processes that the program starts are to record: the same as the program."""
     return JobPlan(
-        job=secrets.token_hex(8),
-        folder=str(output.absolute().with_name(f"{output.stem}.unfinished-{os.getpid()}-ranks")),
+        job=job,
+        folder=str(output.absolute().with_name(f"{output.stem}.unfinished-{mark}-ranks")),
         backward=plan.backward,
         only_last=plan.only_last,
         keep_going=plan.keep_going,

@@ -1,7 +1,7 @@
 """Lets the processes that a program starts be recorded: by their environment, without editing the program.
 
-The program that runs in this process must not notice: its ``os.environ`` stays as it is. The variables are set below it,
-where new processes inherit them from, and are added to an environment that the program puts together for a new process.
+The program that runs in this process must not notice: its ``os.environ`` stays as it is. The variables are set below
+it, where new processes inherit them from, and are added to an environment that the program makes for a new process.
 """
 
 from __future__ import annotations

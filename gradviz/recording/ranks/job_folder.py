@@ -76,7 +76,8 @@ class Process(Struct, frozen=True, omit_defaults=True):
     program: str = ""
     rank: Rank | None = None
     has_recorded_all: bool = False
-    """Whether its last wanted backward has ended, or it has ended itself."""
+    """Whether its last wanted backward has ended, or its program has."""
+    has_ended: bool = False
     backward_calls: int = 0
     problem: str = ""
     """Why nothing of it could be recorded."""

@@ -90,6 +90,14 @@ class Member:
         if self._rank is not None:
             self._has_let_all_end()
 
+    def begin(self) -> None:
+        """Tell the others that this process is one of them, before it calls backward."""
+        self._tell()
+
+    def tell_end(self, problem: str = "") -> None:
+        """What this process recorded is written; nothing more comes."""
+        self._tell(problem, has_ended=True)
+
     def watch_the_others(self) -> None:
         """Begin to look whether all may end."""
         if self._rank is not None and self._watcher is None:
@@ -115,12 +123,12 @@ class Member:
         sys.stderr.flush()
         os._exit(0)
 
-    def _tell(self, problem: str = "") -> None:
+    def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
         try:
             self.folder.tell(
                 Process(
                     self.key, self._process, own_host(), self._program, self._rank, self._has_recorded_all,
-                    self._backward_calls, problem,
+                    has_ended, self._backward_calls, problem,
                 )
             )  # fmt: skip
         except OSError as error:  # must not reach the program
