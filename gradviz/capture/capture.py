@@ -90,3 +90,12 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     look. Recordings made before this field existed say nothing here."""
     rank: Rank | None = None
     """Which process of a job this was; None for a program of one process."""
+
+    @property
+    def title(self) -> str:
+        """The name of the program, with the rank if it was one of several processes."""
+        return self.titled(self.program.name)
+
+    def titled(self, name: str) -> str:
+        """The same with another name for the program."""
+        return f"{name}, {self.rank.words}" if self.rank is not None and self.rank.world_size > 1 else name
