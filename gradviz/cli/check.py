@@ -112,7 +112,9 @@ def check_command(
         pictures.write(source.capture, own_report.findings)
     if report.is_empty and not options["allow_empty"] and options["why"] is None:
         return source.exit_code or NOTHING_CHECKED
-    return source.exit_code or int(_is_failure(report, settings))
+    # Of a job, another process than the one that ends with this exit code may have failed.
+    has_failed = source.job is not None and report.raised is not None and settings.threshold is not None
+    return source.exit_code or int(has_failed or _is_failure(report, settings))
 
 
 def _has_dashes() -> bool:

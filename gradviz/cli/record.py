@@ -49,6 +49,7 @@ def record_command(output: str | None, **others: Any) -> int:
     if source.job is not None:
         print_text(written_job(source, source_choice, path))
         return source.exit_code
+    path = path.replace("%r", "")
     if not source.graphs and path != "-" and Path(path).exists():
         # This run failed before it recorded a graph; the older file may have taken hours to make.
         print_text(f"{path} is unchanged: this run recorded no graph\n")

@@ -22,19 +22,25 @@ def job_report(reports: Sequence[tuple[Rank, Report]], world_size: int, disclosu
     for _, report in reports:
         for file, lines in report.source.items():
             source.setdefault(file, {}).update(lines)
-    raised = [(rank, report.raised) for rank, report in reports if report.raised is not None]
-    kind = _kind(reports[0][0], world_size)
+    raised: dict[str, list[int]] = {}
+    for rank, report in reports:
+        if report.raised is not None:
+            raised.setdefault(report.raised, []).append(rank.number)
+    noun = _kind(reports[0][0], world_size)
     recorded = "" if len(reports) == world_size else f"{len(reports):,} of "
     return replace(
         first,
-        program=f"{first.program}, {recorded}{world_size:,} {kind}",
+        program=f"{first.program}, {recorded}{world_size:,} {noun}",
         findings=_merged_findings(reports, world_size),
         source=source,
         checked=tuple(_shared(reports, world_size, lambda report: "; ".join(report.checked))),
         suppressed=max(report.suppressed for _, report in reports),
         known=max(report.known for _, report in reports),
         disclosures=(*_shared_sentences(reports, world_size), *disclosures),
-        raised=None if not raised else f"{raised[0][1]} on {rank_words([r.number for r, _ in raised], raised[0][0])}",
+        raised=" and ".join(
+            f"{kind} on {rank_words(ranks, reports[0][0], world_size)}" for kind, ranks in raised.items()
+        )
+        or None,
         is_empty=all(report.is_empty for _, report in reports),
     )
 

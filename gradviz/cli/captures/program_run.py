@@ -59,6 +59,10 @@ def run_program(options: SourceOptions, output: Path) -> ProgramRun:
         ran = _command(options, plan) if options.is_command else _script(options, plan)
     own = ran if isinstance(ran, ProgramRun) else None
     job = collected_job(children, None if own is None else own.capture)
+    if options.is_command and own is not None and job is None:
+        refusal = NothingRecorded(f"{options.command_words[0]} failed, and none of its processes called backward()")
+        refusal.exit_code = own.exit_code
+        raise refusal
     if own is not None:
         return ProgramRun(own.capture, own.exit_code, own.printed_error, own.spool, job)
     assert isinstance(ran, NothingRecorded)

@@ -22,13 +22,14 @@ def written_job(source: Source, options: SourceOptions, output: str) -> str:
     """Write the files for `output`; returns what to say about them."""
     job = source.job
     assert job is not None
+    index = output.replace("%r", "")
     with keeping_recording(source, options):
         if len(job.ranks) == 1 and job.world_size == 1:
-            write_output(output, job.ranks[0].path.read_bytes())
-            lines = [f"wrote {output}: {_contents(source)}"]
+            write_output(index, job.ranks[0].path.read_bytes())
+            lines = [f"wrote {index}: {_contents(source)}"]
         else:
-            lines = _written_ranks(source, output)
-    name = shlex.quote(output.replace("%r", ""))
+            lines = _written_ranks(source, output, Path(index))
+    name = shlex.quote(index)
     lines += [f"not recorded: {sentence}" for sentence in job.disclosures]
     return "\n".join([*lines, f"next:  gradviz render {name}   or   gradviz check {name}"]) + "\n"
 
@@ -38,7 +39,7 @@ def _contents(source: Source) -> str:
     return f"{counted(len(source.graphs), 'graph')}, {nodes:,} nodes"
 
 
-def _written_ranks(source: Source, output: str) -> list[str]:
+def _written_ranks(source: Source, output: str, index: Path) -> list[str]:
     job = source.job
     assert job is not None
     if output == "-":
@@ -48,7 +49,6 @@ def _written_ranks(source: Source, output: str) -> list[str]:
     for each, path in zip(job.ranks, paths, strict=True):
         write_output(path, each.path.read_bytes())
     listed = tuple(RankFile(each.rank.number, path.name) for each, path in zip(job.ranks, paths, strict=True))
-    index = Path(output.replace("%r", "")) if "%r" in output else Path(output)
     write_output(index, write_job(Job(job.plan.job, job.world_size, listed, job.disclosures)))
     shown = [f"wrote {path}" for path in paths[:_MAX_LISTED]]
     if len(paths) > _MAX_LISTED:

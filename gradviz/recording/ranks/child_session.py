@@ -9,7 +9,8 @@ import atexit
 import os
 import sys
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
+from traceback import print_exception, walk_stack
 from types import TracebackType
 from typing import Any
 
@@ -20,9 +21,10 @@ from gradviz.errors import GradvizError, NothingRecorded
 from gradviz.recording.ranks.environment import plan_of_environment
 from gradviz.recording.ranks.job_folder import JobPlan
 from gradviz.recording.ranks.member import Member
+from gradviz.recording.run.file_kinds import is_gradviz_code
 from gradviz.recording.run.recording_plan import RecordingPlan, RunLimits, StopScript
 from gradviz.recording.run.sudden_end import SuddenEnds
-from gradviz.recording.run.user_traceback import without_our_frames
+from gradviz.recording.run.user_traceback import traceback_without_our_frames, without_our_frames
 from gradviz.recording.run_session import Ending, RunSession, run_to_its_end
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.patches import Replacement
@@ -99,14 +101,17 @@ class ChildSession:
         self._excepthook = sys.excepthook
         sys.excepthook = self._note_uncaught
 
-    def run(self, run: Callable[[], None]) -> None:
-        """Run the function of a process of `multiprocessing`, which may end without an end of Python."""
-        ending = run_to_its_end(run, self._session)
+    def run(self, process: Any, original: Callable[[Any], None]) -> None:
+        """Run a process of `multiprocessing`, which may end without an end of Python."""
+        ending = run_to_its_end(partial(original, process), self._session)
         self.end(ending)
-        if self._member.may_end():
-            return  # it may have failed because another rank has left
-        if ending.raised is not None and not isinstance(ending.raised, StopScript):
-            raise ending.raised
+        error = ending.raised
+        if error is None or isinstance(error, StopScript) or self._member.may_end():
+            return  # if all may end, it may have failed only because another rank has left
+        if isinstance(error, SystemExit):
+            raise error
+        _show_as_multiprocessing_would(process, error)
+        raise SystemExit(1)
 
     def end(self, ending: Ending) -> None:
         """The program has ended: write what was recorded."""
@@ -200,9 +205,19 @@ def _recorded(original: Callable[[Any], None]) -> Callable[[Any], None]:
         if session is None:
             original(process)
         else:
-            session.run(lambda: original(process))
+            session.run(process, original)
 
     return run
+
+
+def _show_as_multiprocessing_would(process: Any, error: BaseException) -> None:
+    """Print the error, as the caller of ``run`` does for any error: with its own frame, and without ours."""
+    trace = traceback_without_our_frames(error)
+    caller = next((frame for frame, _ in walk_stack(None) if not is_gradviz_code(frame.f_code)), None)
+    if caller is not None:
+        trace = TracebackType(trace, caller, caller.f_lasti, caller.f_lineno)
+    sys.stderr.write(f"Process {process.name}:\n")
+    print_exception(type(error), error, trace)
 
 
 def _session_of(process: Any) -> ChildSession | None:

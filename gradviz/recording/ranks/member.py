@@ -36,6 +36,8 @@ class Member:
         self._rank = rank_in_environment(plan.job)
         self._backward_calls = 0
         self._has_recorded_all = False
+        self._went_on = False
+        """Whether it recorded all that is wanted, and ran on for the others."""
         self._has_ended = False
         self._watcher: threading.Thread | None = None
         self.keep: Callable[[], object] = _nothing
@@ -74,11 +76,12 @@ class Member:
         self._has_recorded_all = True
         self.keep_result()
         self._tell()
-        return self._has_let_all_end()
+        self._went_on = not self._has_let_all_end()
+        return not self._went_on
 
     def may_end(self) -> bool:
-        """Whether all ranks have recorded what they want by now."""
-        return self.folder.may_all_end
+        """Whether it ran on for the others, and all ranks have recorded what they want by now."""
+        return self._went_on and self.folder.may_all_end
 
     def end(self, problem: str = "") -> None:
         """The program has ended."""

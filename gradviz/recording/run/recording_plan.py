@@ -107,7 +107,7 @@ class JobMember(Protocol):
         """The last wanted backward has ended: True if the program may end; False if other ranks still need it."""
 
     def may_end(self) -> bool:
-        """Whether all ranks have recorded what they want by now."""
+        """Whether it ran on for the others, and all ranks have recorded what they want by now."""
 
     def end(self) -> None:
         """The program has ended."""

@@ -4,13 +4,8 @@ Python imports it when it starts. Nothing is loaded before the program imports t
 there before is run as without this one.
 """
 
-from __future__ import annotations
-
-import importlib
-import importlib.util
 import os
 import sys
-from importlib.machinery import ModuleSpec
 
 _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib is not loaded for this
 
@@ -18,10 +13,15 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - p
 class _UntilTorch:
     """Attaches the recorder when the program begins to import torch."""
 
-    def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
         if name != "torch" or self not in sys.meta_path:
             return None
+        import importlib.util
+
         sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is None:
+            return None
         if importlib.util.find_spec("gradviz") is None:
             # As the last one: the program's own modules come first, as without gradviz.
             sys.path.append(os.environ.get("GRADVIZ_PACKAGE", ""))
@@ -29,7 +29,7 @@ class _UntilTorch:
             from gradviz.recording.ranks.child_session import attach
         except ImportError as error:
             sys.stderr.write(f"gradviz: process {os.getpid()} is not recorded: {error}\n")
-            return None
+            return spec
         attach()
         return importlib.util.find_spec(name)
 
@@ -38,7 +38,7 @@ def _run_the_next() -> None:
     sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100
     this = sys.modules.pop("sitecustomize", None)
     try:
-        importlib.import_module("sitecustomize")  # of the user or of the system
+        __import__("sitecustomize")  # of the user or of the system
     except ImportError as error:
         if error.name != "sitecustomize":
             raise
@@ -47,5 +47,5 @@ def _run_the_next() -> None:
 
 
 if os.environ.get("GRADVIZ_JOB"):
-    sys.meta_path.insert(0, _UntilTorch())
+    sys.meta_path.insert(0, _UntilTorch())  # type: ignore[arg-type] - modules for types are not loaded here
 _run_the_next()
