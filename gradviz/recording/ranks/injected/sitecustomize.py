@@ -47,5 +47,6 @@ def _run_the_next() -> None:
 
 
 if os.environ.get("GRADVIZ_JOB"):
-    sys.meta_path.insert(0, _UntilTorch())  # type: ignore[arg-type] - modules for types are not loaded here
+    # The modules with the types of a finder are not loaded here.
+    sys.meta_path.insert(0, _UntilTorch())  # type: ignore[arg-type]
 _run_the_next()
