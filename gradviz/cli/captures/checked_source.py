@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,14 +27,32 @@ def open_for_drawing(options: SourceOptions, *, own_output: bool = False) -> Sou
     Raises `BadInput`, before the program runs, if it cannot be checked.
     """
     if not options.check:
-        source = open_source(options, own_output=own_output)
-        if options.check is False or source.capture.calls is None:
-            return _with_advice_to_check(source, options)
-        return _chosen(_marked(source, rules_of(check_settings({}, Path.cwd()))), options)
+        return _for_drawing(open_source(options, own_output=own_output), options, None)
     _check_that_nothing_is_left_out(options)
     settings = check_settings({}, Path.cwd())
-    rules = rules_of(settings)
-    return _chosen(_marked(open_source(options_for_check(options, settings), own_output=own_output), rules), options)
+    source = open_source(options_for_check(options, settings), own_output=own_output)
+    return _for_drawing(source, options, rules_of(settings))
+
+
+def sources_of_ranks(source: Source, options: SourceOptions) -> Iterator[Source]:
+    """The source, ready to be drawn, once for each rank of a job that ran now, unless the user asked for one."""
+    job = source.job
+    if job is None or options.rank is not None or len(job.ranks) < 2:
+        yield source
+        return
+    rules = rules_of(check_settings({}, Path.cwd())) if options.check else None
+    yield source
+    for capture in list(job.captures())[1:]:
+        yield _for_drawing(replace(source, capture=capture, graphs=capture.graphs), options, rules)
+
+
+def _for_drawing(source: Source, options: SourceOptions, rules: RuleSet | None) -> Source:
+    """Mark findings if `rules` are given or a check wrote the capture."""
+    if rules is None:
+        if options.check is False or source.capture.calls is None:
+            return _with_advice_to_check(source, options)
+        rules = rules_of(check_settings({}, Path.cwd()))
+    return _chosen(_marked(source, rules), options)
 
 
 def _with_advice_to_check(source: Source, options: SourceOptions) -> Source:

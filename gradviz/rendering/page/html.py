@@ -96,7 +96,7 @@ class HtmlRenderer:
         unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
         program = subject.capture.program
         document = PageDocument(
-            name=cut(" ".join([program.name, *program.arguments])),
+            name=cut(subject.capture.titled(" ".join([program.name, *program.arguments]))),
             facts=cut(call_facts(subject)),
             error=cut(error),
             notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *notes_on_repetitions, *unplayed))),
