@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gradviz.analysis.diff.alignment import Alignment, aligned
 from gradviz.analysis.diff.backward import backward_origin, nodes_that_belong_together
-from gradviz.analysis.diff.closeness import Tolerance
+from gradviz.analysis.diff.closeness import Apart, Tolerance
 from gradviz.analysis.diff.difference import Change, Difference, Origin, Where
 from gradviz.analysis.diff.figures import figures_of
 from gradviz.analysis.diff.findings import are_comparable, findings_changed
@@ -39,6 +39,9 @@ class Compared:
     alignment: Alignment
     nodes: dict[int, int]
     """Pairs of autograd nodes."""
+    results: dict[int, Apart]
+    """For each pair, by the operation of the first run, how far apart its results are."""
+    tolerance: Tolerance
 
 
 def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compared:
@@ -75,7 +78,7 @@ def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compa
         differing=sum(result.differs for result in forward.results.values()),
         disclosures=tuple(dict.fromkeys(_disclosures(one, other, a, b))),
     )
-    return Compared(difference, a, b, alignment, nodes)
+    return Compared(difference, a, b, alignment, nodes, forward.results, tolerance)
 
 
 def _run_of(side: Side, *, without_calls: bool = False) -> Run:
