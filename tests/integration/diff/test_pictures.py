@@ -102,7 +102,7 @@ def test_a_removed_activation_is_drawn_between_its_neighbours() -> None:
     ("other", "expected"),
     [
         (block_step(), []),
-        (pairs.compiled_step, []),
+        (pairs.compiled_step(), []),
         (block_step(is_post_norm=True), ["layer_norm: ✗ first difference: changed"]),
         (block_step(dropout=0.1), ["dropout: ✗ first difference: only in B"]),
     ],
