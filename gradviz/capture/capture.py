@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, LineNumber, Names
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.compilations import Compilation
 from gradviz.graph.model import Graph, TensorFacts
 
 
@@ -106,6 +107,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     missing: dict[str, str] = {}
     """What the torch of the recording cannot do, by name, and what is not seen because of it: rules that need it cannot
     look. Recordings made before this field existed say nothing here."""
+    compilations: tuple[Compilation, ...] = ()
+    """What ``torch.compile`` compiled, in order."""
     rank: Rank | None = None
     """Which process of a job this was; None for a program of one process."""
 

@@ -28,6 +28,7 @@ COMMANDS = {
     "replay": ("gradviz.cli.replay", "Run a script and show its backward pass step by step."),
     "record": ("gradviz.cli.record", "Run a script and save the recording in a file."),
     "memory": ("gradviz.cli.memory", "Run a script and show which lines hold its memory."),
+    "compiled": ("gradviz.cli.compiled", "Run a script and print its graph breaks under torch.compile."),
     "demo": ("gradviz.cli.demo", "Show a first graph; needs no script and no torch."),
     "doctor": ("gradviz.cli.doctor", "Say what works on this machine and with this torch; for bug reports."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),

@@ -8,11 +8,12 @@ from gradviz.cli.options.shared import GroupedCommand
 
 
 @click.command("schema", cls=GroupedCommand)
-@click.argument("what", metavar="[json|capture|memory|flow|check|why|diff|explain|doctor]", default="json")
+@click.argument("what", metavar="[json|capture|memory|flow|check|why|diff|compiled|explain|doctor]", default="json")
 def schema_command(what: str) -> int:
     """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""
     import msgspec
 
+    from gradviz.analysis.compiled.compiled_functions import compiled_schema
     from gradviz.analysis.flow.flow_document import flow_schema
     from gradviz.analysis.memory.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
@@ -33,6 +34,7 @@ def schema_command(what: str) -> int:
         "check": check_schema,
         "why": why_schema,
         "diff": diff_schema,
+        "compiled": compiled_schema,
         "explain": explanation_schema,
         "doctor": doctor_schema,
     }

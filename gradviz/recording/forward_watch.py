@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch.nn.modules import module as module_call
 
+from gradviz.graph.compilations import Compilation
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.rows import Row as CallRow
@@ -71,6 +72,8 @@ class ForwardWatch:
         self.defects = Defects()
         self.traced_graphs: list[TracedGraph] = []
         """What Dynamo traced while this recording ran."""
+        self.compilations: list[Compilation] = []
+        """What it compiled, in order."""
         self.values = ForwardValues(facts, values_up_to)
         self._facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))

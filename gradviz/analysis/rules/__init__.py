@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
+from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
 from gradviz.analysis.rules.cost.needless_retain_graph import NeedlessRetainGraph
+from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
@@ -113,6 +115,8 @@ RULES: tuple[type[Rule], ...] = (
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,
+    GraphBreak,
+    Recompiled,
 )
 
 ON_REQUEST: tuple[type[Rule], ...] = (ParameterWithoutGradient, SavedMemory)

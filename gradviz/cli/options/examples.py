@@ -11,6 +11,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ("gradviz check train.py --why encoder.weight", "explain why a parameter gets no gradient"),
         ("gradviz check train.py -- --epochs 1", "pass arguments on to the script"),
     ),
+    "compiled": (
+        ("gradviz compiled train.py", "which graph breaks and recompilations torch.compile has, and why"),
+        ("gradviz compiled train.py --steps 20", "those of the first 20 steps"),
+        ("gradviz compiled train.py --json", "the same as data"),
+    ),
     "completion": (
         ("gradviz completion bash >> ~/.bashrc", "complete commands, options and files in bash"),
         ("gradviz completion zsh >> ~/.zshrc", "the same in zsh"),

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
+from gradviz.recording.torch_access.dynamo.compilations import Compilations
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
 from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
@@ -39,16 +40,19 @@ class CompiledCodeWatch:
         self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
         self._notice = ImportNotice(_MODULE, self.install)
         self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note)
+        self._compilations = Compilations(watch.compilations, watch.defects.note)
 
     def start(self) -> None:
         """Install the switch now, or when the program imports Dynamo."""
         self._notice.start()
         self._graphs.start()
+        self._compilations.start()
 
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
         self._notice.stop()
         self._graphs.stop()
+        self._compilations.stop()
         self._switch.take_back()
         self._hook_question.take_back()
 

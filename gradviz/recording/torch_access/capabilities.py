@@ -442,6 +442,21 @@ CAPABILITIES = (
         waits_for="torch._functorch.aot_autograd",  # loaded when something is compiled, not by each optimizer as Dynamo
     ),
     Capability(
+        "compilations",
+        "to name graph breaks, and why code was compiled again",
+        (
+            "torch._dynamo.output_graph.OutputGraph.compile_subgraph",
+            "torch._guards.CompileContext.current_compile_id",
+            "torch._dynamo.utils.get_compilation_metrics",
+        ),
+        probes.compilations,
+        instead="",
+        lost="where torch.compile breaks a graph, and why it compiles again",
+        unseen="graph breaks and recompilations are not seen",
+        seen="2.6 to 2.15",
+        waits_for="torch._dynamo.output_graph",
+    ),
+    Capability(
         "compiled modules",
         "to name parameters of torch.compile(model) as the model does",
         ("OptimizedModule._orig_mod",),

@@ -32,6 +32,7 @@ PATCHES = (
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),
     Patch("torch._dynamo.eval_frame._maybe_set_eval_frame", "to notice compiled code"),
     Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),
+    Patch("torch._dynamo.output_graph.OutputGraph.compile_subgraph", "to note graph breaks"),
     Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),
     Patch("os._exit", "to keep what was recorded before the process ends without cleaning up"),
     Patch("os.execv", "to keep what was recorded before another program takes the process"),

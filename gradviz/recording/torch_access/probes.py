@@ -518,6 +518,21 @@ def graphs_of_compiled_code() -> bool:
     return is_counted and tells_changes and result.grad_fn is not None
 
 
+def compilations() -> bool:
+    """Dynamo passes the reason for which a region ends to one method, and numbers what it compiles.
+
+    Nothing is compiled for this: it would count as one of the program's compilations.
+    """
+    import torch._dynamo.output_graph
+
+    method = find("torch._dynamo.output_graph.OutputGraph.compile_subgraph")
+    takes = list(inspect.signature(method).parameters)
+    why = torch._dynamo.output_graph.GraphCompileReason("probe", [], graph_break=False)
+    is_told = takes[:2] == ["self", "tx"] and "reason" in takes and why.user_stack == [] and not why.graph_break
+    is_numbered = find("torch._guards.CompileContext.current_compile_id")() is None
+    return is_told and is_numbered and isinstance(list(find("torch._dynamo.utils.get_compilation_metrics")()), list)
+
+
 def compiled_modules() -> bool:
     """A compiled module contains the one that it was made from. Nothing is compiled, and no backend is loaded."""
     import torch._dynamo

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from gradviz._version import __version__
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.compilations import Compilation
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
@@ -32,6 +33,7 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.dynamo.compilations import with_guards
 from gradviz.recording.torch_access.settings import settings_now
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
@@ -181,11 +183,13 @@ class CaptureBuilder:
         calls: CallLog | None,
         error: ScriptError | None,
     ) -> Capture:
+        compilations = tuple(with_guards(self._forward.compilations))
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
             parameters=tuple(self._parameters.values()),
-            sources=kept_lines(graphs, calls, error),
+            sources=kept_lines(graphs, calls, error, compilations),
+            compilations=compilations,
             disclosures=self.disclosures(),
             calls=calls,
             settings=settings_now(),
@@ -277,7 +281,12 @@ CONTEXT_LINES = 10
 """Lines kept above and below each of the user's own, so that a short script is kept as a whole."""
 
 
-def kept_lines(graphs: Iterable[Graph], calls: CallLog | None, error: ScriptError | None) -> dict[str, dict[int, str]]:
+def kept_lines(
+    graphs: Iterable[Graph],
+    calls: CallLog | None,
+    error: ScriptError | None,
+    compilations: Iterable[Compilation] = (),
+) -> dict[str, dict[int, str]]:
     """The source lines that go into a capture: those that it refers to, and the user's own around them.
 
     By file and line number, without line ends. Files that cannot be read have no lines.
@@ -294,6 +303,10 @@ def kept_lines(graphs: Iterable[Graph], calls: CallLog | None, error: ScriptErro
         for holder in (tensor.holder for tensor in calls.tensors if tensor.holder is not None):
             for file, line in holder.lines:
                 wanted[file].update(_around(line))
+    for compilation in compilations:
+        wanted[compilation.file].update(_around(compilation.line))
+        if compilation.broken is not None:
+            wanted[compilation.broken.file].update(_around(compilation.broken.line))
     if error is not None and error.call_site is not None:
         file, line = error.call_site
         wanted[file].update(_around(line))

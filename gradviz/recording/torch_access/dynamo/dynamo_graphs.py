@@ -120,14 +120,15 @@ def _traced_graph(output: Any, module: fx.GraphModule) -> TracedGraph:
     code = _root_translator(output).f_code
     traced = _copied(module)
     traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
-    traced.backend = _backend_name(getattr(output, "compiler_fn", None))
+    traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
     traced.module_id, traced.module_variable = _module_of_frame(_local_scope(output), code.co_filename, traced.function)
     return traced
 
 
-def _backend_name(backend: Any) -> str:
+def backend_name(backend: Any) -> str:
+    """What the program calls it: ``inductor``."""
     for name in ("compiler_name", "__name__"):
         found = getattr(backend, name, None)
         if isinstance(found, str):

@@ -1,0 +1,1 @@
+"""What ``torch.compile`` made of a program: compiled functions, their regions, breaks and recompilations."""

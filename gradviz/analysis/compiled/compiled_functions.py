@@ -1,0 +1,150 @@
+"""Compiled functions, each with its regions, graph breaks and recompilations, from the compilations of a run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from gradviz.capture.capture import Capture
+from gradviz.capture.encoding import json_text
+from gradviz.graph.compilations import Compilation, GraphBreak
+
+COMPILED_VERSION = 1
+"""Increased when a program that reads the older form would misread the newer one.
+
+1   first form
+"""
+
+RECOMPILE_LIMIT = 8
+"""After so many versions of the same code Dynamo gives up, and the code runs uncompiled: the default of its setting
+``recompile_limit``, which is ``cache_size_limit`` until torch 2.6."""
+
+_EXPLANATIONS = (
+    ("generic_jump", "Which way the program goes depends on the value of a tensor."),
+    ("call_method TensorVariable() item", "A number is taken out of a tensor."),
+    ("Tensor.item", "A number is taken out of a tensor."),
+)
+"""What Dynamo says without an explanation, by how it begins, and what that means."""
+
+
+class CompiledRegion(Struct, frozen=True):
+    """Code that Dynamo compiled as one graph: a function, or a part of it between graph breaks."""
+
+    line: int
+    operations: int
+    """Torch calls in its newest version."""
+    versions: int
+    failed_guards: tuple[str, ...]
+    """For each version after the first, what the earlier ones had assumed; empty where torch does not tell."""
+    is_given_up: bool
+    """Whether it was compiled so often that Dynamo runs it uncompiled from then on."""
+
+
+class ExplainedBreak(Struct, frozen=True):
+    """A graph break."""
+
+    file: str
+    line: int
+    code: str
+    """The source line, where it could be read."""
+    reason: str
+    """In one line, in Dynamo's words."""
+    explanation: str
+    hints: tuple[str, ...]
+
+
+class CompiledFunction(Struct, frozen=True):
+    """A function that Dynamo compiled, whole or in parts."""
+
+    name: str
+    file: str
+    line: int
+    backend: str
+    regions: tuple[CompiledRegion, ...]
+    breaks: tuple[ExplainedBreak, ...]
+
+    @property
+    def recompilations(self) -> int:
+        """How often a region of it was compiled again."""
+        return sum(region.versions - 1 for region in self.regions)
+
+
+class CompiledDocument(Struct, frozen=True):
+    """What ``gradviz compiled --json`` prints."""
+
+    version: int
+    program: str
+    functions: tuple[CompiledFunction, ...]
+    disclosures: tuple[str, ...] = ()
+
+
+def compiled_document(capture: Capture) -> CompiledDocument:
+    """Everything that was compiled in the run."""
+    return CompiledDocument(COMPILED_VERSION, capture.title, compiled_functions(capture), capture.disclosures)
+
+
+def compiled_json(capture: Capture) -> str:
+    """The same as JSON."""
+    return json_text(compiled_document(capture))
+
+
+def compiled_schema() -> dict[str, Any]:
+    """The JSON Schema of `compiled_json`."""
+    return msgspec.json.schema(CompiledDocument)
+
+
+def compiled_functions(capture: Capture) -> tuple[CompiledFunction, ...]:
+    """The compiled functions, in the order in which each was compiled first."""
+    by_function: dict[tuple[str, str, int], list[Compilation]] = {}
+    beginnings: dict[tuple[str, str], int] = {}
+    for each in capture.compilations:
+        name = each.file, each.function
+        if not each.is_rest:
+            beginnings[name] = each.line
+        by_function.setdefault((*name, beginnings.get(name, each.line)), []).append(each)
+    return tuple(_function(capture, *key, found) for key, found in by_function.items())
+
+
+def _function(capture: Capture, file: str, name: str, line: int, found: list[Compilation]) -> CompiledFunction:
+    frames: dict[int, list[Compilation]] = {}
+    for each in found:
+        frames.setdefault(each.frame, []).append(each)
+    breaks = dict.fromkeys(each.broken for each in found if each.broken is not None)
+    return CompiledFunction(
+        name,
+        file,
+        line,
+        found[0].backend,
+        tuple(map(_region, frames.values())),
+        tuple(_explained(capture, each) for each in _one_for_each_line(breaks)),
+    )
+
+
+def _one_for_each_line(breaks: Iterable[GraphBreak]) -> list[GraphBreak]:
+    """The first at each line: versions of one region can word it differently."""
+    return list({(each.file, each.line): each for each in reversed(list(breaks))}.values())[::-1]
+
+
+def _region(compilations: list[Compilation]) -> CompiledRegion:
+    newest = compilations[-1]
+    versions = len({each.version for each in compilations})
+    guards = tuple(each.failed_guard for each in compilations if each.version)
+    return CompiledRegion(newest.line, newest.operations, versions, guards, versions >= RECOMPILE_LIMIT)
+
+
+def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
+    head, *rest = broken.reason.split("\n")
+    lines = [line.strip() for line in rest]
+    known = next((words for beginning, words in _EXPLANATIONS if head.startswith(beginning)), "")
+    return ExplainedBreak(
+        broken.file,
+        broken.line,
+        capture.sources.get(broken.file, {}).get(broken.line, "").strip(),
+        head.strip(),
+        " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known,
+        tuple(re.sub(r"\s+", " ", line.removeprefix("Hint: ")) for line in lines if line.startswith("Hint: ")),
+    )

@@ -1,0 +1,66 @@
+"""GV905."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.compiled.compiled_functions import compiled_functions
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+
+
+class GraphBreak(Rule):
+    """Compiled code ends at a line that Dynamo cannot trace, and begins again behind it.
+
+    What it finds
+    -------------
+    Lines inside functions under ``torch.compile`` at which a compiled region ends before the function does: a branch on
+    the value of a tensor, ``.item()``, printing, a call of code that is not Python.
+
+    Why it matters
+    --------------
+    In every call the program goes back to Python there, and what comes before and behind is compiled and optimized
+    apart. With ``fullgraph=True`` it is an error.
+
+    Example
+    -------
+    @torch.compile(backend="eager")
+    def scaled(x):
+        if x.sum() > 0:
+            x = 2 * x
+        return x.sin()
+
+    x = torch.ones(3, requires_grad=True)
+    scaled(x).sum().backward()
+
+    Instead
+    -------
+    @torch.compile(backend="eager")
+    def scaled(x):
+        x = torch.where(x.sum() > 0, 2 * x, x)
+        return x.sin()
+
+    x = torch.ones(3, requires_grad=True)
+    scaled(x).sum().backward()
+    """
+
+    code = "GV905"
+    name = "graph_break"
+    severity = "note"
+    needs = ("compilations",)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for function in compiled_functions(case.capture):
+            for broken in function.breaks:
+                yield self.finding(
+                    f"torch.compile breaks the graph of {function.name}() here: {broken.explanation or broken.reason}",
+                    why="in every call the program goes back to Python at this line, and what comes before and behind "
+                    "is optimized apart",
+                    fix=broken.hints[0]
+                    if broken.hints
+                    else "compute it with tensors alone, or move it out of what "
+                    "is compiled; gradviz compiled lists all breaks",
+                    location=Location(broken.file, broken.line),
+                    evidence={"regions": len(function.regions)},
+                )

@@ -1,0 +1,104 @@
+"""Notes each compilation of Dynamo, with the graph break that ended it: torch's `OutputGraph.compile_subgraph`.
+
+Dynamo calls it once for each region, with the reason for which the region ends. For which guard code was compiled again
+is in the figures that Dynamo keeps of its compilations, from torch 2.7 on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any
+
+from msgspec.structs import replace
+
+from gradviz.graph.compilations import Compilation, GraphBreak
+from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name
+from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.name_lookup import attribute, find
+from gradviz.recording.torch_access.patches import Replacement
+
+_MODULE = "torch._dynamo.output_graph"
+_REST = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)$")
+_NUMBERS = re.compile(r"(\d+)/(\d+)")
+_MAX_WORDS = 2000
+"""Characters of a reason or guard that are kept."""
+
+_root_translator = attribute("OutputGraph.root_tx")
+
+
+class Compilations:
+    """Notes them between `start` and `stop`."""
+
+    def __init__(self, noted: list[Compilation], note_defect: Callable[[Exception], None]) -> None:
+        self._noted = noted
+        self._note_defect = note_defect
+        self._switch = Replacement("torch._dynamo.output_graph.OutputGraph.compile_subgraph")
+        self._notice = ImportNotice(_MODULE, self._install)
+
+    def start(self) -> None:
+        """Begin now, or when the program imports Dynamo."""
+        self._notice.start()
+
+    def stop(self) -> None:
+        """Put Dynamo and the import system back; what was noted is kept."""
+        self._notice.stop()
+        self._switch.take_back()
+
+    def _install(self) -> None:
+        if find(self._switch.path) is not None:
+            self._switch.put(self._noting)
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def compile_subgraph(output: Any, *rest: Any, **options: Any) -> Any:
+            try:
+                self._noted.append(_compilation(output, (*rest, *options.values())))
+            except Exception as defect:  # must not reach the program
+                self._note_defect(defect)
+            return original(output, *rest, **options)
+
+        return compile_subgraph
+
+
+def _compilation(output: Any, given: Iterable[Any]) -> Compilation:
+    reason = next(each for each in given if hasattr(each, "user_stack"))
+    code = _root_translator(output).f_code
+    rest = _REST.match(code.co_name)
+    numbers = _NUMBERS.search(str(find("torch._guards.CompileContext.current_compile_id")()))
+    frame, version = map(int, numbers.groups()) if numbers is not None else (0, 0)
+    return Compilation(
+        frame,
+        version,
+        rest["function"] if rest is not None else code.co_name,
+        code.co_filename,
+        int(rest["line"]) if rest is not None else code.co_firstlineno,
+        rest is not None,
+        sum(node.op in ("call_function", "call_method", "call_module") for node in output.graph.nodes),
+        backend_name(getattr(output, "compiler_fn", None)),
+        _graph_break(reason) if reason.graph_break else None,
+    )
+
+
+def _graph_break(reason: Any) -> GraphBreak:
+    """The break, at the innermost line of the program, or of a library if it is all inside one."""
+    stack = list(reason.user_stack)
+    own = [frame for frame in stack if not is_library_file(frame.filename)] or stack
+    words = str(reason.reason).strip()[:_MAX_WORDS]
+    return GraphBreak(words, own[-1].filename, own[-1].lineno or 0) if own else GraphBreak(words)
+
+
+def with_guards(noted: Iterable[Compilation]) -> Iterator[Compilation]:
+    """The same, each with the guard for which it was compiled again, where Dynamo tells it."""
+    metrics = find("torch._dynamo.utils.get_compilation_metrics")
+    found = {str(each.compile_id): getattr(each, "recompile_reason", None) for each in metrics()} if metrics else {}
+    for each in noted:
+        guard = found.get(f"{each.frame}/{each.version}")
+        yield replace(each, failed_guard=_guard_words(str(guard))) if guard else each
+
+
+def _guard_words(reason: str) -> str:
+    """The guard without the number of the earlier version before it, and without the code and stack behind it."""
+    return re.sub(r"^\d+/\d+: ", "", reason).split("\n")[0].split("  #")[0].strip()[:_MAX_WORDS]

@@ -1,0 +1,92 @@
+"""The text of ``gradviz compiled``: each compiled function with its regions, graph breaks and recompilations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from gradviz.analysis.compiled.compiled_functions import (
+    RECOMPILE_LIMIT,
+    CompiledDocument,
+    CompiledFunction,
+    CompiledRegion,
+    ExplainedBreak,
+)
+from gradviz.graph.query.own_line import line_words_of
+from gradviz.rendering.reports.terminal_tables import facts_table, printed, wrapped
+from gradviz.rendering.words.common_words import counted
+
+MAX_GUARDS = 4
+"""How many reasons for compiling again are shown for one region."""
+_MAX_SHOWN_HINTS = 2
+
+
+@dataclass(frozen=True)
+class CompiledText:
+    """Prints what was compiled."""
+
+    width: int
+    color: bool = False
+
+    def text(self, document: CompiledDocument) -> str:
+        """The whole report."""
+        return printed(self._parts(document), self.width, color=self.color)
+
+    def _parts(self, document: CompiledDocument) -> Iterator[RenderableType]:
+        yield Text(_summary(document), style="bold")
+        for function in document.functions:
+            yield Text()
+            yield from _function(function)
+        for sentence in document.disclosures:
+            yield wrapped(f"not recorded: {sentence}", self.width, "dim")
+
+
+def _summary(document: CompiledDocument) -> str:
+    functions = document.functions
+    if not functions:
+        return f"{document.program}: nothing was compiled by torch.compile while it was recorded"
+    breaks = sum(len(function.breaks) for function in functions)
+    again = sum(function.recompilations for function in functions)
+    regions = sum(len(function.regions) for function in functions)
+    return (
+        f"{document.program}: {counted(len(functions), 'compiled function')}, {counted(regions, 'region')}, "
+        f"{counted(breaks, 'graph break')}, {counted(again, 'recompilation')}"
+    )
+
+
+def _function(function: CompiledFunction) -> Iterator[RenderableType]:
+    where = line_words_of(function.file, function.line)
+    whole = "" if function.breaks else ": one region, no graph break"
+    yield Text(f"{function.name}() at {where}, by {function.backend}{whole}")
+    yield facts_table(_facts(function))
+
+
+def _facts(function: CompiledFunction) -> Iterator[tuple[str, str]]:
+    """Regions and breaks in the order of their lines: a break, then what goes on behind it."""
+    entries: list[tuple[int, int, list[tuple[str, str]]]] = []
+    entries += [(region.line, 1, list(_region(region))) for region in function.regions]
+    entries += [(broken.line, 0, list(_break(broken))) for broken in function.breaks]
+    for *_, facts in sorted(entries, key=lambda entry: entry[:2]):
+        yield from facts
+
+
+def _region(region: CompiledRegion) -> Iterator[tuple[str, str]]:
+    again = f", compiled {region.versions} times" if region.versions > 1 else ""
+    yield f"  from line {region.line}", f"{counted(region.operations, 'torch call')}{again}"
+    guards = list(dict.fromkeys(region.failed_guards))
+    for guard in guards[:MAX_GUARDS]:
+        yield "    again", f"because this did not hold: {guard}" if guard else "this torch does not tell why"
+    if len(guards) > MAX_GUARDS:
+        yield "", f"and for {counted(len(guards) - MAX_GUARDS, 'more reason')}"
+    if region.is_given_up:
+        yield "    given up", f"Dynamo makes {RECOMPILE_LIMIT} versions, unless told otherwise; then it runs uncompiled"
+
+
+def _break(broken: ExplainedBreak) -> Iterator[tuple[str, str]]:
+    yield f"  break at {line_words_of(broken.file, broken.line)}", broken.code or broken.reason
+    yield "", broken.explanation or broken.reason
+    for hint in broken.hints[:_MAX_SHOWN_HINTS]:
+        yield "", f"hint: {hint}"

@@ -1,0 +1,78 @@
+"""Graph breaks and recompilations of `torch.compile` are noted, with lines and reasons."""
+
+# Much of torch has no types.
+# mypy: allow-untyped-calls, allow-untyped-defs, disallow-any-decorated=false
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.compiled.compiled_functions import CompiledFunction, compiled_functions
+from gradviz.analysis.rules import RULES
+from gradviz.capture.capture import Capture
+from gradviz.capture.capture_file import read_capture, write_capture
+from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
+from gradviz.recording.script_runner import run
+from gradviz.recording.torch_access.capabilities import works
+
+PROGRAM = """
+import torch
+
+@torch.compile(backend="eager")
+def stepped(x, name):
+    y = x.sin()
+    if y.sum() > 0:  # break
+        y = 2 * y
+    return y.cos() if name else y
+
+x = torch.ones(3, requires_grad=True)
+for step in range(5):
+    stepped(x, "name" + str(step)).sum().backward()
+"""
+
+
+@pytest.fixture(scope="module")
+def capture(tmp_path_factory: pytest.TempPathFactory) -> Capture:
+    """What was recorded of the program, after it was written and read."""
+    script = tmp_path_factory.mktemp("compiled") / "train.py"
+    script.write_text(PROGRAM)
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        recorded = run(find_script(str(script)), (), plan)
+    assert recorded.capture.error is None, recorded.capture.error
+    return read_capture(write_capture(recorded.capture), "run.gradviz")
+
+
+def only_function(capture: Capture) -> CompiledFunction:
+    (found,) = compiled_functions(capture)
+    return found
+
+
+def test_a_break_has_its_line_and_reason_and_divides_the_function_into_regions(capture: Capture) -> None:
+    found = only_function(capture)
+    (broken,) = found.breaks
+    assert (found.name, found.line, found.backend) == ("stepped", 4, "eager")
+    assert (broken.line, broken.code) == (7, "if y.sum() > 0:  # break")
+    assert "depends on the value of a tensor" in broken.explanation or "data-dependent" in broken.explanation.lower()
+    assert [region.line for region in found.regions] == [4, 7]
+
+
+def test_what_is_compiled_again_has_the_guard_that_failed(capture: Capture) -> None:
+    first, rest = only_function(capture).regions
+    assert first.versions == 1
+    assert (rest.versions, rest.is_given_up) == (5, False)
+    if any(rest.failed_guards):  # torch tells it from 2.7 on
+        assert "name == 'name0'" in rest.failed_guards
+
+
+def test_check_notes_both(capture: Capture) -> None:
+    notes = {finding.code: finding for finding in check_case(Case(capture), RULES).findings}
+    assert works("compilations")
+    assert notes["GV905"].location is not None and notes["GV905"].location.line == 7
+    assert "5 times" in notes["GV906"].message
+    assert not any(finding.is_alarm for finding in notes.values())
