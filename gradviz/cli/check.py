@@ -60,7 +60,7 @@ def check_command(
     outputs: tuple[str, ...],
     **options: Any,
 ) -> int:
-    """Run SCRIPT to its end, and say why gradients are missing, zero, NaN or wrong, and on which line."""
+    """Run SCRIPT, at most 60 s after its first backward, and say why gradients are missing, zero, NaN or wrong."""
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.baseline import baseline_of
     from gradviz.analysis.check.report import check_report

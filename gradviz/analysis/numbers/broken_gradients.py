@@ -195,6 +195,9 @@ def _forward_origin(flow: Dataflow, origins: ValueOrigins, row: int) -> Origin |
         broken = origins.inputs_of_kind(row, kind)
         if broken:
             first = min(origins.oldest_of_kind(use.tensor, row, kind) for use in broken)
+            made = origins.outputs_of_kind(row, has_nan) if kind is is_broken else []
+            if made and not first.is_unseen and is_asked_for(flow.log.calls[first.call]):
+                return Origin(row, made[0].tensor)  # -Inf in a mask is usual: NaN begins where it is computed with
             return _behind_inf(flow, origins, first)
     made = origins.outputs_of_kind(row, is_broken)
     return _behind_inf(flow, origins, Origin(row, made[0].tensor)) if made else None

@@ -13,6 +13,8 @@ class Singularity(NamedTuple):
 
     reason: str
     remedy: str
+    is_elementwise: bool = True
+    """Whether each result depends on one element only, so that a mask on the input keeps the rest as it is."""
 
 
 _SQRT = Singularity(
@@ -27,7 +29,9 @@ _POWER = Singularity(
     "a power below 1 has an infinite slope at 0, and a fractional power of a negative number is NaN",
     "keep the base above 0: x.clamp(min=1e-6).pow(...)",
 )
-_NORM = Singularity("the slope of a distance is undefined at 0", "add a small number inside the root")
+_NORM = Singularity(
+    "the slope of a distance is undefined at 0", "add a small number inside the root", is_elementwise=False
+)
 _ARC = Singularity(
     "its slope is infinite at -1 and 1, and NaN outside of them",
     "keep its input inside: x.clamp(-1 + 1e-6, 1 - 1e-6)",
@@ -35,12 +39,18 @@ _ARC = Singularity(
 _SPREAD = Singularity(
     "the spread of one value is 0/0, and a spread of 0 has an infinite slope",
     "use correction=0, or avoid batches of one (drop_last=True)",
+    is_elementwise=False,
 )
 _SPECTRUM = Singularity(
     "the slope of eigenvectors and singular vectors is infinite where two values are equal",
     "use eigenvalues alone, or add a little noise to the diagonal to make them differ",
+    is_elementwise=False,
 )
-_SOFTMAX = Singularity("a row that contains only -Inf has no softmax", "leave at least one entry of each row unmasked")
+_SOFTMAX = Singularity(
+    "a row that contains only -Inf has no softmax",
+    "leave at least one entry of each row unmasked, or fill with torch.finfo(x.dtype).min in place of -Inf",
+    is_elementwise=False,
+)
 _LIKELIHOOD = Singularity(
     "it computes a logarithm, which is infinite at 0 (and at 1 for its complement)", "use the form that takes logits"
 )

@@ -96,7 +96,19 @@ class GradientEvents:
         if tensor in self._histories.trained:
             steps = (row for row in self._step_rows.get(tensor, ()) if row > first)
             return [*steps, *self._moves_in_steps(tensor)]
-        return list(self._flow.changes(tensor, first, len(self._log.calls)))
+        changes = self._flow.changes(tensor, first, len(self._log.calls))
+        return [row for row in changes if self._is_computed_from_gradients(row)]
+
+    def _is_computed_from_gradients(self, row: int) -> bool:
+        """Whether a change is a step by hand: a copy that follows another model is changed, too, but by its values."""
+        since = max((each for each in self._backward_rows if each < row), default=0)
+        calls, tensors = self._log.calls, self._log.tensors
+        above = {number for use in calls[row].inputs for number in self._flow.ancestors(use.tensor, row, since)}
+        return any(
+            tensors[use.tensor].gradient_of is not None
+            for number in (row, *above)
+            for use in (calls[number].inputs if calls[number].kind != "step" else ())
+        )
 
     def _moves_in_steps(self, tensor: int) -> Iterator[int]:
         """In closures, the first use of the tensor after each change that the optimizer made within one step."""

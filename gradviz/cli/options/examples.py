@@ -7,7 +7,7 @@ Example = tuple[str, str]
 
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "check": (
-        ("gradviz check train.py", "report wrong and missing gradients of the first step"),
+        ("gradviz check train.py", "report wrong and missing gradients, with line and reason"),
         ("gradviz check train.py --why encoder.weight", "explain why a parameter gets no gradient"),
         ("gradviz check train.py -- --epochs 1", "pass arguments on to the script"),
     ),

@@ -76,6 +76,19 @@ def loss():
 train(loss, [w])
 """,
     ),
+    "a row of a softmax that is masked as a whole, and cleaned up after": (
+        "nan_in_masked_branch",
+        "SoftmaxBackward0",
+        """
+m = nn.Linear(3, 4)
+hidden = torch.tensor([[True, False, False, False], [True, True, True, True]])
+def loss():
+    scores = m(torch.randn(2, 3)) + torch.zeros(2, 4).masked_fill(hidden, float("-inf"))
+    weights = scores.softmax(-1)  # here
+    return torch.nan_to_num(weights).square().sum()
+train(loss, m.parameters())
+""",
+    ),
     "an assignment that comes too late": (
         "nan_in_masked_branch",
         "DivBackward0",

@@ -257,6 +257,32 @@ class SumOfSquares(torch.autograd.Function):
         return 2 * x  # HERE
 (0.1 * SumOfSquares.apply(torch.nn.Linear(3, 3)(torch.randn(4, 3)))).backward()
 """,
+    ("gradient_into_target", "the copy follows the trained model by lerp_()"): """
+import copy
+import torch
+online = torch.nn.Linear(4, 2)
+target = copy.deepcopy(online)
+optimizer = torch.optim.Adam(online.parameters())
+for _ in range(4):
+    best = target(torch.randn(8, 4)).max(1).values  # HERE
+    loss = (online(torch.randn(8, 4)).max(1).values - best).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for slow, fast in zip(target.parameters(), online.parameters()):
+            slow.lerp_(fast, 0.1)
+""",
+    ("missing_zero_grad", "steps by hand under no_grad"): """
+import torch
+model = torch.nn.Linear(4, 1)
+for _ in range(4):
+    model(torch.randn(8, 4)).square().mean().backward()  # HERE
+    with torch.no_grad():
+        for parameter in model.parameters():
+            change = 0.1 * parameter.grad
+            parameter -= change
+""",
     ("reentrant_checkpoint", "the features are in a dict"): """
 import torch
 from torch.utils.checkpoint import checkpoint

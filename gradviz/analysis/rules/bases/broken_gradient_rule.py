@@ -159,6 +159,11 @@ class BrokenGradientFacts:
         """What to do about it."""
         return self._singularity.remedy if self._singularity is not None else ""
 
+    @property
+    def needs_whole_rows(self) -> bool:
+        """Whether a result depends on more than one element of the input, as that of a softmax does."""
+        return self._singularity is not None and not self._singularity.is_elementwise
+
     @cached_property
     def _singularity(self) -> Singularity | None:
         return None if self.call is None else singularity_of(self.call)

@@ -43,6 +43,8 @@ class NanInMaskedBranch(BrokenGradientRule):
         return f"{reason}elements that {facts.hider} drops get a gradient of 0, and 0 times Inf is NaN"
 
     def fix(self, facts: BrokenGradientFacts) -> str:
+        if facts.needs_whole_rows:
+            return facts.remedy
         return (
             f"mask the input of {facts.operation} instead of its result: put a harmless number where the result is not "
             "wanted (x_safe = torch.where(mask, x, 1.0)), then compute, then mask"
