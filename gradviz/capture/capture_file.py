@@ -84,11 +84,11 @@ def read_capture(data: bytes, name: str) -> Capture:
     """
     try:
         capture = _decode(_unpack(data, name), name)
-        for place, check in _checks(capture):
+        for location, check in _checks(capture):
             try:
                 check()
             except InvalidGraph as error:
-                raise _damaged(name, f"{error} at {place}") from error
+                raise _damaged(name, f"{error} at {location}") from error
     except MemoryError as error:
         raise BadCapture(f"{name!r} needs more memory than there is", hint="look at it on a larger machine") from error
     return capture
