@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -90,6 +92,38 @@ def test_a_file_is_replaced_whole_or_not_at_all(folder: Path) -> None:
     assert run.stderr.startswith("gradviz: cannot write 'run.svg'")
     assert (folder / "run.svg").read_text() == "the old picture"
     assert names(folder) == ["run.gradviz", "run.svg", "train.py"]
+
+
+@pytest.fixture
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own, with a script, an older picture and an older recording, and 4 kB of free space."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "gradviz-test", disk]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a file system can be mounted by the superuser only")
+    try:
+        for name in ("train.py", "run.gradviz"):
+            shutil.copy(folder / name, disk)
+        (disk / "train.svg").write_text("the older picture")
+        (disk / "train.gradviz").write_bytes((folder / "run.gradviz").read_bytes())
+        free = os.statvfs(disk)
+        (disk / "ballast").write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - 4096)))
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "free"), [(("render", "run.gradviz", "-o", "train.svg"), 4096), (("record", "train.py"), 0)]
+)
+def test_what_a_full_disk_held_before_survives(words: tuple[str, ...], free: int, small_disk: Path) -> None:
+    (small_disk / "more").write_bytes(bytes(4096 - free))
+    before = {file.name: file.read_bytes() for file in small_disk.iterdir()}
+    found = refused(*words, cwd=small_disk)
+    assert "No space left on device" in found
+    assert "free some space" in found
+    assert {file.name: file.read_bytes() for file in small_disk.iterdir()} == before
 
 
 # -- standard output ---------------------------------------------------------------------------------------------
