@@ -52,7 +52,8 @@ _COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
 _USUAL_WINDOW, _SMALL_WINDOW = 15, 12
 # A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
 _ALWAYS_ALLOWED, _MAX_GROWTH = 32 << 20, 40
-# And it grows again when it is decoded. A small file must not need more memory than an ordinary laptop has.
+# And it grows again when it is decoded. A small file must not need more memory than an ordinary laptop has; what it may
+# need grows from there without a jump, so that a file of one byte more may not need gigabytes more.
 _SMALL, _MEMORY_FOR_SMALL, _MAX_GROWTH_IN_MEMORY = 10_000_000, 1_900_000_000, 600
 _MAX_TOLD = 240
 """Characters of what is wrong: names and values in a file may be of any length."""
@@ -141,7 +142,7 @@ def _max_size(payload: bytes | memoryview) -> int:
 
 def _max_memory(payload: bytes | memoryview) -> int:
     """How much memory a payload may need when it is decoded."""
-    return _MEMORY_FOR_SMALL if len(payload) <= _SMALL else _MAX_GROWTH_IN_MEMORY * len(payload)
+    return _MEMORY_FOR_SMALL + _MAX_GROWTH_IN_MEMORY * max(0, len(payload) - _SMALL)
 
 
 def _decompressed(payload: memoryview, name: str) -> bytes:

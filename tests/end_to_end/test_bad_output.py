@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import GRADVIZ, SCRIPTS, gradviz, refused
+from tests.end_to_end.command import GRADVIZ, SCRIPTS, gradviz, installed_gradviz, refused
 from tests.shared_runs import SharedFolders
 
 as_ordinary_user = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop the superuser")
@@ -18,6 +18,10 @@ as_ordinary_user = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 # -- files -------------------------------------------------------------------------------------------------------
@@ -114,16 +118,24 @@ def small_disk(folder: Path) -> Iterator[Path]:
         subprocess.run(["umount", disk], check=True)
 
 
-@pytest.mark.parametrize(
-    ("words", "free"), [(("render", "run.gradviz", "-o", "train.svg"), 4096), (("record", "train.py"), 0)]
-)
-def test_what_a_full_disk_held_before_survives(words: tuple[str, ...], free: int, small_disk: Path) -> None:
-    (small_disk / "more").write_bytes(bytes(4096 - free))
-    before = {file.name: file.read_bytes() for file in small_disk.iterdir()}
-    found = refused(*words, cwd=small_disk)
-    assert "No space left on device" in found
-    assert "free some space" in found
-    assert {file.name: file.read_bytes() for file in small_disk.iterdir()} == before
+def test_an_older_picture_survives_a_full_disk(small_disk: Path) -> None:
+    before = contents(small_disk)
+    assert "No space left on device" in refused("render", "run.gradviz", "-o", "train.svg", cwd=small_disk)
+    assert contents(small_disk) == before
+
+
+def test_an_older_recording_survives_a_full_disk_and_the_new_one_is_kept_elsewhere(
+    small_disk: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (small_disk / "more").write_bytes(bytes(4096))
+    before = contents(small_disk)
+    run = installed_gradviz("record", "train.py", cwd=small_disk, env={"TMPDIR": str(elsewhere)})
+    assert (run.exit_code, contents(small_disk)) == (2, before)
+    (kept,) = elsewhere.glob("*.gradviz")
+    assert "No space left on device; free some space" in run.stderr
+    assert f"the recording is kept in {kept}" in run.stderr
+    assert gradviz("tree", kept, cwd=elsewhere).exit_code == 0
 
 
 # -- standard output ---------------------------------------------------------------------------------------------
