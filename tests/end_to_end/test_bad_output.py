@@ -103,7 +103,7 @@ def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of its own, with a script, an older picture and an older recording, and 4 kB of free space."""
     disk = folder / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "gradviz-test", disk]
+    mount: list[str | Path] = ["mount", "-t", "tmpfs", "-o", "size=512k", "gradviz-test", disk]
     if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
         pytest.skip("a file system can be mounted by the superuser only")
     try:
