@@ -52,7 +52,8 @@ _COMPRESSION_LEVEL, _NO_COMPRESSION = 1, 0
 _USUAL_WINDOW, _SMALL_WINDOW = 15, 12
 # A file made to exhaust memory grows a thousandfold when it is decompressed; recordings of long loops grow twentyfold.
 _ALWAYS_ALLOWED, _MAX_GROWTH = 32 << 20, 40
-# And it grows again when it is decoded. A small file must not need more memory than an ordinary laptop has.
+# And it grows again when it is decoded. A small file must not need more memory than an ordinary laptop has; what it may
+# need grows from there without a jump, so that a file of one byte more may not need gigabytes more.
 _SMALL, _MEMORY_FOR_SMALL, _MAX_GROWTH_IN_MEMORY = 10_000_000, 1_900_000_000, 600
 _MAX_TOLD = 240
 """Characters of what is wrong: names and values in a file may be of any length."""
@@ -85,11 +86,11 @@ def read_capture(data: bytes, name: str) -> Capture:
     """
     try:
         capture = _decode(_unpack(data, name), name)
-        for place, check in _checks(capture):
+        for location, check in _checks(capture):
             try:
                 check()
             except InvalidGraph as error:
-                raise _damaged(name, f"{error} at {place}") from error
+                raise _damaged(name, f"{error} at {location}") from error
     except MemoryError as error:
         raise BadCapture(f"{name!r} needs more memory than there is", hint="look at it on a larger machine") from error
     return capture
@@ -142,7 +143,7 @@ def _max_size(payload: bytes | memoryview) -> int:
 
 def _max_memory(payload: bytes | memoryview) -> int:
     """How much memory a payload may need when it is decoded."""
-    return _MEMORY_FOR_SMALL if len(payload) <= _SMALL else _MAX_GROWTH_IN_MEMORY * len(payload)
+    return _MEMORY_FOR_SMALL + _MAX_GROWTH_IN_MEMORY * max(0, len(payload) - _SMALL)
 
 
 def _decompressed(payload: memoryview, name: str) -> bytes:

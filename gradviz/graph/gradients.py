@@ -67,9 +67,9 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
         return self.is_measured and self.zeros == self.count > 0
 
 
-def at_index(entries: Sequence[_Entry | None], place: int) -> _Entry | None:
+def at_index(entries: Sequence[_Entry | None], index: int) -> _Entry | None:
     """One of a node's entries for its outputs or edges; None also where there are fewer."""
-    return entries[place] if place < len(entries) else None
+    return entries[index] if index < len(entries) else None
 
 
 def holds_numbers(figures: Iterable[TensorFigures | None]) -> bool:

@@ -99,6 +99,8 @@ class FoldPlan:
                 return
             opened = now_open
             yield View(made.items, made.links)
+            if not made.hides_levels:
+                return
 
     def _items_and_links(self, opening: Opening) -> ItemsAndLinks:
         return make_items(self.graph, self.connections, self.arrangements, opening, show_constants=self.show_constants)

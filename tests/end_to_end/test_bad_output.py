@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import GRADVIZ, SCRIPTS, gradviz, refused
+from tests.end_to_end.command import GRADVIZ, SCRIPTS, gradviz, installed_gradviz, refused
 from tests.shared_runs import SharedFolders
 
 as_ordinary_user = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do not stop the superuser")
@@ -16,6 +18,10 @@ as_ordinary_user = pytest.mark.skipif(os.geteuid() == 0, reason="permissions do 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 # -- files -------------------------------------------------------------------------------------------------------
@@ -90,6 +96,46 @@ def test_a_file_is_replaced_whole_or_not_at_all(folder: Path) -> None:
     assert run.stderr.startswith("gradviz: cannot write 'run.svg'")
     assert (folder / "run.svg").read_text() == "the old picture"
     assert names(folder) == ["run.gradviz", "run.svg", "train.py"]
+
+
+@pytest.fixture
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of its own, with a script, an older picture and an older recording, and 4 kB of free space."""
+    disk = folder / "disk"
+    disk.mkdir()
+    mount: list[str | Path] = ["mount", "-t", "tmpfs", "-o", "size=512k", "gradviz-test", disk]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("a file system can be mounted by the superuser only")
+    try:
+        for name in ("train.py", "run.gradviz"):
+            shutil.copy(folder / name, disk)
+        (disk / "train.svg").write_text("the older picture")
+        (disk / "train.gradviz").write_bytes((folder / "run.gradviz").read_bytes())
+        free = os.statvfs(disk)
+        (disk / "ballast").write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - 4096)))
+        yield disk
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def test_an_older_picture_survives_a_full_disk(small_disk: Path) -> None:
+    before = contents(small_disk)
+    assert "No space left on device" in refused("render", "run.gradviz", "-o", "train.svg", cwd=small_disk)
+    assert contents(small_disk) == before
+
+
+def test_an_older_recording_survives_a_full_disk_and_the_new_one_is_kept_elsewhere(
+    small_disk: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (small_disk / "more").write_bytes(bytes(4096))
+    before = contents(small_disk)
+    run = installed_gradviz("record", "train.py", cwd=small_disk, env={"TMPDIR": str(elsewhere)})
+    assert (run.exit_code, contents(small_disk)) == (2, before)
+    (kept,) = elsewhere.glob("*.gradviz")
+    assert "No space left on device; free some space" in run.stderr
+    assert f"the recording is kept in {kept}" in run.stderr
+    assert gradviz("tree", kept, cwd=elsewhere).exit_code == 0
 
 
 # -- standard output ---------------------------------------------------------------------------------------------

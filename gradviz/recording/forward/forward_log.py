@@ -79,10 +79,13 @@ class ThreadLog:
 
     def add_row(self, start: int, end: int, function: Any, stack: int) -> int:
         """Note that `function`, called from `stack`, made the nodes ``start`` to ``end - 1``; returns the row."""
-        key = function if isinstance(function, Hashable) else id(function)
-        function_id = self._function_ids.get(key)
+        try:
+            function_id = self._function_ids.get(function)
+        except TypeError:  # it cannot be hashed
+            function_id = self._function_ids.get(id(function))
         if function_id is None:
-            function_id = self._function_ids[key] = len(self._function_list)
+            function_id = len(self._function_list)
+            self._function_ids[function if isinstance(function, Hashable) else id(function)] = function_id
             self._function_list.append(function)
         self._starts.append(start)
         self._ends.append(end)

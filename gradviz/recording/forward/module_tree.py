@@ -52,6 +52,44 @@ def parameters_inside(*roots: torch.nn.Module) -> list[torch.nn.Parameter]:
     return list(found.values())
 
 
+class ParametersInside:
+    """The parameters of many modules of one tree, each read once. To be forgotten before the modules may change."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, dict[int, int]] = {}
+
+    def of(self, root: torch.nn.Module) -> dict[int, int]:
+        """The number of elements of every parameter of `root` and all below it, by ``id()``; tied ones come once."""
+        known, opened, waiting = self._known, set[int](), [root]
+        while waiting:
+            module = waiting[-1]
+            children = [child for child in own_modules(module).values() if child is not None]
+            if id(module) not in known and id(module) not in opened:
+                opened.add(id(module))
+                waiting += [child for child in children if id(child) not in known]
+                continue
+            waiting.pop()
+            if id(module) in known:
+                continue
+            if all(id(child) in known for child in children):
+                found = _sizes(own_parameters(module).values())
+                for child in children:
+                    found.update(known[id(child)])
+            else:  # a module inside contains this one
+                found = _sizes(parameters_inside(module))
+            known[id(module)] = found
+        return known[id(root)]
+
+
+def _sizes(parameters: Iterable[torch.nn.Parameter | None]) -> dict[int, int]:
+    """Without those whose shape is not known yet."""
+    found: dict[int, int] = {}
+    for parameter in parameters:
+        if parameter is not None and not torch.nn.parameter.is_lazy(parameter):
+            found[id(parameter)] = parameter.numel()
+    return found
+
+
 def outermost(modules: Iterable[torch.nn.Module]) -> list[torch.nn.Module]:
     """Modules that are inside no other of them, in order."""
     modules = list(modules)

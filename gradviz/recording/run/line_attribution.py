@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import cache
 from itertools import dropwhile
@@ -45,7 +46,8 @@ class StackTable:
         self._codes: dict[int, CodeType] = {}
         """Keeps the code objects alive whose ids are keys."""
         self._verdicts: dict[int, int] = {}
-        self._lines: dict[int, dict[int, int]] = {}
+        self._lines: dict[int, tuple[list[int], list[int | None]]] = {}
+        """Where the instructions of each line begin, and the lines."""
         self.module_call_code = module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
@@ -130,12 +132,13 @@ class StackTable:
 
     def line_of(self, code: CodeType, offset: int) -> int:
         """The line of an instruction of one of these frames."""
-        lines = self._lines.get(id(code))
-        if lines is None:
-            lines = self._lines[id(code)] = {
-                start: line for begin, end, line in code.co_lines() if line for start in range(begin, end, 2)
-            }
-        return lines.get(offset, code.co_firstlineno)
+        known = self._lines.get(id(code))
+        if known is None:
+            ranges = list(code.co_lines())
+            known = self._lines[id(code)] = [begin for begin, _, _ in ranges], [line for _, _, line in ranges]
+        starts, lines = known
+        # The ranges follow one another without a gap.
+        return lines[bisect_right(starts, offset) - 1] or code.co_firstlineno
 
 
 class CallSiteTable:

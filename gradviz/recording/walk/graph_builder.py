@@ -180,12 +180,13 @@ class _OneGraph:
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
-            takers = self._takers_of_constants(log)
+            rows = [None if number == LEAF_SEQUENCE_NR else log.row_of(number) for number in self.walk.sequence_nrs]
+            takers = self._takers_of_constants(log, rows) if log.row_constants else {}
             undecided = undecided_nodes(self.walk, log, self.builder.log)
             self.builder.undecided += len(undecided)
-            for index, number in enumerate(self.walk.sequence_nrs):
+            for index, (number, row) in enumerate(zip(self.walk.sequence_nrs, rows, strict=True)):
                 if number != LEAF_SEQUENCE_NR and index not in undecided:
-                    nodes[index] = self._with_its_call(nodes[index], log, number, takers.get(index))
+                    nodes[index] = self._with_its_call(nodes[index], log, number, row, takers.get(index))
         else:
             for index, known in enumerate(classes):
                 if known.first_saved is not None and saves_for_recomputation(self.walk.wrappers[index], known):
@@ -196,7 +197,7 @@ class _OneGraph:
         if values is not None and values.up_to:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
 
-    def _takers_of_constants(self, log: ThreadLog) -> dict[int, tuple[int, ...]]:
+    def _takers_of_constants(self, log: ThreadLog, rows: Sequence[Row | None]) -> dict[int, tuple[int, ...]]:
         """For composite calls, which make several nodes: the constants of the log that each of these nodes takes.
 
         A call's inputs belong to its nodes in order of creation, one for each input of a node that needs no gradient.
@@ -204,8 +205,7 @@ class _OneGraph:
         """
         numbers, found = self.walk.sequence_nrs, {}
         members: dict[int, tuple[Row, list[int]]] = {}
-        for index, number in enumerate(numbers):
-            row = None if number == LEAF_SEQUENCE_NR else log.row_of(number)
+        for index, row in enumerate(rows):
             if row is not None and row.number in log.row_constants:
                 members.setdefault(row.number, (row, []))[1].append(index)
         for row, indices in members.values():
@@ -224,12 +224,11 @@ class _OneGraph:
         return {index: tuple(each) for index, each in taken.items()}
 
     def _with_its_call(
-        self, node: Node, log: ThreadLog, number: int, constants_of_node: tuple[int, ...] | None
+        self, node: Node, log: ThreadLog, number: int, row: Row | None, constants_of_node: tuple[int, ...] | None
     ) -> Node:
         kind, forward_call, call_site = node.kind, None, None
         constants: tuple[int, ...] = ()
         operand: int | float | None = None
-        row = log.row_of(number)
         if row is not None:
             forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)

@@ -9,7 +9,7 @@ import torch
 from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
 from gradviz.recording.forward.memory_parts import memory_part_of
-from gradviz.recording.forward.module_tree import parameters_inside
+from gradviz.recording.forward.module_tree import ParametersInside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.modules import class_name_of
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
@@ -28,6 +28,7 @@ class ScopeTable:
         self._scopes: list[ModuleScope] = []
         self._indices: dict[int, int] = {}
         self._parameter_counts: dict[int, int] = {}
+        self._inside = ParametersInside()
 
     @property
     def scopes(self) -> tuple[ModuleScope, ...]:
@@ -66,7 +67,7 @@ class ScopeTable:
     def _parameter_count(self, index: int, module: torch.nn.Module) -> int:
         if index not in self._parameter_counts:
             with DISABLE_TORCH_FUNCTION():
-                self._parameter_counts[index] = sum(parameter.numel() for parameter in parameters_inside(module))
+                self._parameter_counts[index] = sum(self._inside.of(module).values())
         return self._parameter_counts[index]
 
 

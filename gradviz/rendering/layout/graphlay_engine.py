@@ -10,14 +10,13 @@ every machine). A box that would cost too much gets a simpler layout and a note 
 
 from __future__ import annotations
 
-import gc
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import graphlay
 
+from gradviz.rendering.collector import collector_paused
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
@@ -62,18 +61,6 @@ def lay_out(
     """
     with collector_paused():
         return _lay_out(NestedView(view, node_labels, direction), direction, shape, row_gap)
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """A large layout makes a million small tuples and no cycles. The search for cycles would double the time."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _lay_out(nested: NestedView, direction: Direction, shape: Shape, row_gap: float) -> Layout:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gradviz.errors import BadInput, check_choice
+from gradviz.rendering.collector import collector_paused
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.layout.graphlay_engine import collector_paused
 from gradviz.rendering.look.color_by import check_that_it_was_measured
 from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy
 from gradviz.rendering.look.geometry import Arrows

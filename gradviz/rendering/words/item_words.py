@@ -87,7 +87,8 @@ def item_text(facts: SubjectFacts, item: Item) -> ItemText:
 
 def item_label_text(facts: SubjectFacts, item: Item) -> ItemText:
     """The same without the tooltip, which takes more time than the rest."""
-    return replace(_text_of(facts, item), flag=item_flag(facts, item), numbers=item_numbers(facts, item))
+    text, flag, numbers = _text_of(facts, item), item_flag(facts, item), item_numbers(facts, item)
+    return text if flag is None and not numbers else replace(text, flag=flag, numbers=numbers)
 
 
 def item_sections(facts: SubjectFacts, item: Item) -> Iterator[tooltips.Section]:

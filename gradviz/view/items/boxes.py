@@ -100,6 +100,8 @@ class ItemDrafts:
         self.shown_as = list(range(len(graph.nodes)))
         """For each operation, the operation of the first repetition that is drawn for it; itself for all others."""
         self.group_reasons: set[str] = set()
+        self.hides_levels = False
+        """Whether a box is closed that another depth would open."""
         self._runs: list[_OpenRun] = []
         self._each: list[int] = []
         self._repetitions = _Repetitions(len(graph.nodes))
@@ -156,6 +158,7 @@ class ItemDrafts:
         below = self.opening.level_inside(level.number, scope, span)
         draft = self._draft_box(level, entry, scope)
         if inside is None or below is None or not self.opening.is_open(below):
+            self.hides_levels = self.hides_levels or (inside is not None and below is not None)
             self._fold_away(draft, span)
             return None
         self.drafts[draft].is_open = True

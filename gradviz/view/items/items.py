@@ -26,6 +26,8 @@ class ItemsAndLinks:
     items: tuple[Item, ...]
     links: tuple[Link, ...]
     group_reasons: frozenset[str]
+    hides_levels: bool
+    """Whether a larger depth would open more boxes."""
 
 
 def make_items(
@@ -133,7 +135,7 @@ def _number(drafted: ItemDrafts, link_drafts: _LinkDrafts) -> ItemsAndLinks:
         ),
         key=lambda link: (link.source, link.target),
     )
-    return ItemsAndLinks(items, tuple(links), frozenset(drafted.group_reasons))
+    return ItemsAndLinks(items, tuple(links), frozenset(drafted.group_reasons), drafted.hides_levels)
 
 
 def _is_bias(drafted: ItemDrafts, draft: int) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 from msgspec.structs import replace
 
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.model import Edge, Graph, Node
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import (
@@ -38,12 +39,9 @@ class GradientRecorder:
         self._graph = graph
         self._request = request
         self._root_slots = slots_in(walk, request.roots)
-        self._senders = Counter(
-            (edge.target, edge.input_nr) for edges in walk.edges for edge in edges if edge is not None
-        )
-        self._senders.update(slot for slot in self._root_slots if slot is not None)
+        self._summed = _summed_slots(walk, self._root_slots)
         hooked = ((node.id, output_nr) for node in graph.nodes if node.hooks for output_nr in range(len(node.outputs)))
-        self._watch = GradientWatch(walk, meter, self._senders, hooked)
+        self._watch = GradientWatch(walk, meter, self._summed, hooked)
         self._leaves: LeafGradients | None = None
         self._started_from: list[int | None] = []
         self._leaf_values: dict[int, int | None] = {}
@@ -107,6 +105,15 @@ class GradientRecorder:
         except Exception as defect:  # the figures do not depend on it
             self.clock_defects.note(defect)
             return {}
+
+
+def _summed_slots(walk: Walk, roots: Iterable[Slot | None]) -> dict[Slot, int]:
+    """How many gradients are summed where several are; the one that backward starts from counts."""
+    # Counted as edges, without a new tuple for each: all of it runs in C.
+    senders = Counter(chain.from_iterable(walk.edges))
+    senders.update(Edge(*slot) for slot in roots if slot is not None)
+    del senders[None]
+    return {(edge.target, edge.input_nr): count for edge, count in senders.items() if edge is not None and count > 1}
 
 
 class _Addition:
@@ -189,7 +196,7 @@ class _Addition:
             # If a backward inside this backward ran the node again, not all branches went into what arrived.
             if slot in self._flow.arrived and slot[0] not in self._flow.repeats:
                 yield from shares_of(branches, self._norm_of_sent)
-        pairs = {slot for slot, count in recorder._senders.items() if count == 2 and slot not in sums.counts}
+        pairs = {slot for slot, count in recorder._summed.items() if count == 2 and slot not in sums.counts}
         for slot, pair in self._pairs_at(pairs, recorder._walk).items():
             whole = self._norm(self._flow.arrived.get(slot))
             norms = [norm for _, number in pair if (norm := self._norm(number)) is not None]

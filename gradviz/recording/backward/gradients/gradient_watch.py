@@ -57,14 +57,13 @@ class Flow:
 class GradientWatch:
     """Hooks on the nodes of a walk, between `start` and `stop`."""
 
-    def __init__(self, walk: Walk, meter: GradientMeter, senders: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
-        """`senders`: how many gradients are summed at each output; `hooked`: the outputs with hooks of the program."""
+    def __init__(self, walk: Walk, meter: GradientMeter, summed: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
+        """`summed`: how many gradients are summed where several are; `hooked`: outputs with hooks of the program."""
         self.flow = Flow()
         self.defects = Defects()
         self._walk = walk
         self._meter = meter
         self._hooked = frozenset(hooked)
-        summed = {slot: number for slot, number in senders.items() if number > 1}
         # Here the tensor that arrives may not hold what was sent.
         self._always_measured = self._hooked.union(summed)
         self.sums = GradientSums(

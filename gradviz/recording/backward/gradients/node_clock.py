@@ -45,14 +45,14 @@ class NodeClock:
             self._last[stream] = self._recorded(stream)
         return stream
 
-    def end(self, place: int, tensors: Iterable[Any]) -> Any:
-        """The node at `place` has queued its work; gives the stream, None where it works on no GPU."""
+    def end(self, index: int, tensors: Iterable[Any]) -> Any:
+        """The node with that index has queued its work; gives the stream, None where it works on no GPU."""
         stream = self._stream(tensors)
         if stream is not None:
             started = self._last.get(stream)
             ended = self._last[stream] = self._recorded(stream)
             if started is not None:
-                self._spans.setdefault(place, (started, ended))
+                self._spans.setdefault(index, (started, ended))
         return stream
 
     def resume(self, stream: Any) -> None:
@@ -61,12 +61,14 @@ class NodeClock:
             self._last[stream] = self._recorded(stream)
 
     def seconds(self) -> dict[int, float]:
-        """By place of the node; none for the first on a stream. Waits for what has not ended, which is nothing after
-        the figures were read."""
+        """The time of each node, by its index; none for the first on a stream.
+
+        Waits for what has not ended, which is nothing after the figures were read.
+        """
         for _, ended in self._spans.values():
             if not ended.query():
                 ended.synchronize()
-        return {place: started.elapsed_time(ended) / 1e3 for place, (started, ended) in self._spans.items()}
+        return {index: started.elapsed_time(ended) / 1e3 for index, (started, ended) in self._spans.items()}
 
     def _stream(self, tensors: Iterable[Any]) -> Any:
         with DISABLE_TORCH_FUNCTION():  # a subclass or mode of the program would hear that its device is asked for
