@@ -38,6 +38,8 @@ class Subject:
     """For a graph of two runs, what differs between them."""
     headline: str = ""
     """A sentence above the picture."""
+    is_depth_chosen: bool = False
+    """Whether the user said which boxes are open."""
 
     @cached_property
     def facts(self) -> SubjectFacts:

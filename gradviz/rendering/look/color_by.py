@@ -261,8 +261,12 @@ _SHOWN_BY_FLAGS = frozenset(STATE_WORDS.values())
 def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
     if not figure or (text.flag is not None and figure in _SHOWN_BY_FLAGS):
         return text
-    times = f"×{item.repeat:,}" if item.repeat > 1 else ""
-    return replace(text, figure=" · ".join(filter(None, (times, figure))))
+    return replace(text, figure=pill_words(item.repeat, figure))
+
+
+def pill_words(repeat: int, figure: str) -> str:
+    """``×12 · 0.0312``: what stands beside a title in place of the number of parameters; empty without a figure."""
+    return f"×{repeat:,} · {figure}" if figure and repeat > 1 else figure
 
 
 # Colours by kind of operation.

@@ -90,7 +90,7 @@ class HtmlRenderer:
         boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
         details = PageItemDetails(subject.graph, findings)
         finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details))
-        page_items, tints, legends = items.finished(_closed(subject, identities))
+        page_items, tints, legends = items.finished()
         error, notes = remarks(subject)
         replay = page_replay(subject, finest)
         unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
@@ -106,8 +106,10 @@ class HtmlRenderer:
             lines=items.lines,
             tints=tints,
             boxes=boxes.finished(),
+            sideways=boxes.finished(sideways=True),
             flows=boxes.flows,
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
+            may_fold=not subject.is_depth_chosen,
             legends=legends,
             sources=_sources(subject),
             costs=page_costs(subject.graph),
@@ -157,13 +159,6 @@ def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
     numbers = identities.of_view(subject.view, -1)
     found = (numbers[item.id] for item in subject.view.items if item.is_open)
     return tuple(number for number in found if number is not None)
-
-
-def _closed(subject: Subject, identities: Identities) -> frozenset[int]:
-    """The items that the still picture shows, apart from its open boxes."""
-    numbers = identities.of_view(subject.view, -1)
-    found = (numbers[item.id] for item in subject.view.items if not item.is_open)
-    return frozenset(number for number in found if number is not None)
 
 
 def _sources(subject: Subject) -> dict[str, dict[int, str]]:

@@ -17,27 +17,30 @@ import { Tooltip } from "../picture/tooltip.js";
 import { Player } from "../player/player.js";
 import { SearchField } from "../search/search-field.js";
 import { announce, say } from "../shared/announce.js";
+import { copy } from "../shared/clipboard.js";
 import { byId } from "../shared/dom.js";
 import { isFramed } from "../shared/framed.js";
-import { hashOf, hashOfGraph, viewOf } from "./address.js";
+import { hashOf, hashOfGraph, saysWhatIsOpen, viewOf } from "./address.js";
 import { showBreadcrumbs } from "./breadcrumbs.js";
 import { listenToHelp, showHelp } from "./help-dialog.js";
 import { KEYS, listenToKeys } from "./keyboard.js";
 import { useTheme } from "./theme.js";
 import { listenToTools, offerTools } from "./toolbar.js";
 
+/** In milliseconds: browsers refuse to write the address too often. */
+const NOTED_AFTER = 400;
+
 export class App {
   /** @type {Set<number>|null} what was searched for */
   #found = null;
-  /** @type {number|null} the other end of a way */
-  #goal = null;
+  /** @type {ReturnType<typeof setTimeout>|undefined} */
+  #noting;
 
   /** @param {Model} model */
   constructor(model) {
     this.model = model;
     this.state = viewOf(model, location.hash);
     this.stage = new Stage(model, () => this.#mark());
-    this.only = false;
     this.isWayAsked = false;
     this.panel = new Panel(model, {
       toggle: (number) => this.toggle(number),
@@ -45,7 +48,8 @@ export class App {
       showEach: (number) => this.showEach(number),
       askForWay: () => this.askForWay(true),
       reveal: (number) => this.reveal(number),
-      only: () => this.showOnly(!this.only),
+      only: () => this.showOnly(!this.state.only),
+      turned: () => this.#note(),
       select: (number) => this.goTo(number),
       save: (kind) => this.stage.save(kind),
       graph: (index, tab) => this.showGraph(index, tab),
@@ -55,11 +59,11 @@ export class App {
       picture: this.stage.picture,
       takersOf: (line) => this.stage.connections.takersOf(line),
       onStep: (items) => this.#followStep(items),
-      onEnd: () => this.#fillPanel(),
+      onEnd: () => { this.#fillPanel(); this.#note(); },
     });
     this.search = new SearchField(model, {
       isMeant: (number) => model.isCurrent(number),
-      onFound: (numbers) => { this.#found = numbers && new Set(numbers); this.#mark(); },
+      onFound: (numbers) => { this.#found = numbers && new Set(numbers); this.#mark(); this.#showLegend(); this.#note(); },
       onGo: (number) => this.goTo(number),
     });
   }
@@ -71,14 +75,49 @@ export class App {
     useTheme(facts.theme, () => this.stage.repaintMinimap());
     offerTools(this);
     this.state = viewOf(this.model, location.hash); // It may have changed while something was unpacked.
-    this.#recolour();
-    this.#show();
-    this.stage.fit({ isLegible: true, isMoved: false });
-    if (this.state.selected !== null) this.reveal(this.state.selected);
+    if (!saysWhatIsOpen(location.hash)) this.state.opened = this.#fewerOpen(this.state.opened);
+    this.#take(this.state);
     this.#listen();
     byId("picture").setAttribute("data-ready", "");
     const later = globalThis.requestIdleCallback ?? setTimeout;
     later(() => this.search.prepare());
+  }
+
+  /**
+   * Shows a view as a whole.
+   *
+   * @param {View} view
+   * @param {number|null} anchor what stays where it is; null to fit the picture into the window
+   */
+  #take(view, anchor = null) {
+    this.state = view;
+    this.model.turn(view.isSideways);
+    this.#recolour();
+    this.#show(anchor);
+    this.search.type(view.find);
+    if (view.step !== null && this.player.canPlay) this.player.open(view.step);
+    else if (this.player.isOn) this.player.close();
+    this.panel.turnTo(view.tab);
+    if (view.at) this.stage.goTo(view.at);
+    else if (anchor === null) this.stage.fit({ isLegible: true, isMoved: false });
+    if (!view.at && view.selected !== null && !view.only) this.reveal(view.selected);
+  }
+
+  /**
+   * Of the boxes that are to be open at first those with which words can be read where all is in sight, but no fewer than
+   * the outermost.
+   *
+   * @param {Set<number>} opened
+   */
+  #fewerOpen(opened) {
+    let fewer = opened;
+    while (this.model.document.may_fold && !this.stage.isLegible(fewer)) {
+      const depths = new Map([...fewer].map((box) => [box, this.model.boxesAround(box).length]));
+      const deepest = Math.max(...depths.values());
+      if (!(deepest > 0)) break;
+      fewer = new Set([...fewer].filter((box) => depths.get(box) !== deepest));
+    }
+    return fewer;
   }
 
   // -- what is open -------------------------------------------------------------------------------------------------
@@ -148,9 +187,7 @@ export class App {
 
   /** @param {number|null} number */
   select(number) {
-    if (number === this.state.selected) return;
-    this.#goal = null;
-    this.#change({ selected: number });
+    if (number !== this.state.selected) this.#change({ selected: number });
   }
 
   /**
@@ -161,10 +198,7 @@ export class App {
   showWay(number) {
     this.askForWay(false);
     if (this.state.selected === null || number === this.state.selected) this.select(number);
-    else {
-      this.#goal = number;
-      this.#mark();
-    }
+    else this.#change({ goal: number });
   }
 
   /**
@@ -187,9 +221,21 @@ export class App {
 
   /** @param {boolean} only what is joined to what is selected */
   showOnly(only) {
-    this.only = only && this.state.selected !== null;
-    this.#mark();
-    this.#fillPanel();
+    this.#change({ only: only && this.state.selected !== null });
+    if (this.state.only) this.fit();
+    else if (this.state.selected !== null) this.reveal(this.state.selected);
+  }
+
+  /** From top to bottom, or from left to right. */
+  turn() {
+    if (!this.model.canTurn) return;
+    this.#change({ isSideways: !this.state.isSideways });
+    this.stage.fit({ isLegible: true });
+  }
+
+  /** Copies an address that shows this very view. */
+  copyLink() {
+    copy(`${location.href.split("#")[0]}#${hashOf(this.model, this.#view)}`, "link copied");
   }
 
   /** @param {number} number */
@@ -269,19 +315,39 @@ export class App {
     if (this.state.selected !== null) {
       this.state.selected = this.model.shownFor(this.state.selected, this.state.opened);
     }
-    if (before.selected !== this.state.selected) this.only = false;
+    if (before.selected !== this.state.selected) this.state = { ...this.state, only: false, goal: null };
+    this.model.turn(this.state.isSideways);
     if (before.colour !== this.state.colour || before.isWeighed !== this.state.isWeighed) {
       this.#recolour();
       this.#showLegend();
     }
-    if (before.opened !== this.state.opened) this.#show(anchor);
+    const { opened, isSideways, only, goal } = this.state;
+    const isLaidOutAnew = before.opened !== opened || before.isSideways !== isSideways || before.only !== only || (only && before.goal !== goal);
+    if (isLaidOutAnew) this.#show(anchor);
     else {
       this.#fillPanel();
       this.#mark();
     }
-    const hash = `#${hashOf(this.model, this.state)}`;
+    this.#showLegend();
+    this.#write("pushState");
+  }
+
+  /** All that an address tells. */
+  get #view() {
+    return { ...this.state, find: this.search.words, step: this.player.isOn ? this.player.at : null, tab: this.panel.tab, at: this.stage.position };
+  }
+
+  /** Keeps the address up to date with what changes often: no view to go back to. */
+  #note() {
+    clearTimeout(this.#noting);
+    this.#noting = setTimeout(() => this.#write("replaceState"), NOTED_AFTER);
+  }
+
+  /** @param {"pushState"|"replaceState"} how */
+  #write(how) {
+    const hash = `#${hashOf(this.model, this.#view)}`;
     // In a frame, such as a notebook's, the address and the way back belong to the page around it.
-    if (!isFramed && hash !== (location.hash || "#")) history.pushState(null, "", hash);
+    if (!isFramed && hash !== (location.hash || "#")) history[how](null, "", hash);
   }
 
   /**
@@ -291,7 +357,7 @@ export class App {
    */
   #show(anchor = null) {
     this.model.opened = this.state.opened;
-    this.stage.show(this.state.opened, anchor);
+    this.stage.show(this.state.opened, anchor, this.state.only ? () => this.#lit() ?? { items: new Set(), lines: new Set() } : null);
     this.#showLegend();
     this.#fillPanel();
     this.#mark();
@@ -311,7 +377,8 @@ export class App {
   }
 
   #showLegend() {
-    showLegend(this.model, this.stage.scene, { colour: this.state.colour, isWeighed: this.#isWeighed });
+    const { colour, selected, goal } = this.state;
+    showLegend(this.model, this.stage.scene, { colour, isWeighed: this.#isWeighed, isLit: selected !== null, isWay: goal !== null, isFound: Boolean(this.#found?.size) });
   }
 
   /**
@@ -322,13 +389,20 @@ export class App {
   #followStep(items) {
     this.stage.revealFirst(items, this.state.opened);
     this.#fillPanel();
+    this.#note();
   }
 
   #fillPanel() {
     const { selected } = this.state;
     if (this.player.isOn && selected === null) this.panel.fill(this.player.told());
     else this.panel.show(selected, this.#surroundings(selected));
-    showBreadcrumbs(this.model, selected, { top: () => { this.select(null); this.fit(); }, go: (number) => this.goTo(number) });
+    this.#showCrumbs();
+  }
+
+  #showCrumbs() {
+    const { selected } = this.state;
+    const around = selected === null ? this.stage.surrounding : [...this.model.boxesAround(selected), selected];
+    showBreadcrumbs(this.model, around, { top: () => { this.select(null); this.fit(); }, go: (number) => this.goTo(number) });
   }
 
   /** @param {number|null} selected */
@@ -340,15 +414,28 @@ export class App {
       to: this.stage.connections.neighbours(numbers, "onwards"),
       isOpen: selected !== null && this.model.openAs(selected, opened) !== null,
       isEach: selected !== null && this.model.showsEach(selected, opened),
-      isOnly: this.only,
+      isOnly: this.state.only,
     };
   }
 
+  /** What lights up for what is selected; null for nothing. */
+  #lits() {
+    const { selected, goal } = this.state;
+    return selected === null ? null : litBy(this.stage.connections, { selected, goal, own: this.stage.ownItems(selected) });
+  }
+
+  /** All that lights up, and what is selected. */
+  #lit() {
+    const lit = this.#lits();
+    const own = this.state.selected === null ? [] : this.stage.ownItems(this.state.selected);
+    return lit && { items: new Set([...own, ...lit.from.items, ...lit.to.items]), lines: new Set([...lit.from.lines, ...lit.to.lines]) };
+  }
+
   #mark() {
-    const { selected, opened } = this.state;
-    const lit = selected === null ? null : litBy(this.stage.connections, { selected, goal: this.#goal, own: this.stage.ownItems(selected) });
+    const { selected, opened, goal, only } = this.state;
+    const lit = this.#lits();
     const matches = this.#found && new Set([...this.#found].map((number) => this.model.shownFor(number, opened)));
-    mark(this.stage.picture, { lit, matches, selected, goal: this.#goal, only: this.only });
+    mark(this.stage.picture, { lit, matches, selected, goal, only });
     this.player.mark();
   }
 
@@ -365,6 +452,8 @@ export class App {
     viewport.onChange(() => {
       tooltip.hide();
       picture.look();
+      if (this.state.selected === null) this.#showCrumbs();
+      this.#note();
     });
     printWhole({ area: () => this.stage.area, picture });
     addEventListener("popstate", () => this.#follow());
@@ -380,13 +469,7 @@ export class App {
       location.reload();
       return;
     }
-    const state = viewOf(this.model, location.hash);
-    if (hashOf(this.model, state) === hashOf(this.model, this.state)) return;
-    this.state = state;
-    this.#recolour();
-    this.#goal = null;
-    this.only = false;
-    this.#show(state.selected);
-    if (state.selected !== null) this.reveal(state.selected);
+    const view = viewOf(this.model, location.hash);
+    if (hashOf(this.model, view) !== hashOf(this.model, this.#view)) this.#take(view, view.selected ?? -1);
   }
 }

@@ -5,6 +5,7 @@
  */
 import { announce } from "../shared/announce.js";
 import { byId, h, listenToButtons } from "../shared/dom.js";
+import { isFramed } from "../shared/framed.js";
 import { nextTheme } from "./theme.js";
 
 /** @type {Record<string, string>} */
@@ -17,6 +18,8 @@ export function offerTools(app) {
   byId("facts").textContent = facts;
   byId("play").hidden = !app.player.canPlay;
   byId("weigh").hidden = !app.canWeigh;
+  byId("direction").hidden = !app.model.canTurn;
+  byId("copy-link").hidden = isFramed;
   byId("colour").append(...["none", ...Object.keys(legends)].map((by) => h("option", { value: by }, COLOURS[by])));
   byId("colour").addEventListener("change", () => app.colourBy(byId("colour").value));
   byId("calls").hidden = !calls.length;
@@ -35,6 +38,8 @@ export function listenToTools(app) {
     help: () => app.help(),
     play: () => app.play(),
     weigh: () => app.weigh(),
-    "panel-toggle": () => { document.body.classList.toggle("no-panel"); },
+    direction: () => app.turn(),
+    "copy-link": () => app.copyLink(),
+    "panel-toggle": () => { document.body.classList.toggle("no-panel"); app.stage.refit(); },
   });
 }
