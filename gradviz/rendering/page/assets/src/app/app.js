@@ -5,11 +5,11 @@
  * @import { View } from "./address.js"
  */
 import { graphIndexOf } from "../document/read-document.js";
-import { MAX_SHOWN, toggled, withAllInside, withEachToggled } from "../graph/folding.js";
+import { fewerOpen, MAX_SHOWN, toggled, withAllInside, withEachToggled } from "../graph/folding.js";
 import { Panel } from "../panel/panel.js";
 import { listenToPicture } from "../picture/clicks.js";
 import { litBy, mark } from "../picture/highlight.js";
-import { showLegend } from "../picture/legend.js";
+import { closeLegendOnPhone, showLegend } from "../picture/legend.js";
 import { printWhole } from "../picture/print.js";
 import { Stage } from "../picture/stage.js";
 import { spoken } from "../picture/svg-elements.js";
@@ -19,28 +19,24 @@ import { SearchField } from "../search/search-field.js";
 import { announce, say } from "../shared/announce.js";
 import { copy } from "../shared/clipboard.js";
 import { byId } from "../shared/dom.js";
-import { isFramed } from "../shared/framed.js";
+import { AddressBar } from "./address-bar.js";
 import { hashOf, hashOfGraph, saysWhatIsOpen, viewOf } from "./address.js";
 import { showBreadcrumbs } from "./breadcrumbs.js";
 import { listenToHelp, showHelp } from "./help-dialog.js";
 import { KEYS, listenToKeys } from "./keyboard.js";
 import { useTheme } from "./theme.js";
-import { listenToTools, offerTools } from "./toolbar.js";
-
-/** In milliseconds: browsers refuse to write the address too often. */
-const NOTED_AFTER = 400;
+import { listenToTools, offerTools, sayDirection } from "./toolbar.js";
 
 export class App {
   /** @type {Set<number>|null} what was searched for */
   #found = null;
-  /** @type {ReturnType<typeof setTimeout>|undefined} */
-  #noting;
 
   /** @param {Model} model */
   constructor(model) {
     this.model = model;
     this.state = viewOf(model, location.hash);
     this.stage = new Stage(model, () => this.#mark());
+    this.addressBar = new AddressBar(() => hashOf(model, this.#view));
     this.isWayAsked = false;
     this.panel = new Panel(model, {
       toggle: (number) => this.toggle(number),
@@ -49,7 +45,7 @@ export class App {
       askForWay: () => this.askForWay(true),
       reveal: (number) => this.reveal(number),
       only: () => this.showOnly(!this.state.only),
-      turned: () => this.#note(),
+      turned: () => this.addressBar.note(),
       select: (number) => this.goTo(number),
       save: (kind) => this.stage.save(kind),
       graph: (index, tab) => this.showGraph(index, tab),
@@ -59,11 +55,11 @@ export class App {
       picture: this.stage.picture,
       takersOf: (line) => this.stage.connections.takersOf(line),
       onStep: (items) => this.#followStep(items),
-      onEnd: () => { this.#fillPanel(); this.#note(); },
+      onEnd: () => { this.#fillPanel(); this.addressBar.note(); },
     });
     this.search = new SearchField(model, {
       isMeant: (number) => model.isCurrent(number),
-      onFound: (numbers) => { this.#found = numbers && new Set(numbers); this.#mark(); this.#showLegend(); this.#note(); },
+      onFound: (numbers) => { this.#found = numbers && new Set(numbers); this.#mark(); this.#showLegend(); this.addressBar.note(); },
       onGo: (number) => this.goTo(number),
     });
   }
@@ -74,8 +70,9 @@ export class App {
     document.title = `${facts.name} · gradviz`;
     useTheme(facts.theme, () => this.stage.repaintMinimap());
     offerTools(this);
+    closeLegendOnPhone();
     this.state = viewOf(this.model, location.hash); // It may have changed while something was unpacked.
-    if (!saysWhatIsOpen(location.hash)) this.state.opened = this.#fewerOpen(this.state.opened);
+    if (!saysWhatIsOpen(location.hash)) this.state.opened = fewerOpen(this.model, this.state.opened, (opened) => this.stage.isLegible(opened));
     this.#take(this.state);
     this.#listen();
     byId("picture").setAttribute("data-ready", "");
@@ -92,6 +89,7 @@ export class App {
   #take(view, anchor = null) {
     this.state = view;
     this.model.turn(view.isSideways);
+    sayDirection(view.isSideways);
     this.#recolour();
     this.#show(anchor);
     this.search.type(view.find);
@@ -101,23 +99,6 @@ export class App {
     if (view.at) this.stage.goTo(view.at);
     else if (anchor === null) this.stage.fit({ isLegible: true, isMoved: false });
     if (!view.at && view.selected !== null && !view.only) this.reveal(view.selected);
-  }
-
-  /**
-   * Of the boxes that are to be open at first those with which words can be read where all is in sight, but no fewer than
-   * the outermost.
-   *
-   * @param {Set<number>} opened
-   */
-  #fewerOpen(opened) {
-    let fewer = opened;
-    while (this.model.document.may_fold && !this.stage.isLegible(fewer)) {
-      const depths = new Map([...fewer].map((box) => [box, this.model.boxesAround(box).length]));
-      const deepest = Math.max(...depths.values());
-      if (!(deepest > 0)) break;
-      fewer = new Set([...fewer].filter((box) => depths.get(box) !== deepest));
-    }
-    return fewer;
   }
 
   // -- what is open -------------------------------------------------------------------------------------------------
@@ -317,6 +298,7 @@ export class App {
     }
     if (before.selected !== this.state.selected) this.state = { ...this.state, only: false, goal: null };
     this.model.turn(this.state.isSideways);
+    sayDirection(this.state.isSideways);
     if (before.colour !== this.state.colour || before.isWeighed !== this.state.isWeighed) {
       this.#recolour();
       this.#showLegend();
@@ -329,7 +311,7 @@ export class App {
       this.#mark();
     }
     this.#showLegend();
-    this.#write("pushState");
+    this.addressBar.push();
   }
 
   /** All that an address tells. */
@@ -337,18 +319,6 @@ export class App {
     return { ...this.state, find: this.search.words, step: this.player.isOn ? this.player.at : null, tab: this.panel.tab, at: this.stage.position };
   }
 
-  /** Keeps the address up to date with what changes often: no view to go back to. */
-  #note() {
-    clearTimeout(this.#noting);
-    this.#noting = setTimeout(() => this.#write("replaceState"), NOTED_AFTER);
-  }
-
-  /** @param {"pushState"|"replaceState"} how */
-  #write(how) {
-    const hash = `#${hashOf(this.model, this.#view)}`;
-    // In a frame, such as a notebook's, the address and the way back belong to the page around it.
-    if (!isFramed && hash !== (location.hash || "#")) history[how](null, "", hash);
-  }
 
   /**
    * Shows the scene; where an item was clicked to open or close it, that stays where it is.
@@ -370,7 +340,7 @@ export class App {
   }
 
   #recolour() {
-    byId("stage").toggleAttribute("data-weighed", this.#isWeighed);
+    byId("view").toggleAttribute("data-weighed", this.#isWeighed);
     byId("weigh").setAttribute("aria-pressed", String(this.#isWeighed));
     byId("colour").value = this.state.colour;
     this.stage.picture.recolour(this.state.colour);
@@ -389,7 +359,7 @@ export class App {
   #followStep(items) {
     this.stage.revealFirst(items, this.state.opened);
     this.#fillPanel();
-    this.#note();
+    this.addressBar.note();
   }
 
   #fillPanel() {
@@ -453,7 +423,11 @@ export class App {
       tooltip.hide();
       picture.look();
       if (this.state.selected === null) this.#showCrumbs();
-      this.#note();
+      this.addressBar.note();
+    });
+    viewport.onResize(() => {
+      if (viewport.isFitted) this.stage.refit();
+      else if (this.state.selected !== null) this.reveal(this.state.selected);
     });
     printWhole({ area: () => this.stage.area, picture });
     addEventListener("popstate", () => this.#follow());

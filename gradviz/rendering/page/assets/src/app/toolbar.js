@@ -4,7 +4,7 @@
  * @import { App } from "./app.js"
  */
 import { announce } from "../shared/announce.js";
-import { byId, h, listenToButtons } from "../shared/dom.js";
+import { byId, h, listenToButtons, partOf } from "../shared/dom.js";
 import { isFramed } from "../shared/framed.js";
 import { nextTheme } from "./theme.js";
 
@@ -28,6 +28,15 @@ export function offerTools(app) {
   byId("call").addEventListener("change", () => app.showGraph(Number(byId("call").value), app.panel.tab));
 }
 
+/**
+ * The button that turns the picture says what it would do.
+ *
+ * @param {boolean} isSideways
+ */
+export function sayDirection(isSideways) {
+  partOf(byId("direction"), ".words").textContent = isSideways ? "Top to bottom" : "Left to right";
+}
+
 /** @param {App} app */
 export function listenToTools(app) {
   listenToButtons({
@@ -40,6 +49,6 @@ export function listenToTools(app) {
     weigh: () => app.weigh(),
     direction: () => app.turn(),
     "copy-link": () => app.copyLink(),
-    "panel-toggle": () => { document.body.classList.toggle("no-panel"); app.stage.refit(); },
+    "panel-toggle": () => { document.body.classList.toggle("no-panel"); },
   });
 }

@@ -61,7 +61,8 @@ function roomFor(rect, nameWidth, scene) {
     return blocked < 0 ? FACTORS[FACTORS.length - 1] : FACTORS[blocked - 1] ?? 1;
   };
   const row = { ...corner, height: TITLE_TOP + HEIGHT };
-  return { whole: largest(rect.box.header_width), name: largest(nameWidth), crossings: wires.filter((wire) => touch(wire, row)).map(({ x }) => x).sort((one, other) => one - other) };
+  const crossings = wires.filter((wire) => touch(wire, row)).map(({ x }) => x);
+  return { whole: largest(rect.box.header_width), name: largest(nameWidth), crossings: crossings.sort((one, other) => one - other) };
 }
 
 /**

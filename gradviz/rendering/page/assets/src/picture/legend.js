@@ -8,6 +8,11 @@
 import { isQuantity } from "../graph/color-scale.js";
 import { byId, h, s } from "../shared/dom.js";
 
+/** On a phone it is closed at first: it would take the room of the picture. */
+export function closeLegendOnPhone() {
+  byId("legend").open = !matchMedia("(max-width: 620px)").matches;
+}
+
 /**
  * @param {Model} model
  * @param {Scene} scene
@@ -23,7 +28,10 @@ export function showLegend(model, scene, { colour, isWeighed, isLit, isWay, isFo
     const steps = legend.tints.map(({ tint }) => tint).filter((tint) => tint.startsWith("step"));
     rows.push(h("span", { class: "entry" }, swatchRow(steps), `${legend.words}: ${scale?.words ?? "nothing measured here"}`));
   }
-  if (isWeighed) rows.push(h("span", { class: "entry" }, colour === "gradient" ? "wires are as wide as it is large" : `width of wires: ${legends.gradient.words}, ${model.scales.gradient?.words ?? "not measured here"}`));
+  if (isWeighed) {
+    const widths = `width of wires: ${legends.gradient.words}, ${model.scales.gradient?.words ?? "not measured here"}`;
+    rows.push(h("span", { class: "entry" }, colour === "gradient" ? "wires are as wide as it is large" : widths));
+  }
   for (const { tint, words } of legend?.tints ?? []) if (words) rows.push(h("span", { class: "entry" }, swatchRow([tint]), words));
   for (const [name, role] of Object.entries(roles)) {
     const isPlain = legend && colour !== "kind" && ["box", "operation"].includes(name);

@@ -138,7 +138,7 @@ export class Picture {
    */
   recolour(colour) {
     this.colour = colour;
-    byId("stage").dataset.color = colour;
+    byId("view").dataset.color = colour;
     if (this.isPainted) this.#paint();
     else if (this.#drawn) this.elements.recolour(this.#drawn, colour);
   }

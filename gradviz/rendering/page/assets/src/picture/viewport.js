@@ -10,10 +10,14 @@ import { byId } from "../shared/dom.js";
 import { isFramed } from "../shared/framed.js";
 import { MAX_SCALE, MIN_SCALE, NEAR } from "./zoom-levels.js";
 
-/** Around what is fitted; at the right there are the buttons for zooming. */
+/** Around what is fitted; at the right, on a phone below, there are the buttons for zooming. */
 const MARGINS = { left: 20, right: 76, top: 14, bottom: 14 };
-/** Smaller words cannot be read. */
+const MARGINS_ON_PHONE = { left: 10, right: 10, top: 10, bottom: 46 };
+const narrow = matchMedia("(max-width: 620px)");
+/** Smaller words are hard to read. */
 const LEGIBLE = 0.75;
+/** Still smaller titles cannot be read. */
+const MIN_LEGIBLE = 0.6;
 const MAX_FIT = 1.25;
 const MAX_LARGER = 1.8;
 const DURATION = 260;
@@ -30,6 +34,8 @@ export class Viewport {
   #width = 0;
   /** @type {(() => void)[]} */
   #listeners = [];
+  /** @type {() => void} */
+  #resized = () => {};
 
   constructor() {
     this.svg = byId("picture");
@@ -54,6 +60,11 @@ export class Viewport {
     this.#listeners.push(listen);
   }
 
+  /** @param {() => void} listen called after the window around the picture has another size */
+  onResize(listen) {
+    this.#resized = listen;
+  }
+
   /** What was in the middle from left to right stays there when the panel becomes wider. */
   #keepCentre() {
     const { width } = this.size;
@@ -61,6 +72,7 @@ export class Viewport {
     if (this.#width && this.#width !== width) select(this.svg).call(this.behaviour.translateBy, (width - this.#width) / 2 / k, 0);
     else this.#listeners.forEach((listen) => listen());
     this.#width = width;
+    this.#resized();
   }
 
   get size() {
@@ -80,14 +92,19 @@ export class Viewport {
     return { x: left, y: top, width: width / scale, height: height / scale, scale };
   }
 
+  get #margins() {
+    return narrow.matches ? MARGINS_ON_PHONE : MARGINS;
+  }
+
   get #bottom() {
-    return MARGINS.bottom + (byId("play-bar").offsetHeight && byId("play-bar").offsetHeight + 10);
+    return this.#margins.bottom + (byId("play-bar").offsetHeight && byId("play-bar").offsetHeight + 10);
   }
 
   /** The part of the picture in which nothing stands over it. */
   get #room() {
     const { width, height } = this.size;
-    return { x: MARGINS.left, y: MARGINS.top, width: width - MARGINS.left - MARGINS.right, height: height - MARGINS.top - this.#bottom };
+    const { left, right, top } = this.#margins;
+    return { x: left, y: top, width: width - left - right, height: height - top - this.#bottom };
   }
 
   /**
@@ -98,7 +115,7 @@ export class Viewport {
   fitted({ width, height }) {
     const room = this.#room;
     const scale = Math.min(room.width / width, room.height / height, MAX_FIT);
-    return { scale, isLegible: scale >= LEGIBLE };
+    return { scale, isLegible: scale >= MIN_LEGIBLE };
   }
 
   /**
@@ -110,7 +127,7 @@ export class Viewport {
   fit(rect, { isLegible = false, isMoved = true } = {}) {
     const room = this.#room;
     const { scale } = this.fitted(rect);
-    const k = isLegible ? Math.max(scale, Math.min(LEGIBLE, room.width / Math.min(rect.width, 700))) : scale;
+    const k = isLegible && scale < MIN_LEGIBLE ? Math.max(scale, Math.min(LEGIBLE, room.width / Math.min(rect.width, 700))) : scale;
     const aside = rect.width * k <= room.width ? (room.width - rect.width * k) / 2 : Math.min(0, (room.width - rect.width * k) / 2);
     const down = Math.max(0, (room.height - rect.height * k) / 2);
     this.go(zoomIdentity.translate(room.x + aside - rect.x * k, room.y + down - rect.y * k).scale(k), isMoved);

@@ -47,6 +47,7 @@ export interface PageElements {
   "theme": HTMLButtonElement;
   "tip": HTMLDivElement;
   "unfold-all": HTMLButtonElement;
+  "view": HTMLDivElement;
   "weigh": HTMLButtonElement;
   "zoom-in": HTMLButtonElement;
   "zoom-out": HTMLButtonElement;
