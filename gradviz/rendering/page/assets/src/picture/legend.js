@@ -10,7 +10,10 @@ import { byId, h, s } from "../shared/dom.js";
 
 /** On a phone it is closed at first: it would take the room of the picture. */
 export function closeLegendOnPhone() {
-  byId("legend").open = !matchMedia("(max-width: 620px)").matches;
+  const narrow = matchMedia("(max-width: 620px)");
+  const close = () => { byId("legend").open = !narrow.matches; };
+  narrow.addEventListener("change", close);
+  close();
 }
 
 /**

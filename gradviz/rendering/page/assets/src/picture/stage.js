@@ -150,7 +150,7 @@ export class Stage {
    * @param {number} number
    */
   ownItems(number) {
-    const { items } = this.scene;
+    const { items } = this.connections.scene;
     if (items.has(number)) return [number];
     return [...items.keys()].filter((item) => this.model.boxesAround(item).some((box) => this.model.shownAs(box) === number));
   }
