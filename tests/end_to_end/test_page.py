@@ -692,8 +692,8 @@ def test_on_a_phone_nothing_overflows_and_the_panel_is_a_sheet(show: Opener) -> 
     screen = show(transformer(4))
     screen.page.set_viewport_size({"width": 390, "height": 844})
     outside = """() => [...document.querySelectorAll('#bar *, #strip *, #panel, #legend, #zoom button')]
-      .filter(e => e.offsetParent && (e.getBoundingClientRect().right > innerWidth + 1 || e.getBoundingClientRect().left < -1))
-      .map(e => e.id || e.tagName)"""
+      .filter(e => e.offsetParent).map(e => [e.id || e.tagName, e.getBoundingClientRect()])
+      .filter(([, {left, right}]) => right > innerWidth + 1 || left < -1).map(([name]) => name)"""
     assert screen.page.evaluate(outside) == []
     assert screen.page.evaluate("document.documentElement.scrollWidth") <= 390
     assert screen.page.is_visible("#fold-all") and screen.page.is_visible("#legend summary")

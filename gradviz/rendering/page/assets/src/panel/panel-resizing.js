@@ -36,6 +36,7 @@ export function listenToEdge() {
   /** Of the edge, which says how it lies. */
   const turn = () => edge.setAttribute("aria-orientation", narrow.matches ? "horizontal" : "vertical");
   turn();
+  new ResizeObserver(() => edge.setAttribute("aria-valuenow", String(narrow.matches ? panel.offsetHeight : panel.offsetWidth))).observe(panel);
   narrow.addEventListener("change", turn);
   edge.addEventListener("pointerdown", (event) => {
     start = event.clientY;
