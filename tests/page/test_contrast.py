@@ -1,4 +1,4 @@
-"""Everything that a page writes can be read: contrasts of WCAG AA, and names for what can be clicked, light and dark."""
+"""Every word of a page can be read, and every button has a name: WCAG AA, light and dark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from tests.end_to_end.pages import page_of, started_browser
 from tests.unit.rendering.look.test_color_by import fading
 
 AXE = Path(str(FOLDER)) / "node_modules" / "axe-core" / "axe.min.js"
-RULES = ("color-contrast", "button-name", "label", "select-name", "aria-required-attr", "aria-required-children", "list")
+RULES = (
+    "color-contrast",
+    "button-name",
+    "label",
+    "select-name",
+    "aria-required-attr",
+    "aria-required-children",
+    "list",
+)
 MIN_CONTRAST = 4.5
 
 _AXE_FINDS = """async (rules) => {

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import constant_names
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, Reading
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Rect
@@ -41,17 +42,17 @@ Tints = dict[int, dict[str, Lines]]
 class PageItems:
     """Collects the items of a graph, level by level."""
 
-    graph: Graph
-    failed: int | None
-    """The node in which backward raised."""
+    subject: Subject
     link_template: str | None
     _items: dict[int, PageItem] = field(default_factory=dict)
     _measured: dict[int, dict[Quantity, Measured]] = field(default_factory=dict)
     _shapes: dict[Shape, int] = field(default_factory=dict)
     _lines: dict[PageLine, int] = field(default_factory=dict)
+    graph: Graph = field(init=False)
     _categories: PageCategories = field(init=False)
 
     def __post_init__(self) -> None:
+        self.graph = self.subject.graph
         self._categories = PageCategories(self.graph)
 
     @property
@@ -121,6 +122,7 @@ class PageItems:
         node_label, text = level.node_labels[item.id], level.texts[item.id]
         lines, chips = _words(node_label)
         worst = worst_finding(level.facts, item)
+        failed = self.graph.failed_node
         return PageItem(
             role=node_label.role,
             width=round(node_label.width, 1),
@@ -142,7 +144,7 @@ class PageItems:
             node_count=len(item.nodes),
             repeat=item.repeat,
             finding="" if worst is None else worst.severity,
-            is_failed=self.failed is not None and (item.node == self.failed or self.failed in item.nodes),
+            is_failed=failed is not None and (item.node == failed or failed in item.nodes),
         )
 
 

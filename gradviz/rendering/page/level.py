@@ -79,14 +79,15 @@ class Level:
 
 def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
     """The words and labels of the items that a view shows at a depth."""
-    facts = SubjectFacts(subject.capture, subject.graph, view)
+    facts = SubjectFacts(subject.capture, subject.graph, view, subject.marks)
     depths = view.depths()
     numbers = identities.of_view(view, depth)
     new = [item for item in view.items if identities.is_new(numbers[item.id])]
     closed = [item for item in new if depths[item.id] == depth]
     opened: list[int | None] = [item.id for item in new if item.is_open and depths[item.id] == depth - 1]
     with_words = {*opened, *(item.id for item in closed)}
-    quantities = [by for by in QUANTITIES if was_measured(subject.graph, by)]
+    # The figures of two runs have no common scale.
+    quantities = [by for by in QUANTITIES if subject.marks is None and was_measured(subject.graph, by)]
     figures = {
         item.id: {by: measured(facts, replace(item, is_open=False), by) for by in quantities}
         for item in view.items

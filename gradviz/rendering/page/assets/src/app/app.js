@@ -21,6 +21,7 @@ import { copy } from "../shared/clipboard.js";
 import { byId } from "../shared/dom.js";
 import { AddressBar } from "./address-bar.js";
 import { hashOf, hashOfGraph, saysWhatIsOpen, viewOf } from "./address.js";
+import { withFirstDifference } from "./differences.js";
 import { showBreadcrumbs } from "./breadcrumbs.js";
 import { listenToHelp, showHelp } from "./help-dialog.js";
 import { KEYS, listenToKeys } from "./keyboard.js";
@@ -73,6 +74,7 @@ export class App {
     closeLegendOnPhone();
     this.state = viewOf(this.model, location.hash); // It may have changed while something was unpacked.
     if (!saysWhatIsOpen(location.hash)) this.state.opened = fewerOpen(this.model, this.state.opened, (opened) => this.stage.isLegible(opened));
+    if (!location.hash) this.state = withFirstDifference(this.model, this.state);
     this.#take(this.state);
     this.#listen();
     byId("picture").setAttribute("data-ready", "");
@@ -209,8 +211,7 @@ export class App {
 
   /** From top to bottom, or from left to right. */
   turn() {
-    if (!this.model.canTurn) return;
-    this.#change({ isSideways: !this.state.isSideways });
+    if (this.model.canTurn) this.#change({ isSideways: !this.state.isSideways });
     this.stage.fit({ isLegible: true });
   }
 
@@ -269,7 +270,7 @@ export class App {
   }
 
   help() {
-    showHelp(KEYS);
+    showHelp(KEYS.filter(({ isOffered }) => isOffered?.(this) ?? true));
   }
 
   /** Begins or ends playing the backward pass, where it can be played. */

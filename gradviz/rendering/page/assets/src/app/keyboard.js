@@ -3,15 +3,18 @@
  *
  * @import { App } from "./app.js"
  *
- * @typedef {{key: string, words: string, action: (app: App) => void}} Key with `words` for the list of them
+ * @typedef {{key: string, words: string, action: (app: App) => void, isOffered?: (app: App) => boolean}} Key with `words` for the list of them
  */
 import { byId, targetOf } from "../shared/dom.js";
+import { goToDifference, hasDifferences } from "./differences.js";
 
 /** @type {Key[]} */
 export const KEYS = [
   { key: "/", words: "search", action: (app) => app.search.focus() },
   { key: "n", words: "next of what was found; N the one before", action: (app) => app.search.step(1) },
   { key: "N", words: "", action: (app) => app.search.step(-1) },
+  { key: "d", words: "next difference; D the one before", action: (app) => goToDifference(app, 1), isOffered: canJump },
+  { key: "D", words: "", action: (app) => goToDifference(app, -1), isOffered: canJump },
   { key: "f", words: "fit all of it into the window", action: (app) => app.fit() },
   { key: "e", words: "unfold or fold what is selected; Enter and double click, too", action: withSelected((app, number) => app.toggle(number)) },
   { key: "E", words: "unfold all that is inside", action: (app) => app.unfoldAll(app.state.selected) },
@@ -44,6 +47,11 @@ const PLAYING = new Map([
   ["End", (app) => app.player.go(Infinity)],
   [" ", (app) => app.player.run()],
 ]);
+
+/** @param {App} app */
+function canJump(app) {
+  return hasDifferences(app.model);
+}
 
 /**
  * @param {(app: App, number: number) => void} action

@@ -6,10 +6,14 @@
 import { announce } from "../shared/announce.js";
 import { byId, h, listenToButtons, partOf } from "../shared/dom.js";
 import { isFramed } from "../shared/framed.js";
+import { goToDifference, hasDifferences } from "./differences.js";
 import { nextTheme } from "./theme.js";
 
 /** @type {Record<string, string>} */
-const COLOURS = { none: "what it is", kind: "kind of operation", gradient: "gradient", memory: "memory", time: "time", module: "module", dtype: "dtype", finding: "findings" };
+const COLOURS = {
+  none: "what it is", kind: "kind of operation", gradient: "gradient", memory: "memory", time: "time",
+  module: "module", dtype: "dtype", finding: "findings", state: "what differs",
+};
 
 /** @param {App} app */
 export function offerTools(app) {
@@ -20,6 +24,7 @@ export function offerTools(app) {
   byId("weigh").hidden = !app.canWeigh;
   byId("direction").hidden = !app.model.canTurn;
   byId("copy-link").hidden = isFramed;
+  byId("next-difference").hidden = !hasDifferences(app.model);
   byId("colour").append(...["none", ...Object.keys(legends)].map((by) => h("option", { value: by }, COLOURS[by])));
   byId("colour").addEventListener("change", () => app.colourBy(byId("colour").value));
   byId("calls").hidden = !calls.length;
@@ -49,6 +54,7 @@ export function listenToTools(app) {
     weigh: () => app.weigh(),
     direction: () => app.turn(),
     "copy-link": () => app.copyLink(),
+    "next-difference": () => goToDifference(app, 1),
     "panel-toggle": () => { document.body.classList.toggle("no-panel"); },
   });
 }

@@ -18,6 +18,7 @@ export interface PageElements {
   "minimap": HTMLCanvasElement;
   "minimap-frame": HTMLDivElement;
   "name": HTMLHeadingElement;
+  "next-difference": HTMLButtonElement;
   "panel": HTMLElement;
   "panel-content": HTMLDivElement;
   "panel-edge": HTMLDivElement;
