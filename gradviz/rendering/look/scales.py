@@ -71,10 +71,11 @@ def _power_words(exponent: int) -> str:
 
 
 def _memory_scale(values: Sequence[float]) -> Scale:
-    least, most = _without_outliers(values)
-    low = min(least, most / _MIN_FACTOR_OF_BYTES)
-    up_to, from_on = "≤ " if low > values[0] else "", "≥ " if most < values[-1] else ""
-    return Scale(low, most, True, up_to + byte_words(round(low)), from_on + byte_words(round(most)))
+    """The largest figure counts, however far it is from all others: it is what one looks for."""
+    most = values[-1]
+    low = min(_without_outliers(values)[0], most / _MIN_FACTOR_OF_BYTES)
+    up_to = "≤ " if low > values[0] else ""
+    return Scale(low, most, True, up_to + byte_words(round(low)), byte_words(round(most)))
 
 
 _USUAL = 0.9

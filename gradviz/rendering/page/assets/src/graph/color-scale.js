@@ -85,12 +85,14 @@ function gradientScale(sorted) {
 const power = (value) => (Math.abs(Math.log10(value)) <= 3.5 ? String(Number(value.toPrecision(1))) : `1e${Math.round(Math.log10(value))}`);
 
 /**
+ * The largest figure counts, however far it is from all others: it is what one looks for.
+ *
  * @param {number[]} sorted
  * @returns {Scale}
  */
 function memoryScale(sorted) {
-  const { least, most } = withoutOutliers(sorted);
-  return withWords({ low: Math.min(least, most / MIN_FACTOR_OF_BYTES), high: most, isLog: true }, sorted, bytes);
+  const most = sorted[sorted.length - 1];
+  return withWords({ low: Math.min(withoutOutliers(sorted).least, most / MIN_FACTOR_OF_BYTES), high: most, isLog: true }, sorted, bytes);
 }
 
 /**

@@ -1,0 +1,77 @@
+"""Takes small steps out of wires: where one moves aside by a few pixels just before an item, it goes straight on.
+
+The border of a box is crossed where its inside was laid out, and items outside it stand where these were laid out; the
+two can differ by a few pixels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from gradviz.rendering.look.geometry import Layout, Point, Rect, Route, tidy
+from gradviz.view.model import View
+
+MAX_STEP = 28.0
+"""A longer one is a turn."""
+MAX_LINKS = 2_000
+"""In larger pictures nobody sees steps, and each would be compared with every wire."""
+_CORNER = 10.0
+"""How far from the ends of its border a wire touches an item."""
+_APART = 9.0
+"""Between wires beside each other."""
+
+
+def straightened(view: View, layout: Layout) -> Layout:
+    """The same layout, with wires that touch items straight above or below where they come from, if there is space."""
+    if len(view.links) > MAX_LINKS:
+        return layout
+    routes = list(layout.routes)
+    solid = [box for item, box in zip(view.items, layout.boxes, strict=True) if not item.is_open]
+    for number, link in enumerate(view.links):
+        for is_end, item in ((True, link.target), (False, link.source)):
+            route = routes[number]
+            fixed = route if is_end else route[::-1]
+            found = None if view.items[item].is_open else _without_step(fixed, layout.boxes[item])
+            if found is not None and _is_free(found, number, routes, _without(solid, layout.boxes[item])):
+                routes[number] = found if is_end else found[::-1]
+    return replace(layout, routes=tuple(routes))
+
+
+def _without(solid: Sequence[Rect], own: Rect) -> list[Rect]:
+    return [box for box in solid if box != own]
+
+
+def _without_step(route: Route, box: Rect) -> Route | None:
+    """The route without a step before its end at `box`; None if it has none, or if the box is elsewhere."""
+    if len(route) < 4:
+        return None
+    start, turn, back, end = route[-4:]
+    is_step = start.x == turn.x and turn.y == back.y and back.x == end.x and (turn.y - start.y) * (end.y - back.y) > 0
+    if not is_step or not 0 < abs(back.x - turn.x) < MAX_STEP:
+        return None
+    if not box.x + _CORNER <= turn.x <= box.right - _CORNER:
+        return None
+    return tidy((*route[:-3], Point(turn.x, end.y)))
+
+
+def _is_free(route: Route, number: int, routes: Sequence[Route], solid: Sequence[Rect]) -> bool:
+    """Whether the last stretch of a route is neither in an item nor beside another wire that runs the same way."""
+    (x, first), (_, last) = route[-2], route[-1]
+    top, bottom = min(first, last), max(first, last)
+    if any(box.x - 2 < x < box.right + 2 and box.y < bottom and top < box.bottom for box in solid):
+        return False
+    others = (other for index, other in enumerate(routes) if index != number and other)
+    return not any(
+        abs(other_x - x) < _APART and low < bottom and top < high
+        for other in others
+        for other_x, low, high in _upright(other)
+    )
+
+
+def _upright(route: Route) -> Iterator[tuple[float, float, float]]:
+    """The x and the two ends of every upright stretch."""
+    for start, end in pairwise(route):
+        if start.x == end.x:
+            yield start.x, min(start.y, end.y), max(start.y, end.y)
