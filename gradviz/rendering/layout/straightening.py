@@ -27,7 +27,7 @@ def straightened(view: View, layout: Layout) -> Layout:
     """The same layout, with wires that touch items straight above or below where they come from, if there is space."""
     if len(view.links) > MAX_LINKS:
         return layout
-    routes = list(layout.routes)
+    routes = list(map(_without_inner_step, layout.routes))
     solid = [box for item, box in zip(view.items, layout.boxes, strict=True) if not item.is_open]
     for number, link in enumerate(view.links):
         for is_end, item in ((True, link.target), (False, link.source)):
@@ -39,6 +39,21 @@ def straightened(view: View, layout: Layout) -> Layout:
     return replace(layout, routes=tuple(routes))
 
 
+def _without_inner_step(route: Route) -> Route:
+    """The route without a step after which it turns aside: it turns aside from where it came down."""
+    for index in range(len(route) - 4):
+        start, turn, back, end, aside = route[index : index + 5]
+        if _is_step(start, turn, back, end) and aside.y == end.y:
+            return tidy((*route[: index + 1], Point(turn.x, end.y), *route[index + 4 :]))
+    return route
+
+
+def _is_step(start: Point, turn: Point, back: Point, end: Point) -> bool:
+    """Whether a wire runs up or down, moves aside by a few pixels, and goes on in the same direction."""
+    is_upright = start.x == turn.x and turn.y == back.y and back.x == end.x
+    return is_upright and (turn.y - start.y) * (end.y - back.y) > 0 and 0 < abs(back.x - turn.x) < MAX_STEP
+
+
 def _without(solid: Sequence[Rect], own: Rect) -> list[Rect]:
     return [box for box in solid if box != own]
 
@@ -48,10 +63,7 @@ def _without_step(route: Route, box: Rect) -> Route | None:
     if len(route) < 4:
         return None
     start, turn, back, end = route[-4:]
-    is_step = start.x == turn.x and turn.y == back.y and back.x == end.x and (turn.y - start.y) * (end.y - back.y) > 0
-    if not is_step or not 0 < abs(back.x - turn.x) < MAX_STEP:
-        return None
-    if not box.x + _CORNER <= turn.x <= box.right - _CORNER:
+    if not _is_step(start, turn, back, end) or not box.x + _CORNER <= turn.x <= box.right - _CORNER:
         return None
     return tidy((*route[:-3], Point(turn.x, end.y)))
 
