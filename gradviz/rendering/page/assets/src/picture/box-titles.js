@@ -4,7 +4,7 @@
  * From further away a title grows into the free corner of its box; where that is too small for all of it, only the name is
  * left. A title stays in sight as long as the upper border of its box is, and moves aside for wires.
  *
- * @import { OpenRect, Scene, SeenRect } from "../layout/types.js"
+ * @import { OpenRect, Rect, Scene, SeenRect } from "../layout/types.js"
  * @import { ItemElements } from "./element-layers.js"
  *
  * @typedef {object} Room of a title
@@ -12,8 +12,9 @@
  * @property {number} name how many times as large its name alone can be
  * @property {number[]} crossings from left to right, where wires run through the upper border
  */
-import { boundsOf, touch } from "../layout/rectangles.js";
+import { boundsOf, isWithin, touch } from "../layout/rectangles.js";
 import { brushOf, byId, partOf } from "../shared/dom.js";
+import { append } from "../shared/group-by.js";
 import { rounded } from "../shared/number-words.js";
 import { translate } from "./svg-elements.js";
 
@@ -24,6 +25,7 @@ const HEIGHT = 19;
 const CLEARANCE = 6;
 const ROOM_FOR_TOGGLE = 16;
 const FONT = "700 13px";
+const BAND = 400;
 /** How many times as large a title is tried. */
 const FACTORS = [1.2, 1.4, 1.7, 2, 2.4, 2.9, 3.5, 4.2, 5, 6, 8, 10];
 
@@ -36,19 +38,50 @@ const FACTORS = [1.2, 1.4, 1.7, 2, 2.4, 2.9, 3.5, 4.2, 5, 6, 8, 10];
 export function roomForTitles(scene) {
   const brush = brushOf(document.createElement("canvas"));
   brush.font = `${FONT} ${getComputedStyle(byId("picture")).fontFamily}`;
-  return new Map([...scene.open].map(([number, rect]) => [number, roomFor(rect, brush.measureText(rect.box.header.text).width, scene)]));
+  const wires = new Bands(scene.lines.flatMap(({ points }) => points.slice(1).map((to, at) => boundsOf([points[at], to]))));
+  const items = new Bands([...scene.items.values(), ...scene.open.values()]);
+  return new Map([...scene.open].map(([number, rect]) => [number, roomFor(rect, brush.measureText(rect.box.header.text).width, { items, wires })]));
+}
+
+/** Rectangles by how far down they are, so that of many thousands few are looked at. */
+class Bands {
+  /** @type {Map<number, Rect[]>} */
+  #bands = new Map();
+
+  /** @param {Rect[]} rects */
+  constructor(rects) {
+    for (const rect of rects) for (const band of bandsOf(rect)) append(this.#bands, band, rect);
+  }
+
+  /**
+   * Those that touch a rectangle.
+   *
+   * @param {Rect} rect
+   * @returns {Rect[]}
+   */
+  touching(rect) {
+    const found = bandsOf(rect).flatMap((band) => (this.#bands.get(band) ?? []).filter((other) => touch(other, rect)));
+    return [...new Set(found)];
+  }
+}
+
+/** @param {Rect} rect */
+function bandsOf({ y, height }) {
+  const first = Math.floor(y / BAND);
+  return Array.from({ length: Math.floor((y + height) / BAND) - first + 1 }, (_, at) => first + at);
 }
 
 /**
  * @param {OpenRect} rect
  * @param {number} nameWidth
- * @param {Scene} scene
+ * @param {{items: Bands, wires: Bands}} around closed items and open boxes, and wires
  * @returns {Room}
  */
-function roomFor(rect, nameWidth, scene) {
+function roomFor(rect, nameWidth, around) {
   const corner = { x: rect.x, y: rect.y + 1, width: rect.width, height: Math.min(rect.height, TITLE_TOP + HEIGHT * FACTORS[FACTORS.length - 1]) };
-  const taken = [...scene.items.values(), ...[...scene.open.values()].filter((other) => other !== rect && other.depth > rect.depth)].filter((other) => touch(other, corner));
-  const wires = scene.lines.flatMap(({ points }) => points.slice(1).map((to, at) => boundsOf([points[at], to]))).filter((wire) => touch(wire, corner));
+  // What is around a box touches its corner, too, but is in nobody's way.
+  const taken = around.items.touching(corner).filter((other) => !isWithin(rect, other));
+  const wires = around.wires.touching(corner);
   /** @param {number} width */
   const largest = (width) => {
     /** @param {number} factor */
