@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from gradviz.rendering.look.geometry import Layout, Point, Rect, Route, tidy
-from gradviz.view.model import View
+from gradviz.view.model import Link, View
 
 MAX_STEP = 28.0
 """A longer one is a turn."""
@@ -27,14 +27,19 @@ def straightened(view: View, layout: Layout) -> Layout:
     """The same layout, with wires that touch items straight above or below where they come from, if there is space."""
     if len(view.links) > MAX_LINKS:
         return layout
-    routes = list(map(_without_inner_step, layout.routes))
-    solid = [box for item, box in zip(view.items, layout.boxes, strict=True) if not item.is_open]
+    routes = list(layout.routes)
+    closed = [item.id for item in view.items if not item.is_open]
     for number, link in enumerate(view.links):
+        inner = _without_inner_step(routes[number])
+        if inner != routes[number] and not _touches(inner, _solid(layout, closed, link)):
+            routes[number] = inner
         for is_end, item in ((True, link.target), (False, link.source)):
             route = routes[number]
             fixed = route if is_end else route[::-1]
             found = None if view.items[item].is_open else _without_step(fixed, layout.boxes[item])
-            if found is not None and _is_free(found, number, routes, _without(solid, layout.boxes[item])):
+            if found is None or not _is_free(found, number, routes):
+                continue
+            if not _touches(found, _solid(layout, closed, link)):
                 routes[number] = found if is_end else found[::-1]
     return replace(layout, routes=tuple(routes))
 
@@ -54,8 +59,21 @@ def _is_step(start: Point, turn: Point, back: Point, end: Point) -> bool:
     return is_upright and (turn.y - start.y) * (end.y - back.y) > 0 and 0 < abs(back.x - turn.x) < MAX_STEP
 
 
-def _without(solid: Sequence[Rect], own: Rect) -> list[Rect]:
-    return [box for box in solid if box != own]
+def _solid(layout: Layout, closed: Sequence[int], link: Link) -> list[Rect]:
+    """The closed items that a link must not touch."""
+    return [layout.boxes[item] for item in closed if item not in (link.source, link.target)]
+
+
+def _touches(route: Route, solid: Sequence[Rect]) -> bool:
+    """Whether a route runs through one of some items."""
+    return any(
+        min(start.x, end.x) < box.right + 2
+        and max(start.x, end.x) > box.x - 2
+        and min(start.y, end.y) < box.bottom + 2
+        and max(start.y, end.y) > box.y - 2
+        for start, end in pairwise(route)
+        for box in solid
+    )
 
 
 def _without_step(route: Route, box: Rect) -> Route | None:
@@ -68,12 +86,10 @@ def _without_step(route: Route, box: Rect) -> Route | None:
     return tidy((*route[:-3], Point(turn.x, end.y)))
 
 
-def _is_free(route: Route, number: int, routes: Sequence[Route], solid: Sequence[Rect]) -> bool:
-    """Whether the last stretch of a route is neither in an item nor beside another wire that runs the same way."""
+def _is_free(route: Route, number: int, routes: Sequence[Route]) -> bool:
+    """Whether the last stretch of a route is apart from other wires that run the same way."""
     (x, first), (_, last) = route[-2], route[-1]
     top, bottom = min(first, last), max(first, last)
-    if any(box.x - 2 < x < box.right + 2 and box.y < bottom and top < box.bottom for box in solid):
-        return False
     others = (other for index, other in enumerate(routes) if index != number and other)
     return not any(
         abs(other_x - x) < _APART and low < bottom and top < high

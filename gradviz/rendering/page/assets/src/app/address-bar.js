@@ -7,10 +7,17 @@ const NOTED_AFTER = 400;
 export class AddressBar {
   /** @type {ReturnType<typeof setTimeout>|undefined} */
   #noting;
+  /** What the address says, or said when the page was opened: somebody may have asked for what this graph lacks. */
+  #said = "";
 
   /** @param {() => string} hash of what is shown */
   constructor(hash) {
     this.hash = hash;
+  }
+
+  /** After a view that the address asked for is shown. */
+  begin() {
+    this.#said = `#${this.hash()}`;
   }
 
   /** After what changes often, such as the zoom, has changed: no view to go back to. */
@@ -27,6 +34,8 @@ export class AddressBar {
   /** @param {"pushState"|"replaceState"} how */
   #write(how) {
     const hash = `#${this.hash()}`;
+    if (hash === this.#said) return;
+    this.#said = hash;
     if (!isFramed && hash !== (location.hash || "#")) history[how](null, "", hash);
   }
 }

@@ -101,6 +101,7 @@ export class App {
     if (view.at) this.stage.goTo(view.at);
     else if (anchor === null) this.stage.fit({ isLegible: true, isMoved: false });
     if (!view.at && view.selected !== null && !view.only) this.reveal(view.selected);
+    this.addressBar.begin();
   }
 
   // -- what is open -------------------------------------------------------------------------------------------------
@@ -279,9 +280,8 @@ export class App {
     if (this.player.isOn) this.player.close();
     else {
       if (this.state.selected !== null) this.select(null);
-      const { isAllSeen } = this.stage;
       this.player.open(); // Its bar takes room below.
-      if (isAllSeen) this.fit();
+      this.stage.refit();
     }
   }
 
