@@ -41,6 +41,8 @@ class Subject:
     """For a graph of two runs, which nodes of each its nodes stand for."""
     headline: str = ""
     """A sentence above the picture."""
+    is_depth_chosen: bool = False
+    """Whether the user said which boxes are open."""
 
     @cached_property
     def facts(self) -> SubjectFacts:

@@ -9,6 +9,7 @@ from gradviz.graph.model import Graph
 from gradviz.rendering.collector import collector_paused
 from gradviz.rendering.formats import Subject
 from gradviz.view.build import ViewOptions, view_of
+from gradviz.view.folding import FoldOptions
 
 
 def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tuple[str, ...] = ()) -> Subject:
@@ -16,4 +17,13 @@ def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tupl
     with collector_paused():
         viewed = view_of(graph, options)
     view = replace(viewed.view, notes=(*notes, *viewed.view.notes)) if notes else viewed.view
-    return Subject(capture, viewed.graph, view, viewed.selection_notes, viewed.found, viewed.plan, options.marks)
+    return Subject(
+        capture,
+        viewed.graph,
+        view,
+        viewed.selection_notes,
+        viewed.found,
+        viewed.plan,
+        options.marks,
+        is_depth_chosen=options.fold != FoldOptions(),
+    )

@@ -11,6 +11,8 @@ from tests.golden.contact_sheet.sheet import SHEET, recorded
 from tests.unit.rendering.layout.flaws import measured
 
 MAX_RATIO = 2.1
+MAX_BLANK = 0.83
+"""Of a picture with its title, legend and notes: most items stand in columns, with room for wires and titles beside."""
 MAX_RATIO_OF_U = 2.4
 """Two columns of small boxes beside each other are narrow; to fold them once more would hide the U."""
 
@@ -21,5 +23,7 @@ def test_no_wire_crosses_words_or_boxes_and_the_sides_are_within_one_to_two(prog
     figures = measured(SvgRenderer().lay_out(subject))
     assert figures.crossings == ()
     assert figures.missing_labels == 0
+    assert figures.steps == 0
+    assert figures.blank < MAX_BLANK
     assert figures.ratio < (MAX_RATIO_OF_U if program.stem == "unet" else MAX_RATIO)
     assert measured(SvgRenderer(direction="LR", shape="page").lay_out(subject)).crossings == ()

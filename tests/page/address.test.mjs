@@ -1,12 +1,12 @@
 /** The view as a part of the address. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { hashOf, hashOfGraph, viewOf } from "../../gradviz/rendering/page/assets/src/app/address.js";
+import { FIRST, hashOf, hashOfGraph, viewOf } from "../../gradviz/rendering/page/assets/src/app/address.js";
 import { nestedModel, NUMBERS, REPEATED, repeatedModel } from "./graphs.mjs";
 
 const { encoder, attention, softmax, head, linear } = NUMBERS;
-const NOTHING = { opened: new Set(), selected: null, colour: "none", isWeighed: null };
-const LEGENDS = { gradient: { words: "gradient", tints: [], is_scale: true, ends: null } };
+const NOTHING = { ...FIRST, opened: new Set(), colour: "none" };
+const LEGENDS = { gradient: { words: "gradient", tints: [], is_scale: true } };
 
 describe("an address", () => {
   test("is empty for the view at first", () => {
@@ -44,6 +44,8 @@ describe("a view", () => {
     { ...NOTHING, opened: new Set([encoder]) },
     { ...NOTHING, opened: new Set([encoder, attention]), selected: softmax },
     { ...NOTHING, opened: new Set([head]), selected: encoder, colour: "gradient", isWeighed: true },
+    { ...NOTHING, opened: new Set([encoder, attention, head]), selected: softmax, goal: linear, only: true, tab: "memory" },
+    { ...NOTHING, opened: new Set([head]), find: "op:soft & 100%=", at: { x: 120, y: -40, zoom: 0.75 } },
   ]) {
     test(`comes back from its address: ${hashOf(nestedModel({ legends: LEGENDS }), view)}`, () => {
       const model = nestedModel({ legends: LEGENDS });
@@ -71,4 +73,9 @@ describe("a view", () => {
     assert.deepEqual(viewOf(model, "#open=h.0").opened, new Set([blocks]));
     assert.equal(hashOf(model, { ...NOTHING, opened: new Set([each]) }), "open=h.0*");
   });
+});
+
+test("a view that names what this graph lacks is passed over", () => {
+  const view = viewOf(nestedModel(), "#direction=LR&step=3&to=99&only=yes&at=1,x,2&find=100%");
+  assert.deepEqual(view, { ...NOTHING, find: "100%" });
 });

@@ -57,7 +57,7 @@ export const wire = (source, target, route, more = {}) => ({ source, target, rou
  * @returns {GraphDocument}
  */
 export const documentOf = (items, boxes, more = {}) => ({
-  name: "train.py", facts: "", error: "", notes: [], shapes: [{ front: "M0 0", inner: "", behind: [] }], roles: {}, items, boxes, opened: [],
+  name: "train.py", facts: "", error: "", notes: [], shapes: [{ front: "M0 0", inner: "", behind: [] }], roles: {}, items, boxes, sideways: [], opened: [], may_fold: false,
   legends: {}, sources: {}, costs: [], parameters: [], memory: null, findings: [], replay: null, arrows: "data", color_by: "none",
   theme: "auto", calls: [], changes: [], index: 0, difference: null, ...more,
 });
@@ -77,7 +77,7 @@ export function nestedModel(more = {}) {
     item({ role: "box", title: "encoder", path: "encoder", names: ["encoder"] }),
     item({ role: "box", title: "attention", path: "encoder.attention", names: ["encoder.attention"], parent: encoder }),
     item({ title: "Softmax", nodes: [11], parent: attention, numbers: { memory: 2e6 }, shape_words: "[8, 8]", line: "net.py:7" }),
-    item({ title: "Dropout", nodes: [12], parent: attention, tints: { gradient: ["broken"] }, finding: "error" }),
+    item({ title: "Dropout", nodes: [12], parent: attention, readings: { gradient: ["broken"] }, finding: "error" }),
     item({ role: "box", title: "head", path: "head", names: ["head"] }),
     item({ title: "Linear", subtitle: "addmm", nodes: [13], parent: head, numbers: { gradient: 0, time: 2e-3 } }),
     item({ role: "root", title: "loss", nodes: [14] }),

@@ -4,6 +4,7 @@ import { describe, test } from "node:test";
 import { Connections } from "../../gradviz/rendering/page/assets/src/graph/connections.js";
 import { AxisStretcher } from "../../gradviz/rendering/page/assets/src/layout/axis-stretcher.js";
 import { compose, rectOf, shift } from "../../gradviz/rendering/page/assets/src/layout/compose-scene.js";
+import { condensed } from "../../gradviz/rendering/page/assets/src/layout/condense-scene.js";
 import { besideOf, nearestOf } from "../../gradviz/rendering/page/assets/src/layout/nearest-item.js";
 import { boundsOf, isWithin, touch, widened } from "../../gradviz/rendering/page/assets/src/layout/rectangles.js";
 import { joined, pathOf, pointsOf } from "../../gradviz/rendering/page/assets/src/layout/wire-routes.js";
@@ -163,5 +164,36 @@ describe("arrow keys", () => {
     const beside = { ...scene, items: new Map([...scene.items, [99, { x: 200, y: 25, width: 100, height: 40 }]]) };
     assert.equal(besideOf(beside, encoder, "right"), 99);
     assert.equal(besideOf(beside, encoder, "left"), null);
+  });
+});
+
+describe("a part of a scene, laid out anew", () => {
+  const model = nestedModel();
+  const whole = compose(model, new Set([encoder, attention, head]));
+  const connections = new Connections(whole);
+  const way = connections.way(dropout, linear);
+  assert.ok(way);
+  const part = condensed(whole, way, (number) => model.boxesAround(number));
+
+  test("has only what is asked for, and the boxes around it", () => {
+    assert.deepEqual(new Set(part.items.keys()), new Set([dropout, linear]));
+    assert.deepEqual(new Set(part.open.keys()), new Set([encoder, attention, head]));
+    assert.deepEqual(new Set(part.lines.map(({ key }) => key)), way.lines);
+  });
+
+  test("is smaller, with every item as large as before and within its box", () => {
+    assert.ok(part.height < whole.height);
+    for (const [number, rect] of part.items) {
+      assert.deepEqual([rect.width, rect.height], [whole.items.get(number)?.width, whole.items.get(number)?.height]);
+      const around = rectOf(part, model.boxAround(number) ?? -1);
+      assert.ok(around && isWithin(rect, around));
+    }
+  });
+
+  test("has wires that still end where they did", () => {
+    const line = part.lines.find(({ to }) => to === `item:${linear}`);
+    const rect = part.items.get(linear);
+    assert.ok(line && rect);
+    assert.equal(line.points.at(-1)?.y, rect.y);
   });
 });

@@ -98,3 +98,23 @@ describe("words on a wire", () => {
     assert.deepEqual(labelPosition(points, "a rather long amount", source), { x: 50, y: 50.5 });
   });
 });
+
+describe("the player stops", () => {
+  const model = nestedModel();
+  const steps = [
+    { ...REPLAY.steps[0] },
+    { nodes: [15], title: "weight", subtitle: "", facts: [], arrivals: [], sums: [] },
+    { ...REPLAY.steps[1] },
+    { ...REPLAY.steps[2] },
+  ];
+  const played = new Replay(model, { ...REPLAY, steps });
+  test("once for each visible box, however many steps it has", () => assert.deepEqual(played.stops(new Set()), [2, 4]));
+  test("at each operation and leaf that is in sight", () => {
+    assert.deepEqual(played.stops(new Set([encoder, attention, head])), [1, 2, 3, 4]);
+  });
+  test("with all that ran since the stop before running", () => {
+    assert.equal(played.stateOf(head, 2, 0), "runs");
+    assert.equal(played.stateOf(encoder, 4, 2), "runs");
+    assert.equal(played.stateOf(head, 4, 2), "ran");
+  });
+});

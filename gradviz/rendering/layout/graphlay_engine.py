@@ -24,6 +24,7 @@ from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
 from gradviz.rendering.layout.shape import PageShape, Shape
 from gradviz.rendering.layout.sibling_order import in_creation_order
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
+from gradviz.rendering.layout.straightening import straightened
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Route, transposed
 from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.view.model import View
@@ -60,16 +61,16 @@ def lay_out(
         row_gap: the space between two rows of items.
     """
     with collector_paused():
-        return _lay_out(NestedView(view, node_labels, direction), direction, shape, row_gap)
+        return _lay_out(view, NestedView(view, node_labels, direction), direction, shape, row_gap)
 
 
-def _lay_out(nested: NestedView, direction: Direction, shape: Shape, row_gap: float) -> Layout:
+def _lay_out(view: View, nested: NestedView, direction: Direction, shape: Shape, row_gap: float) -> Layout:
     engine = LayoutEngine(row_gap=row_gap)
     for box in nested.boxes_innermost_first():
         engine.lay_out(nested, box)
     if shape != "tall":
         PageShape(nested, partial(engine.lay_out, nested), shape).fold()
-    layout = nested.layout()
+    layout = straightened(view, nested.layout())
     return transposed(layout) if direction == "LR" else layout
 
 

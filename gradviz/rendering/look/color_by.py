@@ -261,8 +261,12 @@ _SHOWN_BY_FLAGS = frozenset(STATE_WORDS.values())
 def _with_figure(item: Item, text: ItemText, figure: str) -> ItemText:
     if not figure or (text.flag is not None and figure in _SHOWN_BY_FLAGS):
         return text
-    times = f"×{item.repeat:,}" if item.repeat > 1 else ""
-    return replace(text, figure=" · ".join(filter(None, (times, figure))))
+    return replace(text, figure=pill_words(item.repeat, figure))
+
+
+def pill_words(repeat: int, figure: str) -> str:
+    """``×12 · 0.0312``: what stands beside a title in place of the number of parameters; empty without a figure."""
+    return f"×{repeat:,} · {figure}" if figure and repeat > 1 else figure
 
 
 # Colours by kind of operation.
@@ -296,15 +300,24 @@ def kind_tints(facts: SubjectFacts, item: Item) -> tuple[Tint, ...]:
     if item.is_open or item.kind not in ("box", "node"):
         return ()
     is_box = item.kind == "box" or item.node is None
-    kind = kind_of_several(nodes[node] for node in item.nodes) if is_box else kind_of_operation(nodes[item.node or 0])
+    kind = _kind_of_box(facts, item) if is_box else kind_of_operation(nodes[item.node or 0])
     if kind not in COLOURED_KINDS:
         return ()
     return (f"category{COLOURED_KINDS.index(kind)}",)
 
 
+def _kind_of_box(facts: SubjectFacts, item: Item) -> OperationKind | None:
+    """The kind of a box; of a module whose class is named so, normalisation: ``LlamaRMSNorm`` computes it by hand."""
+    scope = None if item.scope is None else facts.graph.scopes[item.scope]
+    if scope is not None and scope.kind == "module" and scope.class_name.endswith("Norm"):
+        return "normalisation"
+    return kind_of_several(facts.graph.nodes[node] for node in item.nodes)
+
+
 # Colours by module.
 
-OTHERS = "other modules"
+MAX_OTHERS = 3
+"""Names of modules without a colour of their own in the legend."""
 
 
 def module_categories(facts: SubjectFacts) -> tuple[tuple[tuple[Tint, str], ...], list[Tint | None]]:
@@ -326,8 +339,15 @@ def module_categories(facts: SubjectFacts) -> tuple[tuple[tuple[Tint, str], ...]
             totals[_head(path, depth)] += size
         largest = {name for name, _ in totals.most_common(CATEGORIES)}
         tints = {name: f"category{index}" for index, name in enumerate(name for name in names if name in largest)}
-        legend = (*((tint, name) for name, tint in tints.items()), ("others", OTHERS))
+        others = [name for name in names if name not in largest]
+        legend = (*((tint, name) for name, tint in tints.items()), ("others", _words_of_others(others)))
     return legend, [None if path is None else tints.get(_head(path, depth), "others") for path in paths]
+
+
+def _words_of_others(names: Sequence[str]) -> str:
+    """``other modules: norm, head, pool and 4 more``."""
+    more = f" and {len(names) - MAX_OTHERS:,} more" if len(names) > MAX_OTHERS else ""
+    return f"other modules: {', '.join(names[:MAX_OTHERS])}{more}"
 
 
 def _sizes(facts: SubjectFacts) -> Counter[str]:

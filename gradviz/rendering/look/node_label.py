@@ -110,6 +110,15 @@ def node_label_of(graph: Graph, item: Item, text: ItemText) -> NodeLabel:
     return _label(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
 
 
+def with_room_for(badges: Iterable[str], node_label: NodeLabel) -> NodeLabel:
+    """The same label, as wide as its title needs beside any of `badges`; pages exchange them."""
+    if node_label.is_one_line:
+        return node_label
+    wanted = line_width(node_label.lines[0]) + max(map(_badge_width_with_gap, badges), default=0.0)
+    width = round(wanted + 2 * _SIDE_PADDING) if node_label.is_open else _box_width(node_label.role, [wanted])
+    return replace(node_label, width=max(node_label.width, width))
+
+
 def tinted(node_labels: Iterable[NodeLabel], tints: Iterable[tuple[str, ...]]) -> tuple[NodeLabel, ...]:
     """The same labels in other colours."""
     return tuple(replace(node_label, tints=own) for node_label, own in zip(node_labels, tints, strict=True))
@@ -137,6 +146,11 @@ def _badge_width_with_gap(badge: str) -> float:
 def header_width(node_label: NodeLabel) -> float:
     """Width of the title of an open box with its badge."""
     return line_width(node_label.lines[0]) + _badge_width_with_gap(node_label.badge)
+
+
+def header_room(node_label: NodeLabel) -> float:
+    """The width that the title of an open box may take; more than it takes if its badge can be exchanged."""
+    return max(header_width(node_label), node_label.width - 2 * _SIDE_PADDING)
 
 
 def _open_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
@@ -182,11 +196,17 @@ def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
         widths.append(line_width(lines[-1]))
     if text.flag:
         widths.append(badge_width(text.flag.text))
-    padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
     bottom = lines[-1].y + (10 if len(lines) > 1 else 11)
     height = bottom + (_FLAG_HEIGHT if text.flag else 0) + (SHEETS_DEPTH if sheets else 0)
-    width = _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
-    return NodeLabel(role, width, height, tuple(lines), badge, sheets=sheets, flag=text.flag, flag_y=bottom + 8.0)
+    return NodeLabel(
+        role, _box_width(role, widths), height, tuple(lines), badge, sheets=sheets, flag=text.flag, flag_y=bottom + 8.0
+    )
+
+
+def _box_width(role: Role, widths: Sequence[float]) -> float:
+    """The width of an operation or a folded box whose lines have these widths."""
+    padding = _SIDE_PADDING + _SHAPE_PADDING.get(ROLE_STYLES[role].shape, 0.0)
+    return _RHYTHM * ceil(max(_MIN_WIDTH, max(widths) + 2 * padding) / _RHYTHM)
 
 
 def _number_lines(numbers: str) -> list[str]:

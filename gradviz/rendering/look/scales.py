@@ -42,14 +42,28 @@ def scale_for(quantity: Quantity, values: Sequence[float]) -> Scale | None:
     return _SCALES[quantity](positive) if positive else None
 
 
+_FENCE = 1.5
+"""In spans of the middle half of the figures: what lies further from it is an outlier, as in a box plot."""
+
+
+def _without_outliers(values: Sequence[float]) -> tuple[float, float]:
+    """The smallest and the largest of the sorted `values` that are not decades away from all others."""
+    logs = [log10(value) for value in values]
+    first, third = logs[len(logs) // 4], logs[(3 * len(logs)) // 4]
+    reach = _FENCE * max(third - first, 1.0)
+    usual = [value for value, log in zip(values, logs, strict=True) if first - reach <= log <= third + reach]
+    return usual[0], usual[-1]
+
+
 def _gradient_scale(values: Sequence[float]) -> Scale:
     """Whole decades."""
-    least, most = values[0], values[-1]
+    least, most = _without_outliers(values)
     high = ceil(log10(most) - 1e-9)
     low = min(floor(log10(least) + 1e-9), high - MIN_DECADES)
     low = max(low, high - _MAX_DECADES)
-    up_to = "≤ " if 10.0**low > least * 1.001 else ""
-    return Scale(10.0**low, 10.0**high, True, f"{up_to}{_power_words(low)}", _power_words(high))
+    up_to = "≤ " if 10.0**low > values[0] * 1.001 else ""
+    from_on = "≥ " if 10.0**high < values[-1] / 1.001 else ""
+    return Scale(10.0**low, 10.0**high, True, f"{up_to}{_power_words(low)}", f"{from_on}{_power_words(high)}")
 
 
 def _power_words(exponent: int) -> str:
@@ -57,9 +71,11 @@ def _power_words(exponent: int) -> str:
 
 
 def _memory_scale(values: Sequence[float]) -> Scale:
-    least, most = values[0], values[-1]
-    low = min(least, most / _MIN_FACTOR_OF_BYTES)
-    return Scale(low, most, True, byte_words(round(low)), byte_words(round(most)))
+    """The largest figure counts, however far it is from all others: it is what one looks for."""
+    most = values[-1]
+    low = min(_without_outliers(values)[0], most / _MIN_FACTOR_OF_BYTES)
+    up_to = "≤ " if low > values[0] else ""
+    return Scale(low, most, True, up_to + byte_words(round(low)), byte_words(round(most)))
 
 
 _USUAL = 0.9

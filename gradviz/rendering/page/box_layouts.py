@@ -18,7 +18,7 @@ from gradviz.rendering.layout.nested_layout import NestedView
 from gradviz.rendering.layout.wires import End, Ends
 from gradviz.rendering.look.geometry import Point, tidy
 from gradviz.rendering.look.link_looks import largest_norm, link_look
-from gradviz.rendering.look.node_label import BADGE_GAP, NodeLabel, header_width, line_width
+from gradviz.rendering.look.node_label import BADGE_GAP, NodeLabel, header_room, line_width
 from gradviz.rendering.page.document import PageBox, PageChip, PageCluster, PageFlow, PagePosition, PageWire
 from gradviz.rendering.page.items import chip_on, cut, line_on
 from gradviz.rendering.page.level import Level
@@ -30,6 +30,8 @@ LONGEST_LABEL = 60
 """Characters beside a wire; there is no space for more."""
 BUDGET = 8.0
 """Estimated seconds for the layout of all boxes together."""
+MAX_SIDEWAYS = 12_000
+"""Pages of more items have one direction only: a second layout would make them half as large again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,9 @@ class PageBoxes:
     def __init__(self) -> None:
         self._engine = LayoutEngine(BUDGET)
         self._boxes: list[PageBox] = []
+        self._sideways: list[PageBox] = []
+        self._sideways_engine = LayoutEngine(BUDGET)
+        self._items = 0
         self._flows: dict[PageFlow, int] = {}
         self._ports: dict[_WireEnds, dict[int, None]] = {}
         self._notes: list[str] = []
@@ -68,14 +73,27 @@ class PageBoxes:
         """Lay out the boxes with only closed boxes inside, and note where data crosses the borders of open boxes."""
         nested = NestedView(level.view, level.node_labels, "TB")
         words = _WordsOfWires(level, nested, self._flows)
-        for box in level.opened:
+        stand_ins = [self._stand_ins(level, box) for box in level.opened]
+        for box, own in zip(level.opened, stand_ins, strict=True):
             self._engine.lay_out(nested, box)
-            self._boxes.append(_page_box(level, nested, box, words, self._stand_ins(level, box)))
+            self._boxes.append(_page_box(level, nested, box, words, own))
         self._notes.extend(nested.notes())
+        self._add_sideways(level, words, stand_ins)
         for box, wires in nested.wiring.wires.items():
             if level.is_around_opened(box):
                 for ends in wires:
                     self._note_port(level, box, ends)
+
+    def _add_sideways(self, level: Level, words: _WordsOfWires, stand_ins: list[dict[int, tuple[int, ...]]]) -> None:
+        """Lay out the same boxes from left to right, unless there are too many items."""
+        self._items += len(level.closed)
+        if self._items > MAX_SIDEWAYS:
+            self._sideways.clear()
+            return
+        nested = NestedView(level.view, level.node_labels, "LR")
+        for box, own in zip(level.opened, stand_ins, strict=True):
+            self._sideways_engine.lay_out(nested, box)
+            self._sideways.append(_page_box(level, nested, box, words, own))
 
     def _stand_ins(self, level: Level, box: int | None) -> dict[int, tuple[int, ...]]:
         """See `PageBox.stands_for`."""
@@ -111,11 +129,11 @@ class PageBoxes:
         )
         self._ports.setdefault(ends_of_wire, {})[number] = None
 
-    def finished(self) -> tuple[PageBox, ...]:
-        """All boxes, the outermost level first."""
+    def finished(self, *, sideways: bool = False) -> tuple[PageBox, ...]:
+        """All boxes, the outermost level first; `sideways` from left to right, with x and y exchanged."""
         return tuple(
             replace(box, wires=tuple(replace(wire, ports=self._ports_of(box.item, wire)) for wire in box.wires))
-            for box in self._boxes
+            for box in (self._sideways if sideways else self._boxes)
         )
 
     def _ports_of(self, box: int | None, wire: PageWire) -> tuple[int, ...]:
@@ -168,7 +186,7 @@ def _page_box(
         exits={level.number(port): round(x, 1) for port, x in inside.exits.items()},
         item=level.number_of(box),
         header=None if node_label is None else line_on(node_label.lines[0], "t", 0.0, node_label.lines[0].y),
-        header_width=0.0 if node_label is None else round(header_width(node_label), 1),
+        header_width=0.0 if node_label is None else round(header_room(node_label), 1),
         chip=None if node_label is None else _chip_of_header(node_label),
         stands_for=stands_for,
     )

@@ -76,8 +76,8 @@ class PageItem(Struct, frozen=True, omit_defaults=True):
     """An index in `PageDocument.tints`."""
     figures: dict[str, str] = {}
     """The measured figures in words, by the name of the colouring."""
-    numbers: dict[str, float] = {}
-    """The largest measured figure, by the name of the colouring."""
+    readings: dict[str, tuple[float | str, ...]] = {}
+    """What was measured, by the name of the colouring: a figure for each repetition, or its tint if it has none."""
     finding: str = ""
     """The severity of the most severe finding in it."""
     is_failed: bool = False
@@ -221,8 +221,7 @@ class PageLegend(Struct, frozen=True):
     words: str
     tints: tuple[tuple[str, str], ...]
     is_scale: bool = False
-    ends: tuple[float, float] | None = None
-    """The smallest and the largest figure of the gradient scale. It is logarithmic and also sets the wire widths."""
+    """For figures: the page makes the scale for what is shown."""
 
 
 class PageArrival(Struct, frozen=True, array_like=True, gc=False):
@@ -402,9 +401,13 @@ class PageDocument(Struct, frozen=True):
     tints: tuple[dict[str, Lines], ...]
     """Legends by the name of the colouring."""
     boxes: tuple[PageBox, ...]
+    sideways: tuple[PageBox, ...]
+    """The same boxes laid out from left to right, with x and y exchanged; empty if the graph is too large."""
     flows: tuple[PageFlow, ...]
     opened: tuple[int, ...]
     """The boxes that are open at first, by their items."""
+    may_fold: bool
+    """True if nobody asked for these boxes: the page opens with fewer if its window is too small for all of them."""
     legends: dict[str, PageLegend]
     sources: dict[str, dict[int, str]]
     costs: tuple[PageCost, ...]

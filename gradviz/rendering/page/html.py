@@ -94,7 +94,7 @@ class HtmlRenderer:
         details = PageItemDetails(subject.graph, findings, subject.counterparts)
         differences = PageDifferences(subject)
         finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details, differences))
-        page_items, tints, legends = items.finished(_closed(subject, identities))
+        page_items, tints, legends = items.finished()
         error, notes = remarks(subject)
         is_of_two = subject.counterparts is not None
         # Two runs have no common backward, and what both keep for it is in no memory at once.
@@ -114,8 +114,10 @@ class HtmlRenderer:
             lines=items.lines,
             tints=tints,
             boxes=boxes.finished(),
+            sideways=boxes.finished(sideways=True),
             flows=boxes.flows,
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
+            may_fold=not subject.is_depth_chosen,
             legends=legends,
             sources=_sources(subject),
             costs=() if is_of_two else page_costs(subject.graph),
@@ -166,13 +168,6 @@ def _opened(subject: Subject, identities: Identities) -> tuple[int, ...]:
     numbers = identities.of_view(subject.view, -1)
     found = (numbers[item.id] for item in subject.view.items if item.is_open)
     return tuple(number for number in found if number is not None)
-
-
-def _closed(subject: Subject, identities: Identities) -> frozenset[int]:
-    """The items that the still picture shows, apart from its open boxes."""
-    numbers = identities.of_view(subject.view, -1)
-    found = (numbers[item.id] for item in subject.view.items if not item.is_open)
-    return frozenset(number for number in found if number is not None)
 
 
 def _sources(subject: Subject) -> dict[str, dict[int, str]]:

@@ -10,18 +10,17 @@ from msgspec.structs import replace
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import constant_names
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, common_scale, measured, was_measured
+from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, Reading
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel, TextLine, badge_width, line_width
 from gradviz.rendering.look.node_label_positions import positioned_words
 from gradviz.rendering.look.palette import ROLE_STYLES
-from gradviz.rendering.look.scales import Scale
 from gradviz.rendering.look.shapes import inner_lines, outline
 from gradviz.rendering.look.text_metrics import text_width
 from gradviz.rendering.page.color_categories import PageCategories
 from gradviz.rendering.page.document import Lines, PageChip, PageItem, PageLegend, PageLine
-from gradviz.rendering.page.level import Level
+from gradviz.rendering.page.level import QUANTITIES, Level
 from gradviz.rendering.svg.items import sheets_of
 from gradviz.rendering.svg.legend import PLAIN_WORDS
 from gradviz.rendering.words.flags import worst_finding
@@ -33,7 +32,6 @@ MAX_NAMES = 400
 """Names that can be searched for, of all nodes that one item represents."""
 MAX_CHARACTERS = 2000
 """A longer line is cut: the start of a name of a megabyte says enough."""
-QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
 
 Shape = tuple[str, ...]
 Tints = dict[int, dict[str, Lines]]
@@ -52,14 +50,10 @@ class PageItems:
     _lines: dict[PageLine, int] = field(default_factory=dict)
     graph: Graph = field(init=False)
     _categories: PageCategories = field(init=False)
-    _quantities: list[Quantity] = field(init=False)
 
     def __post_init__(self) -> None:
         self.graph = self.subject.graph
         self._categories = PageCategories(self.graph)
-        # The figures of two runs have no common scale.
-        is_of_one_run = self.subject.marks is None
-        self._quantities = [by for by in QUANTITIES if is_of_one_run and was_measured(self.graph, by)]
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -77,7 +71,7 @@ class PageItems:
         for item in level.closed:
             number = level.number(item.id)
             self._items[number] = self._page_item(level, item)
-            self._measured[number] = {by: measured(level.facts, item, by) for by in self._quantities}
+            self._measured[number] = level.measured[item.id]
         self._add_boxes_with_each(level)
 
     def _add_boxes_with_each(self, level: Level) -> None:
@@ -88,38 +82,36 @@ class PageItems:
             self._items[number] = replace(self._items[run], each_of=run)
             self._measured[number] = self._measured[run]
 
-    def finished(
-        self, shown_first: Set[int]
-    ) -> tuple[tuple[PageItem, ...], tuple[dict[str, Lines], ...], dict[str, PageLegend]]:
+    def finished(self) -> tuple[tuple[PageItem, ...], tuple[dict[str, Lines], ...], dict[str, PageLegend]]:
         """All items in the order of their numbers, all combinations of tints, and the legends.
 
-        The scales hold the figures of the items that are `shown_first`: those of folded ones, which can be smaller by
-        many decades, would leave one colour for everything that is seen.
+        The page makes the scales of figures for what it shows: those of folded items, which can be smaller by many
+        decades, would leave one colour for everything that is seen.
         """
-        tints, legends = self._tints(shown_first)
+        tints, legends = self._tints()
         numbered: dict[tuple[tuple[str, Lines], ...], int] = {}
         items = tuple(
             replace(
                 self._items[number],
                 tints=numbered.setdefault(tuple(tints[number].items()), len(numbered)),
                 figures={by: each.figure for by, each in self._measured[number].items() if each.figure},
-                numbers={by: each.largest for by, each in self._measured[number].items() if each.largest is not None},
+                readings={
+                    by: tuple(map(_rounded, each.readings))
+                    for by, each in self._measured[number].items()
+                    if each.readings
+                },
             )
             for number in sorted(self._items)
         )
         return items, tuple(map(dict, numbered)), legends
 
-    def _tints(self, shown_first: Set[int]) -> tuple[Tints, dict[str, PageLegend]]:
+    def _tints(self) -> tuple[Tints, dict[str, PageLegend]]:
         tints: Tints = {number: {} for number in self._items}
         legends: dict[str, PageLegend] = {}
         for by in QUANTITIES:
-            found = {number: own[by] for number, own in self._measured.items() if by in own}
-            shown = common_scale((each for number, each in found.items() if number in shown_first), by)
-            scale = shown or common_scale(found.values(), by)
-            if scale is not None:
-                for number, each in found.items():
-                    tints[number][by] = each.tints(scale)
-                legends[by] = _legend_of_scale(by, scale, tints)
+            readings = {reading for own in self._measured.values() if by in own for reading in own[by].readings}
+            if any(not isinstance(reading, str) and reading > 0 for reading in readings):
+                legends[by] = _legend_of_scale(by, readings)
         for category, tinted, legend in self._categories.finished():
             legends[category] = legend
             for number, own in tinted.items():
@@ -162,15 +154,17 @@ def cut(text: str) -> str:
     return clean if len(clean) <= MAX_CHARACTERS else f"{clean[:MAX_CHARACTERS]}…"
 
 
-def _legend_of_scale(by: Quantity, scale: Scale, tints: Tints) -> PageLegend:
+def _legend_of_scale(by: Quantity, readings: Set[Reading]) -> PageLegend:
     """The steps, and the tints that are not on the scale if they appear."""
-    present = {tint for own in tints.values() for tint in own.get(by, ())}
+    present = {"plain" if not isinstance(reading, str) and reading <= 0 else reading for reading in readings}
     others = (("plain", PLAIN_WORDS[by]), ("unknown", "not measured"), ("broken", "NaN or Inf"))
     steps = ((f"step{step}", "") for step in range(STEPS))
-    log = ", log scale" if scale.is_log else ""
-    words = f"{QUANTITY_WORDS[by]}: {scale.low_words} … {scale.high_words}{log}"
-    ends = (scale.low, scale.high) if by == "gradient" else None
-    return PageLegend(words, (*steps, *(other for other in others if other[0] in present)), is_scale=True, ends=ends)
+    return PageLegend(QUANTITY_WORDS[by], (*steps, *(other for other in others if other[0] in present)), is_scale=True)
+
+
+def _rounded(reading: Reading) -> Reading:
+    """Four digits are enough for a colour and for the search."""
+    return reading if isinstance(reading, str) else float(f"{reading:.4g}")
 
 
 def _shape(node_label: NodeLabel) -> Shape:

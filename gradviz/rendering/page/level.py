@@ -8,12 +8,16 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.look.node_label import NodeLabel, node_label_of
+from gradviz.rendering.look.color_by import Measured, measured, pill_words, was_measured
+from gradviz.rendering.look.color_ramps import Quantity
+from gradviz.rendering.look.node_label import NodeLabel, node_label_of, with_room_for
 from gradviz.rendering.look.palette import role_of
 from gradviz.rendering.page.item_numbers import Identities
 from gradviz.rendering.words.item_words import ItemText, item_label_text
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.model import Item, View
+
+QUANTITIES: tuple[Quantity, ...] = ("gradient", "memory", "time")
 
 _NO_WORDS = ItemText("")
 
@@ -33,6 +37,8 @@ class Level:
     node_labels: list[NodeLabel]
     closed: list[Item]
     """All new items inside exactly `depth` boxes."""
+    measured: dict[int, dict[Quantity, Measured]]
+    """What was measured of those and of the open boxes, by their ids in the view."""
     opened: list[int | None]
     """The open boxes around those; at depth 0 the outermost level, None."""
 
@@ -80,11 +86,19 @@ def level_of(subject: Subject, view: View, depth: int, identities: Identities) -
     closed = [item for item in new if depths[item.id] == depth]
     opened: list[int | None] = [item.id for item in new if item.is_open and depths[item.id] == depth - 1]
     with_words = {*opened, *(item.id for item in closed)}
+    # The figures of two runs have no common scale.
+    quantities = [by for by in QUANTITIES if subject.marks is None and was_measured(subject.graph, by)]
+    figures = {
+        item.id: {by: measured(facts, replace(item, is_open=False), by) for by in quantities}
+        for item in view.items
+        if item.id in with_words
+    }
     texts, node_labels = [_NO_WORDS] * len(view.items), []
     for item in view.items:
         if item.id in with_words:
             texts[item.id] = item_label_text(facts, replace(item, repeat=item.each) if item.each else item)
-            node_labels.append(node_label_of(subject.graph, item, texts[item.id]))
+            pills = [pill_words(item.repeat, each.figure) for each in figures.get(item.id, {}).values()]
+            node_labels.append(with_room_for(pills, node_label_of(subject.graph, item, texts[item.id])))
         else:
             node_labels.append(NodeLabel(role_of(item, subject.graph), 0.0, 0.0, (), is_open=item.is_open))
-    return Level(facts, depth, identities, numbers, texts, node_labels, closed, opened if depth else [None])
+    return Level(facts, depth, identities, numbers, texts, node_labels, closed, figures, opened if depth else [None])

@@ -9,7 +9,7 @@ from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS
 from gradviz.rendering.look.palette import THEMES, Theme
 from gradviz.rendering.notebook import confined
 from gradviz.rendering.page.color_categories import PAGE_CATEGORIES
-from gradviz.rendering.page.items import QUANTITIES
+from gradviz.rendering.page.level import QUANTITIES
 from gradviz.rendering.svg.style import (
     SHAPE_RULES,
     colour_rules,

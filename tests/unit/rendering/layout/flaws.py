@@ -19,6 +19,8 @@ from gradviz.view.model import View
 
 INSET = 1.0
 """A wire that only touches a border does not cross the box."""
+MAX_STEP = 28.0
+"""A longer step of a wire is a turn."""
 CELL = 40.0
 """Side of the squares in which blank space is counted."""
 
@@ -33,6 +35,8 @@ class Measured:
     """Each wire that crosses words or a box that it does not belong to, in words."""
     missing_labels: int
     """Words of wires for which there is no space, other than those that stand beside the wire already."""
+    steps: int
+    """The number of small sideways steps that wires make between two upright stretches."""
     blank: float
     """The share of the picture in which there is neither an item, nor a title, nor a wire."""
 
@@ -54,7 +58,21 @@ def measured(laid_out: LaidOut) -> Measured:
     there = {(view.links[label.link].source, label.words) for label in found}
     blank = _blank_share(view, labels, layout, starts)
     drawing = SvgRenderer(embed_font=False).framed(laid_out)
-    return Measured(drawing.width, drawing.height, crossings, len(wanted - there), blank)
+    steps = sum(_steps_in(route) for route in layout.routes)
+    return Measured(drawing.width, drawing.height, crossings, len(wanted - there), steps, blank)
+
+
+def _steps_in(route: Sequence[Point]) -> int:
+    """Small steps of a wire that runs downwards, in pictures from top to bottom."""
+    stretches = zip(route, route[1:], route[2:], route[3:], strict=False)
+    return sum(
+        start.x == turn.x
+        and back.x == end.x
+        and turn.y == back.y
+        and start.y < turn.y < end.y
+        and 0 < abs(back.x - turn.x) < MAX_STEP
+        for start, turn, back, end in stretches
+    )
 
 
 def crossings_in(

@@ -41,3 +41,18 @@ def test_one_figure_makes_a_scale_but_no_figure_or_zeros_do_not() -> None:
 
 def test_seconds_are_written_in_a_suitable_unit() -> None:
     assert [seconds_words(value) for value in (3.5e-5, 1.234e-3, 2.5)] == ["35 µs", "1.23 ms", "2.5 s"]
+
+
+def test_a_gradient_that_is_decades_away_from_all_others_lies_beyond_the_end() -> None:
+    scale = scale_for("gradient", [1e-13, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+    assert scale is not None
+    assert (scale.low_words, scale.high_words, scale.step(1e-13)) == ("≤ 1e-4", "1", 0)
+    fading = scale_for("gradient", [10.0**-power for power in range(0, 12, 2)])
+    assert fading is not None and fading.low_words == "1e-10"
+
+
+def test_what_keeps_most_memory_has_the_last_colour_alone() -> None:
+    scale = scale_for("memory", [8.0, 900.0, 1024.0, 1100.0, 1200.0, 1024.0**2])
+    assert scale is not None
+    assert (scale.low_words, scale.high_words) == ("≤ 900 B", "1.00 MiB")
+    assert scale.step(1200.0) == 0 and scale.step(1024.0**2) == 6

@@ -5,11 +5,11 @@
  * @import { View } from "./address.js"
  */
 import { graphIndexOf } from "../document/read-document.js";
-import { MAX_SHOWN, toggled, withAllInside, withEachToggled } from "../graph/folding.js";
+import { fewerOpen, MAX_SHOWN, toggled, withAllInside, withEachToggled } from "../graph/folding.js";
 import { Panel } from "../panel/panel.js";
 import { listenToPicture } from "../picture/clicks.js";
 import { litBy, mark } from "../picture/highlight.js";
-import { showLegend } from "../picture/legend.js";
+import { closeLegendOnPhone, showLegend } from "../picture/legend.js";
 import { printWhole } from "../picture/print.js";
 import { Stage } from "../picture/stage.js";
 import { spoken } from "../picture/svg-elements.js";
@@ -17,28 +17,27 @@ import { Tooltip } from "../picture/tooltip.js";
 import { Player } from "../player/player.js";
 import { SearchField } from "../search/search-field.js";
 import { announce, say } from "../shared/announce.js";
+import { copy } from "../shared/clipboard.js";
 import { byId } from "../shared/dom.js";
-import { isFramed } from "../shared/framed.js";
-import { hashOf, hashOfGraph, viewOf } from "./address.js";
-import { nextStop } from "./next-stop.js";
+import { AddressBar } from "./address-bar.js";
+import { hashOf, hashOfGraph, saysWhatIsOpen, viewOf } from "./address.js";
+import { withFirstDifference } from "./differences.js";
 import { showBreadcrumbs } from "./breadcrumbs.js";
 import { listenToHelp, showHelp } from "./help-dialog.js";
 import { KEYS, listenToKeys } from "./keyboard.js";
 import { useTheme } from "./theme.js";
-import { listenToTools, offerTools } from "./toolbar.js";
+import { listenToTools, offerTools, sayDirection } from "./toolbar.js";
 
 export class App {
   /** @type {Set<number>|null} what was searched for */
   #found = null;
-  /** @type {number|null} the other end of a way */
-  #goal = null;
 
   /** @param {Model} model */
   constructor(model) {
     this.model = model;
     this.state = viewOf(model, location.hash);
     this.stage = new Stage(model, () => this.#mark());
-    this.only = false;
+    this.addressBar = new AddressBar(() => hashOf(model, this.#view));
     this.isWayAsked = false;
     this.panel = new Panel(model, {
       toggle: (number) => this.toggle(number),
@@ -46,7 +45,8 @@ export class App {
       showEach: (number) => this.showEach(number),
       askForWay: () => this.askForWay(true),
       reveal: (number) => this.reveal(number),
-      only: () => this.showOnly(!this.only),
+      only: () => this.showOnly(!this.state.only),
+      turned: () => this.addressBar.note(),
       select: (number) => this.goTo(number),
       save: (kind) => this.stage.save(kind),
       graph: (index, tab) => this.showGraph(index, tab),
@@ -56,11 +56,11 @@ export class App {
       picture: this.stage.picture,
       takersOf: (line) => this.stage.connections.takersOf(line),
       onStep: (items) => this.#followStep(items),
-      onEnd: () => this.#fillPanel(),
+      onEnd: () => { this.#fillPanel(); this.addressBar.note(); },
     });
     this.search = new SearchField(model, {
       isMeant: (number) => model.isCurrent(number),
-      onFound: (numbers) => { this.#found = numbers && new Set(numbers); this.#mark(); },
+      onFound: (numbers) => { this.#found = numbers && new Set(numbers); this.#mark(); this.#showLegend(); this.addressBar.note(); },
       onGo: (number) => this.goTo(number),
     });
   }
@@ -71,24 +71,37 @@ export class App {
     document.title = `${facts.name} · gradviz`;
     useTheme(facts.theme, () => this.stage.repaintMinimap());
     offerTools(this);
+    closeLegendOnPhone();
     this.state = viewOf(this.model, location.hash); // It may have changed while something was unpacked.
-    if (!location.hash) this.#selectFirstDifference();
-    this.#recolour();
-    this.#show();
-    this.stage.fit({ isLegible: true, isMoved: false });
-    if (this.state.selected !== null) this.reveal(this.state.selected);
+    if (!saysWhatIsOpen(location.hash)) this.state.opened = fewerOpen(this.model, this.state.opened, (opened) => this.stage.isLegible(opened));
+    if (!location.hash) this.state = withFirstDifference(this.model, this.state);
+    this.#take(this.state);
     this.#listen();
     byId("picture").setAttribute("data-ready", "");
     const later = globalThis.requestIdleCallback ?? setTimeout;
     later(() => this.search.prepare());
   }
 
-  #selectFirstDifference() {
-    const { stops = [] } = this.model.document.difference ?? {};
-    const first = stops.find((stop) => stop.is_first) ?? stops[0];
-    if (!first) return;
-    const opened = this.model.withOpen(this.state.opened, this.model.boxesAround(first.item));
-    this.state = { ...this.state, opened, selected: first.item };
+  /**
+   * Shows a view as a whole.
+   *
+   * @param {View} view
+   * @param {number|null} anchor what stays where it is; null to fit the picture into the window
+   */
+  #take(view, anchor = null) {
+    this.state = view;
+    this.model.turn(view.isSideways);
+    sayDirection(view.isSideways);
+    this.#recolour();
+    this.#show(anchor);
+    this.search.type(view.find);
+    if (view.step !== null && this.player.canPlay) this.player.open(view.step);
+    else if (this.player.isOn) this.player.close();
+    this.panel.turnTo(view.tab);
+    if (view.at) this.stage.goTo(view.at);
+    else if (anchor === null) this.stage.fit({ isLegible: true, isMoved: false });
+    if (!view.at && view.selected !== null && !view.only) this.reveal(view.selected);
+    this.addressBar.begin();
   }
 
   // -- what is open -------------------------------------------------------------------------------------------------
@@ -158,9 +171,7 @@ export class App {
 
   /** @param {number|null} number */
   select(number) {
-    if (number === this.state.selected) return;
-    this.#goal = null;
-    this.#change({ selected: number });
+    if (number !== this.state.selected) this.#change({ selected: number });
   }
 
   /**
@@ -171,10 +182,7 @@ export class App {
   showWay(number) {
     this.askForWay(false);
     if (this.state.selected === null || number === this.state.selected) this.select(number);
-    else {
-      this.#goal = number;
-      this.#mark();
-    }
+    else this.#change({ goal: number });
   }
 
   /**
@@ -197,9 +205,20 @@ export class App {
 
   /** @param {boolean} only what is joined to what is selected */
   showOnly(only) {
-    this.only = only && this.state.selected !== null;
-    this.#mark();
-    this.#fillPanel();
+    this.#change({ only: only && this.state.selected !== null });
+    if (this.state.only) this.fit();
+    else if (this.state.selected !== null) this.reveal(this.state.selected);
+  }
+
+  /** From top to bottom, or from left to right. */
+  turn() {
+    if (this.model.canTurn) this.#change({ isSideways: !this.state.isSideways });
+    this.stage.fit({ isLegible: true });
+  }
+
+  /** Copies an address that shows this very view. */
+  copyLink() {
+    copy(`${location.href.split("#")[0]}#${hashOf(this.model, this.#view)}`, "link copied");
   }
 
   /** @param {number} number */
@@ -255,34 +274,14 @@ export class App {
     showHelp(KEYS.filter(({ isOffered }) => isOffered?.(this) ?? true));
   }
 
-  /** Whether there are differences between two runs to go to. */
-  get canJump() {
-    return Boolean(this.model.document.difference?.stops.length);
-  }
-
-  /**
-   * Goes to a difference between two runs, from what is selected, and says which of them it is.
-   *
-   * @param {1|-1} step
-   */
-  nextDifference(step) {
-    const stops = this.model.document.difference?.stops ?? [];
-    if (!stops.length) return;
-    const at = nextStop(stops.map(({ item }) => item), this.state.selected, step);
-    this.goTo(stops[at].item);
-    const { words, reason } = stops[at];
-    announce(`difference ${at + 1} of ${stops.length}: ${[words, reason].filter(Boolean).join(" · ")}`);
-  }
-
   /** Begins or ends playing the backward pass, where it can be played. */
   play() {
     if (!this.player.canPlay) return;
     if (this.player.isOn) this.player.close();
     else {
       if (this.state.selected !== null) this.select(null);
-      const { isAllSeen } = this.stage;
       this.player.open(); // Its bar takes room below.
-      if (isAllSeen) this.fit();
+      this.stage.refit();
     }
   }
 
@@ -298,20 +297,29 @@ export class App {
     if (this.state.selected !== null) {
       this.state.selected = this.model.shownFor(this.state.selected, this.state.opened);
     }
-    if (before.selected !== this.state.selected) this.only = false;
+    if (before.selected !== this.state.selected) this.state = { ...this.state, only: false, goal: null };
+    this.model.turn(this.state.isSideways);
+    sayDirection(this.state.isSideways);
     if (before.colour !== this.state.colour || before.isWeighed !== this.state.isWeighed) {
       this.#recolour();
       this.#showLegend();
     }
-    if (before.opened !== this.state.opened) this.#show(anchor);
+    const { opened, isSideways, only, goal } = this.state;
+    const isLaidOutAnew = before.opened !== opened || before.isSideways !== isSideways || before.only !== only || (only && before.goal !== goal);
+    if (isLaidOutAnew) this.#show(anchor);
     else {
       this.#fillPanel();
       this.#mark();
     }
-    const hash = `#${hashOf(this.model, this.state)}`;
-    // In a frame, such as a notebook's, the address and the way back belong to the page around it.
-    if (!isFramed && hash !== (location.hash || "#")) history.pushState(null, "", hash);
+    this.#showLegend();
+    this.addressBar.push();
   }
+
+  /** All that an address tells. */
+  get #view() {
+    return { ...this.state, find: this.search.words, step: this.player.isOn ? this.player.at : null, tab: this.panel.tab, at: this.stage.position };
+  }
+
 
   /**
    * Shows the scene; where an item was clicked to open or close it, that stays where it is.
@@ -320,7 +328,7 @@ export class App {
    */
   #show(anchor = null) {
     this.model.opened = this.state.opened;
-    this.stage.show(this.state.opened, anchor);
+    this.stage.show(this.state.opened, anchor, this.state.only ? () => this.#lit() ?? { items: new Set(), lines: new Set() } : null);
     this.#showLegend();
     this.#fillPanel();
     this.#mark();
@@ -333,14 +341,15 @@ export class App {
   }
 
   #recolour() {
-    byId("stage").toggleAttribute("data-weighed", this.#isWeighed);
+    byId("view").toggleAttribute("data-weighed", this.#isWeighed);
     byId("weigh").setAttribute("aria-pressed", String(this.#isWeighed));
     byId("colour").value = this.state.colour;
     this.stage.picture.recolour(this.state.colour);
   }
 
   #showLegend() {
-    showLegend(this.model, this.stage.scene, { colour: this.state.colour, isWeighed: this.#isWeighed });
+    const { colour, selected, goal } = this.state;
+    showLegend(this.model, this.stage.scene, { colour, isWeighed: this.#isWeighed, isLit: selected !== null, isWay: goal !== null, isFound: Boolean(this.#found?.size) });
   }
 
   /**
@@ -351,13 +360,20 @@ export class App {
   #followStep(items) {
     this.stage.revealFirst(items, this.state.opened);
     this.#fillPanel();
+    this.addressBar.note();
   }
 
   #fillPanel() {
     const { selected } = this.state;
     if (this.player.isOn && selected === null) this.panel.fill(this.player.told());
     else this.panel.show(selected, this.#surroundings(selected));
-    showBreadcrumbs(this.model, selected, { top: () => { this.select(null); this.fit(); }, go: (number) => this.goTo(number) });
+    this.#showCrumbs();
+  }
+
+  #showCrumbs() {
+    const { selected } = this.state;
+    const around = selected === null ? this.stage.surrounding : [...this.model.boxesAround(selected), selected];
+    showBreadcrumbs(this.model, around, { top: () => { this.select(null); this.fit(); }, go: (number) => this.goTo(number) });
   }
 
   /** @param {number|null} selected */
@@ -369,15 +385,28 @@ export class App {
       to: this.stage.connections.neighbours(numbers, "onwards"),
       isOpen: selected !== null && this.model.openAs(selected, opened) !== null,
       isEach: selected !== null && this.model.showsEach(selected, opened),
-      isOnly: this.only,
+      isOnly: this.state.only,
     };
   }
 
+  /** What lights up for what is selected; null for nothing. */
+  #lits() {
+    const { selected, goal } = this.state;
+    return selected === null ? null : litBy(this.stage.connections, { selected, goal, own: this.stage.ownItems(selected) });
+  }
+
+  /** All that lights up, and what is selected. */
+  #lit() {
+    const lit = this.#lits();
+    const own = this.state.selected === null ? [] : this.stage.ownItems(this.state.selected);
+    return lit && { items: new Set([...own, ...lit.from.items, ...lit.to.items]), lines: new Set([...lit.from.lines, ...lit.to.lines]) };
+  }
+
   #mark() {
-    const { selected, opened } = this.state;
-    const lit = selected === null ? null : litBy(this.stage.connections, { selected, goal: this.#goal, own: this.stage.ownItems(selected) });
+    const { selected, opened, goal, only } = this.state;
+    const lit = this.#lits();
     const matches = this.#found && new Set([...this.#found].map((number) => this.model.shownFor(number, opened)));
-    mark(this.stage.picture, { lit, matches, selected, goal: this.#goal, only: this.only });
+    mark(this.stage.picture, { lit, matches, selected, goal, only });
     this.player.mark();
   }
 
@@ -394,6 +423,12 @@ export class App {
     viewport.onChange(() => {
       tooltip.hide();
       picture.look();
+      if (this.state.selected === null) this.#showCrumbs();
+      this.addressBar.note();
+    });
+    viewport.onResize(() => {
+      if (viewport.isFitted) this.stage.refit();
+      else if (this.state.selected !== null) this.reveal(this.state.selected);
     });
     printWhole({ area: () => this.stage.area, picture });
     addEventListener("popstate", () => this.#follow());
@@ -409,13 +444,7 @@ export class App {
       location.reload();
       return;
     }
-    const state = viewOf(this.model, location.hash);
-    if (hashOf(this.model, state) === hashOf(this.model, this.state)) return;
-    this.state = state;
-    this.#recolour();
-    this.#goal = null;
-    this.only = false;
-    this.#show(state.selected);
-    if (state.selected !== null) this.reveal(state.selected);
+    const view = viewOf(this.model, location.hash);
+    if (hashOf(this.model, view) !== hashOf(this.model, this.#view)) this.#take(view, view.selected ?? -1);
   }
 }

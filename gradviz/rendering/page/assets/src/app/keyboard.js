@@ -6,20 +6,23 @@
  * @typedef {{key: string, words: string, action: (app: App) => void, isOffered?: (app: App) => boolean}} Key with `words` for the list of them
  */
 import { byId, targetOf } from "../shared/dom.js";
+import { goToDifference, hasDifferences } from "./differences.js";
 
 /** @type {Key[]} */
 export const KEYS = [
   { key: "/", words: "search", action: (app) => app.search.focus() },
   { key: "n", words: "next of what was found; N the one before", action: (app) => app.search.step(1) },
   { key: "N", words: "", action: (app) => app.search.step(-1) },
-  { key: "d", words: "next difference; D the one before", action: (app) => app.nextDifference(1), isOffered: hasDifferences },
-  { key: "D", words: "", action: (app) => app.nextDifference(-1), isOffered: hasDifferences },
+  { key: "d", words: "next difference; D the one before", action: (app) => goToDifference(app, 1), isOffered: canJump },
+  { key: "D", words: "", action: (app) => goToDifference(app, -1), isOffered: canJump },
   { key: "f", words: "fit all of it into the window", action: (app) => app.fit() },
   { key: "e", words: "unfold or fold what is selected; Enter and double click, too", action: withSelected((app, number) => app.toggle(number)) },
   { key: "E", words: "unfold all that is inside", action: (app) => app.unfoldAll(app.state.selected) },
   { key: "a", words: "show each of several alike (×12), or one of them", action: withSelected((app, number) => app.showEach(number)) },
   { key: "c", words: "bring what is selected into sight", action: withSelected((app, number) => app.reveal(number)) },
-  { key: "o", words: "show only what is joined to it", action: (app) => app.showOnly(!app.only) },
+  { key: "o", words: "show only what is joined to it", action: (app) => app.showOnly(!app.state.only) },
+  { key: "r", words: "from top to bottom, or from left to right", action: (app) => app.turn() },
+  { key: "l", words: "copy a link to this very view", action: (app) => app.copyLink() },
   { key: "w", words: "wires as wide as the gradient that flows along them, or all alike", action: (app) => app.weigh() },
   { key: "ArrowUp", words: "follow the data back, and the gradient onwards", action: (app) => app.follow("up") },
   { key: "ArrowDown", words: "follow the data onwards", action: (app) => app.follow("down") },
@@ -46,8 +49,8 @@ const PLAYING = new Map([
 ]);
 
 /** @param {App} app */
-function hasDifferences(app) {
-  return app.canJump;
+function canJump(app) {
+  return hasDifferences(app.model);
 }
 
 /**

@@ -4,7 +4,9 @@
  * @import { App } from "./app.js"
  */
 import { announce } from "../shared/announce.js";
-import { byId, h, listenToButtons } from "../shared/dom.js";
+import { byId, h, listenToButtons, partOf } from "../shared/dom.js";
+import { isFramed } from "../shared/framed.js";
+import { goToDifference, hasDifferences } from "./differences.js";
 import { nextTheme } from "./theme.js";
 
 /** @type {Record<string, string>} */
@@ -20,13 +22,24 @@ export function offerTools(app) {
   byId("facts").textContent = facts;
   byId("play").hidden = !app.player.canPlay;
   byId("weigh").hidden = !app.canWeigh;
-  byId("next-difference").hidden = !app.canJump;
+  byId("direction").hidden = !app.model.canTurn;
+  byId("copy-link").hidden = isFramed;
+  byId("next-difference").hidden = !hasDifferences(app.model);
   byId("colour").append(...["none", ...Object.keys(legends)].map((by) => h("option", { value: by }, COLOURS[by])));
   byId("colour").addEventListener("change", () => app.colourBy(byId("colour").value));
   byId("calls").hidden = !calls.length;
   byId("call").append(...calls.map(({ title }, number) => h("option", { value: number }, title)));
   byId("call").value = String(index);
   byId("call").addEventListener("change", () => app.showGraph(Number(byId("call").value), app.panel.tab));
+}
+
+/**
+ * The button that turns the picture says what it would do.
+ *
+ * @param {boolean} isSideways
+ */
+export function sayDirection(isSideways) {
+  partOf(byId("direction"), ".words").textContent = isSideways ? "Top to bottom" : "Left to right";
 }
 
 /** @param {App} app */
@@ -39,7 +52,9 @@ export function listenToTools(app) {
     help: () => app.help(),
     play: () => app.play(),
     weigh: () => app.weigh(),
-    "next-difference": () => app.nextDifference(1),
+    direction: () => app.turn(),
+    "copy-link": () => app.copyLink(),
+    "next-difference": () => goToDifference(app, 1),
     "panel-toggle": () => { document.body.classList.toggle("no-panel"); },
   });
 }

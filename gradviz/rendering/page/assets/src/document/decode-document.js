@@ -2,7 +2,7 @@
  * The only place that knows how the file packs things: as lists in which a position tells what it is about, and as
  * numbers of what many things share. Everything else has objects with names (`types.d.ts`).
  *
- * @import { PackedPagePosition, PageCluster, PageDetails, PageDocument, PageItem, PageLegend, PageMemory, PageReplay, PageWire } from "./wire-types.js"
+ * @import { PackedPagePosition, PageBox, PageCluster, PageDetails, PageDocument, PageItem, PageLegend, PageMemory, PageReplay, PageWire } from "./wire-types.js"
  * @import { Cluster, Details, GraphDocument, Item, Legend, PageArrival, PageCell, PageFlow, PageLine, PageSides, PlacedItem, Role, Shape, Step, Tints, Wire } from "./types.js"
  */
 import { ARRIVAL_FIELDS, CELL_FIELDS, POSITION_FIELDS, SIDES_FIELDS } from "./record-fields.js";
@@ -13,16 +13,19 @@ import { ARRIVAL_FIELDS, CELL_FIELDS, POSITION_FIELDS, SIDES_FIELDS } from "./re
  * @param {PageDocument} packed
  * @returns {GraphDocument}
  */
-export function decodeDocument({ shapes, roles, items, lines, tints, boxes, flows, legends, ...others }) {
+export function decodeDocument({ shapes, roles, items, lines, tints, boxes, sideways, flows, legends, ...others }) {
+  /** @param {PageBox} box */
+  const boxOf = (box) => Object.assign(box, {
+    wires: box.wires.map((wire) => wireOf(wire, flows)),
+    clusters: box.clusters.map((cluster) => clusterOf(cluster, flows)),
+  });
   return {
     ...others,
     shapes: shapes.map(shapeOf),
     roles: mapped(roles, roleOf),
     items: items.map((item) => itemOf(item, lines, tints)),
-    boxes: boxes.map((box) => Object.assign(box, {
-      wires: box.wires.map((wire) => wireOf(wire, flows)),
-      clusters: box.clusters.map((cluster) => clusterOf(cluster, flows)),
-    })),
+    boxes: boxes.map(boxOf),
+    sideways: sideways.map(boxOf),
     legends: mapped(legends, legendOf),
   };
 }
@@ -105,9 +108,17 @@ function itemOf(item, lines, tints) {
   return Object.assign(item, {
     lines: item.lines?.map((number) => lines[number]),
     tints: item.tints === undefined ? undefined : tints[item.tints],
+    numbers: mapped(item.readings ?? {}, largestOf),
     source: item.source && { file: item.source[0], line: item.source[1] },
   });
 }
+
+/**
+ * The largest figure; minus infinity where nothing was measured, so that no search for figures finds it.
+ *
+ * @param {(number|string)[]} readings
+ */
+const largestOf = (readings) => readings.reduce((/** @type {number} */ most, each) => (typeof each === "number" && each > most ? each : most), -Infinity);
 
 /**
  * @param {PageWire} wire
@@ -137,10 +148,6 @@ function placedItemOf(record, flows) {
  * @param {PageLegend} legend
  * @returns {Legend}
  */
-function legendOf({ tints, ends, ...others }) {
-  return {
-    ...others,
-    tints: tints.map(([tint, words]) => ({ tint, words })),
-    ends: ends && { min: ends[0], max: ends[1] },
-  };
+function legendOf({ tints, ...others }) {
+  return { ...others, tints: tints.map(([tint, words]) => ({ tint, words })) };
 }

@@ -37,7 +37,8 @@ export interface Role {
 /** The classes of an item's bands, by what items can be coloured by. */
 export type Tints = Record<string, string[]>;
 
-export type Item = With<PageItem, { lines?: PageLine[]; tints?: Tints; source?: SourceLine }>;
+/** `numbers` has the largest of its readings, by what items can be coloured by. */
+export type Item = With<PageItem, { lines?: PageLine[]; tints?: Tints; source?: SourceLine; numbers?: Record<string, number> }>;
 
 /** An item in a cluster, from the cluster's corner. */
 export type PlacedItem = With<PagePosition, { flow?: PageFlow }>;
@@ -52,13 +53,7 @@ export type Box = With<PageBox, { clusters: Cluster[]; wires: Wire[] }>;
 /** A box that is open, as an item: with a title. */
 export type TitledBox = With<Box, { item: number; header: PageLine }>;
 
-/** The smallest and the largest figure of a scale. */
-export interface Range {
-  min: number;
-  max: number;
-}
-
-export type Legend = With<PageLegend, { tints: { tint: string; words: string }[]; ends: Range | null }>;
+export type Legend = With<PageLegend, { tints: { tint: string; words: string }[] }>;
 
 export type Details = With<PageDetails, { callers?: SourceLine[]; sides?: PageSides[] }>;
 
@@ -69,6 +64,7 @@ export type GraphDocument = With<Omit<PageDocument, "lines" | "tints" | "flows">
   roles: Record<string, Role>;
   items: Item[];
   boxes: Box[];
+  sideways: Box[];
   legends: Record<string, Legend>;
   /** Which of the graphs of the page it is, counted from 0. */
   index: number;

@@ -60,8 +60,8 @@ export interface PageItem {
   tints?: number;
   /** The measured figures in words, by the name of the colouring. */
   figures?: Record<string, string>;
-  /** The largest measured figure, by the name of the colouring. */
-  numbers?: Record<string, number>;
+  /** What was measured, by the name of the colouring: a figure for each repetition, or its tint if it has none. */
+  readings?: Record<string, (number | string)[]>;
   /** The severity of the most severe finding in it. */
   finding?: string;
   is_failed?: boolean;
@@ -200,9 +200,8 @@ export interface PageBox {
 export interface PageLegend {
   words: string;
   tints: [string, string][];
+  /** For figures: the page makes the scale for what is shown. */
   is_scale: boolean;
-  /** The smallest and the largest figure of the gradient scale. It is logarithmic and also sets the wire widths. */
-  ends: [number, number] | null;
 }
 
 /** A gradient that enters a step. */
@@ -374,9 +373,13 @@ export interface PageDocument {
   /** Legends by the name of the colouring. */
   tints: (Record<string, string[]>)[];
   boxes: PageBox[];
+  /** The same boxes laid out from left to right, with x and y exchanged; empty if the graph is too large. */
+  sideways: PageBox[];
   flows: PageFlow[];
   /** The boxes that are open at first, by their items. */
   opened: number[];
+  /** True if nobody asked for these boxes: the page opens with fewer if its window is too small for all of them. */
+  may_fold: boolean;
   legends: Record<string, PageLegend>;
   sources: Record<string, Record<string, string>>;
   costs: PageCost[];

@@ -57,3 +57,22 @@ export function withAllInside(model, opened, number, shown) {
   }
   return { opened: model.withOpen(opened, more), isAll: true };
 }
+
+/**
+ * Of the boxes that are to be open at first those with which words can be read where all is in sight, but no fewer than
+ * the outermost.
+ *
+ * @param {Model} model
+ * @param {Set<number>} opened
+ * @param {(opened: Set<number>) => boolean} isLegible
+ */
+export function fewerOpen(model, opened, isLegible) {
+  let fewer = opened;
+  while (model.document.may_fold && !isLegible(fewer)) {
+    const depths = new Map([...fewer].map((box) => [box, model.boxesAround(box).length]));
+    const deepest = Math.max(...depths.values());
+    if (!(deepest > 0)) break;
+    fewer = new Set([...fewer].filter((box) => depths.get(box) !== deepest));
+  }
+  return fewer;
+}

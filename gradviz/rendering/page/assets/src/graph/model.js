@@ -4,9 +4,11 @@
  * A box that stands for several alike can show the first of them, or each: that is a box of its own, of which its item
  * says `each_of`. A set of open boxes holds at most one of the two, and both are drawn as the same item.
  *
- * @import { Box, GraphDocument, TitledBox } from "../document/types.js"
+ * @import { Box, GraphDocument, Item, TitledBox } from "../document/types.js"
+ * @import { Scale } from "./color-scale.js"
  */
 import { append, groupBy } from "../shared/group-by.js";
+import { isQuantity, scaleFor, stepOf } from "./color-scale.js";
 
 export class Model {
   /** @param {GraphDocument} document */
@@ -15,8 +17,12 @@ export class Model {
     /** The boxes that are open now. */
     this.opened = new Set(document.opened);
     this.items = document.items;
+    /** Whether data flows from left to right, with x and y of all boxes exchanged. */
+    this.isSideways = false;
     this.outermost = document.boxes[0];
-    this.boxes = new Map(document.boxes.filter(isTitled).map((box) => [box.item, box]));
+    this.boxes = byItem(document.boxes);
+    /** @type {Partial<Record<string, Scale|null>>} what colours mean for what is shown, by what was measured */
+    this.scales = {};
     /**
      * For each autograd node the items that show it: of a leaf there is one beside each user.
      *
@@ -31,6 +37,52 @@ export class Model {
     /** Of several alike by the module of the first; with a star where each of them is shown. */
     this.boxesByModule = groupBy(this.boxes.keys(), (box) => this.moduleOf(box));
     this.childBoxes = groupBy(new Set([...this.boxes.keys()].map((box) => this.shownAs(box))), (number) => this.parentOf(number));
+  }
+
+  /** Whether there is a layout from left to right. */
+  get canTurn() {
+    return this.document.sideways.length > 0;
+  }
+
+  /** @param {boolean} isSideways */
+  turn(isSideways) {
+    if (isSideways === this.isSideways || (isSideways && !this.canTurn)) return;
+    this.isSideways = isSideways;
+    const boxes = isSideways ? this.document.sideways : this.document.boxes;
+    this.outermost = boxes[0];
+    this.boxes = byItem(boxes);
+  }
+
+  /**
+   * Fits the scales of measured figures to what is shown.
+   *
+   * @param {Iterable<number>} shown
+   * @returns {boolean} whether colours change by that
+   */
+  rescale(shown) {
+    const before = JSON.stringify(this.scales);
+    const numbers = [...shown];
+    for (const by of Object.keys(this.document.legends).filter(isQuantity)) {
+      const figures = numbers.flatMap((number) => (this.items[number].readings?.[by] ?? []).filter((reading) => typeof reading === "number"));
+      this.scales[by] = scaleFor(by, figures);
+    }
+    return before !== JSON.stringify(this.scales);
+  }
+
+  /**
+   * The classes of an item's bands: one for each of several alike, if they differ.
+   *
+   * @param {Item} item
+   * @param {string} colour
+   * @returns {string[]}
+   */
+  tintsOf(item, colour) {
+    if (!isQuantity(colour)) return item.tints?.[colour] ?? [];
+    const scale = this.scales[colour];
+    return (item.readings?.[colour] ?? []).map((reading) => {
+      if (typeof reading === "string") return reading;
+      return scale && reading > 0 ? `step${stepOf(scale, reading)}` : "plain";
+    });
   }
 
   /** What colours mean at first: what was asked for, unless there is nothing of it. */
@@ -233,3 +285,6 @@ export class Model {
  * @returns {box is TitledBox}
  */
 const isTitled = (box) => box.item !== null && box.header !== null;
+
+/** @param {Box[]} boxes */
+const byItem = (boxes) => new Map(boxes.filter(isTitled).map((box) => [box.item, box]));

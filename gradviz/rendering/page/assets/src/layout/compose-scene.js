@@ -27,7 +27,39 @@ export function compose(model, opened) {
   /** @type {Scene} */
   const scene = { items: new Map(), open: new Map(), lines: [], x: 0, y: 0, width: outermost.width, height: outermost.height };
   place(outermost, { x: 0, y: 0 }, 0, scene);
-  return scene;
+  return model.isSideways ? exchanged(scene) : scene;
+}
+
+/**
+ * The size of an item along the axes of the layout: boxes for pictures from left to right have x and y exchanged.
+ *
+ * @param {Model} model
+ * @param {number} number
+ */
+function sizeOf(model, number) {
+  const { width, height } = model.items[number];
+  return model.isSideways ? { width: height, height: width } : { width, height };
+}
+
+/**
+ * The same scene from left to right; there wires run below titles, so these begin at the left.
+ *
+ * @param {Scene} scene
+ * @returns {Scene}
+ */
+function exchanged({ items, open, lines, width, height }) {
+  /**
+   * @template {Rect} R
+   * @param {R} rect
+   * @returns {R}
+   */
+  const turned = (rect) => ({ ...rect, x: rect.y, y: rect.x, width: rect.height, height: rect.width });
+  return {
+    items: new Map([...items].map(([number, rect]) => [number, turned(rect)])),
+    open: new Map([...open].map(([number, rect]) => [number, { ...turned(rect), titleFrom: SIDE }])),
+    lines: lines.map((line) => ({ ...line, points: line.points.map(({ x, y }) => ({ x: y, y: x })) })),
+    x: 0, y: 0, width: height, height: width,
+  };
 }
 
 /**
@@ -221,10 +253,10 @@ function placeOpen(inside, cluster, { open, lane }) {
  */
 function placeClosed(model, inside, cluster) {
   const [main] = cluster.items;
-  const middle = { x: cluster.x + main.x + model.items[main.item].width / 2, y: cluster.y + cluster.height / 2 };
+  const middle = { x: cluster.x + main.x + sizeOf(model, main.item).width / 2, y: cluster.y + cluster.height / 2 };
   const now = inside.point(middle);
   for (const { item, x, y } of cluster.items) {
-    const { width, height } = model.items[item];
+    const { width, height } = sizeOf(model, item);
     inside.children.set(item, {
       x: cluster.x + x + now.x - middle.x,
       y: cluster.y + y + now.y - middle.y,

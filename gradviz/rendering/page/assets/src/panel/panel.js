@@ -13,6 +13,7 @@
  * @property {() => void} only
  * @property {(number: number) => void} select
  * @property {(kind: "svg"|"png") => void} save
+ * @property {() => void} turned called when another tab was chosen
  * @property {(index: number, tab: string) => void} graph
  * @property {(numbers: number[], words: string) => void} light
  *
@@ -33,7 +34,7 @@ import { differenceList, differenceSummary } from "./differences.js";
 import { findingList } from "./findings.js";
 import { itemDetails } from "./item-details.js";
 import { Memory } from "./memory.js";
-import { listenToEdge } from "./panel-resizing.js";
+import { listenToEdge, openSheet } from "./panel-resizing.js";
 import { Parameters } from "./parameters.js";
 import { lines, section } from "./sections.js";
 import { sourceParts } from "./source-code.js";
@@ -83,6 +84,7 @@ export class Panel {
   show(number, around) {
     // Who looks at the source sees the line of what was clicked; who clicks in a list goes on with the list.
     if (number !== null && number !== this.#number && this.tab !== "source" && !this.#isGoing) this.tab = "about";
+    if (number !== null && number !== this.#number) openSheet();
     this.#number = number;
     this.#around = around;
     this.#draw();
@@ -174,16 +176,15 @@ export class Panel {
   /** @param {Tab[]} tabs */
   #tabRow(tabs) {
     const buttons = tabs.map(({ key, words }) => h("button", { type: "button", role: "tab", "aria-selected": String(key === this.tab),
-      "data-focus": `tab-${key}`, onclick: () => this.#turnTo(key) }, words));
+      "data-focus": `tab-${key}`, onclick: () => { this.turnTo(key); this.actions.turned(); } }, words));
     return h("div", { class: "tabs", role: "tablist" }, buttons);
   }
 
   /** @param {string} tab */
-  #turnTo(tab) {
+  turnTo(tab) {
+    if (tab === this.tab) return;
     this.tab = tab;
-    byId("panel").dataset.tab = tab; // The panel may be wider for it, which a map has to know.
     this.#draw();
-    if (this.#number !== null) this.actions.reveal(this.#number);
   }
 
   /**

@@ -8,6 +8,7 @@
  * @import { PageChip, PageLine } from "../document/types.js"
  * @import { Model } from "../graph/model.js"
  * @import { OpenRect, Point, Rect, Scene, SceneLine, SeenRect } from "../layout/types.js"
+ * @import { Room } from "./box-titles.js"
  * @import { ItemElements, Layers, WireElements } from "./element-layers.js"
  * @import { Style } from "./computed-styles.js"
  *
@@ -16,11 +17,14 @@
  * @property {Scene} scene
  * @property {ItemElements} items the stand-ins
  * @property {WireElements} wires
+ * @property {string} colour
  */
 import { lineTouches, touch } from "../layout/rectangles.js";
 import { brushOf, byId, s } from "../shared/dom.js";
 import { groupBy } from "../shared/group-by.js";
+import { roomForTitles, TITLE_TOP, titleSize } from "./box-titles.js";
 import { ComputedStyles } from "./computed-styles.js";
+import { pillOfOpen, wordsOn } from "./pills.js";
 import { CHIP, itemClass, shadeOf, wireKind } from "./svg-elements.js";
 import { NEAR } from "./zoom-levels.js";
 
@@ -30,8 +34,6 @@ const MAX_IN_MOTION = 15_000;
 const REST = 120;
 /** In pixels of the screen. */
 const THINNEST = 0.5;
-const TITLE_SIZE = 11;
-const TITLE_ROOM = { width: 46, height: 26 };
 
 export class CanvasPainter {
   /** @type {Shown|null} */
@@ -43,6 +45,8 @@ export class CanvasPainter {
    * @type {{lines: Map<Style, SceneLine[]>, items: Map<Style, [number, Rect][]>}|null}
    */
   #alike = null;
+  /** @type {Map<number, Room>} of titles */
+  #rooms = new Map();
   /** @type {Map<number, Outline>} */
   #outlines = new Map();
   /** @type {ReturnType<typeof setTimeout>|undefined} */
@@ -80,10 +84,11 @@ export class CanvasPainter {
     /** @type {ItemElements} */
     const items = new Map();
     for (const number of scene.open.keys()) items.set(number, s("g", { class: "h item" }));
-    for (const number of scene.items.keys()) items.set(number, s("g", { class: itemClass(this.model.items[number], colour) }));
+    for (const number of scene.items.keys()) items.set(number, s("g", { class: itemClass(this.model, this.model.items[number], colour) }));
     const wires = new Map(scene.lines.map((line) => [line.key, s("g", { class: "wire", "data-kind": wireKind(this.model, line) })]));
     this.#standIns.replaceChildren(...items.values(), ...wires.values());
-    this.#shown = { scene, items, wires };
+    this.#shown = { scene, items, wires, colour };
+    this.#rooms = roomForTitles(scene);
     this.#drawAnew();
     return this.#shown;
   }
@@ -247,7 +252,7 @@ export class CanvasPainter {
    */
   #drawWords(brush, number, rect) {
     const group = this.#classOf(number);
-    const { lines = [], chips = [] } = this.model.items[number];
+    const { lines, chips } = wordsOn(this.model.items[number], this.#shown?.colour ?? "");
     for (const line of lines) this.#drawLine(brush, group, line, rect);
     for (const chip of chips) this.#drawChip(brush, `${group} ${chip.level ?? ""}`, chip, rect);
   }
@@ -297,7 +302,7 @@ export class CanvasPainter {
   }
 
   /**
-   * From afar as large as it can be read, where there is room.
+   * As large on the screen as from near, where there is room.
    *
    * @param {CanvasRenderingContext2D} brush
    * @param {number} number
@@ -305,24 +310,18 @@ export class CanvasPainter {
    * @param {number} scale
    */
   #drawTitle(brush, number, rect, scale) {
-    const { header, chip } = rect.box;
     const group = this.#classOf(number);
-    if (scale >= NEAR) {
-      const corner = { x: rect.x + rect.titleFrom, y: rect.y };
-      if (chip) this.#drawChip(brush, `${group} box`, chip, corner);
-      this.#drawLine(brush, group, { ...header, style: `t ${shadeOf(rect.depth)}` }, corner);
-    } else if (rect.width * scale >= TITLE_ROOM.width && rect.height * scale >= TITLE_ROOM.height) {
-      const style = this.#styles.of(this.layers.items, group, "text", "t");
-      brush.save();
-      brush.beginPath();
-      brush.rect(rect.x, rect.y, rect.width, rect.height);
-      brush.clip();
-      brush.globalAlpha = style.opacity;
-      brush.fillStyle = style.fill;
-      brush.font = style.font.replace(/[\d.]+px/, `${TITLE_SIZE / scale}px`);
-      brush.fillText(header.text, rect.x + 4 / scale, rect.y + (TITLE_SIZE + 2) / scale);
-      brush.restore();
-    }
+    const room = this.#rooms.get(number);
+    if (!room) return;
+    const { factor, isNameOnly } = titleSize(room, scale);
+    const header = { ...rect.box.header, style: `t ${shadeOf(rect.depth)}` };
+    const chip = pillOfOpen(this.model.items[number], rect.box.chip, this.#shown?.colour ?? "");
+    brush.save();
+    brush.translate(rect.x + rect.titleFrom, rect.y + TITLE_TOP * (1 - factor));
+    brush.scale(factor, factor);
+    if (chip && !isNameOnly) this.#drawChip(brush, `${group} box`, chip, { x: 0, y: 0 });
+    this.#drawLine(brush, group, isNameOnly ? { ...header, aside: "" } : header, { x: 0, y: 0 });
+    brush.restore();
   }
 }
 

@@ -10,7 +10,8 @@
  * @typedef {(part: number) => void} Move shows something on its way: 0 where it was, 1 where it goes
  */
 import { s } from "../shared/dom.js";
-import { itemElement, moveWire, openElements, sizeOpen, translate, wireElement } from "./svg-elements.js";
+import { pillOfOpen } from "./pills.js";
+import { exchangePill, itemElement, moveWire, openElements, sizeOpen, translate, wireElement, wireKind } from "./svg-elements.js";
 
 export class ElementLayers {
   /** @type {Layers} the lower before the upper */
@@ -36,19 +37,22 @@ export class ElementLayers {
   }
 
   /**
-   * Closed items again, in other colours.
+   * Items and titles of open boxes again, and wires as wide as they are now, in other colours.
    *
    * @param {Scene} scene
    * @param {string} colour
    */
   recolour(scene, colour) {
     for (const [number, element] of this.items) {
+      const open = scene.open.get(number);
+      if (open) exchangePill(element, pillOfOpen(this.model.items[number], open.box.chip, colour));
       if (!scene.items.has(number)) continue;
       const fresh = itemElement(this.model, number, colour);
       fresh.setAttribute("transform", element.getAttribute("transform") ?? "");
       element.replaceWith(fresh);
       this.items.set(number, fresh);
     }
+    for (const line of scene.lines) this.wires.get(line.key)?.lastElementChild?.setAttribute("class", wireKind(this.model, line) ?? "");
   }
 
   /**
@@ -67,7 +71,7 @@ export class ElementLayers {
       (scene.items.has(number) || scene.open.has(number)) && String(scene.open.get(number)?.box.item ?? "") === (dataset.box ?? ""));
     /** @type {Move[]} */
     const moves = [];
-    for (const [number, rect] of scene.open) moves.push(this.#open(number, rect, before));
+    for (const [number, rect] of scene.open) moves.push(this.#open(number, rect, before, colour));
     for (const [number, rect] of scene.items) moves.push(this.#item(number, rect, before, colour));
     const earlier = new Map((before?.lines ?? []).map((line) => [line.key, line]));
     for (const line of scene.lines) moves.push(this.#wire(line, earlier.get(line.key), before));
@@ -79,24 +83,26 @@ export class ElementLayers {
    * @param {number} number
    * @param {OpenRect} rect
    * @param {Scene|null} before
+   * @param {string} colour
    * @returns {Move}
    */
-  #open(number, rect, before) {
+  #open(number, rect, before, colour) {
     const was = before?.open.get(number) ?? before?.items.get(number) ?? rect;
-    const { back, title } = this.#elementsOfOpen(number, rect);
+    const { back, title } = this.#elementsOfOpen(number, rect, colour);
     return (part) => sizeOpen(back, title, { ...rect, ...partway(was, rect, part) });
   }
 
   /**
    * @param {number} number
    * @param {OpenRect} rect
+   * @param {string} colour
    */
-  #elementsOfOpen(number, rect) {
+  #elementsOfOpen(number, rect, colour) {
     const known = { back: this.#backs.get(number), title: this.items.get(number) };
     if (known.title && known.back) return { back: known.back, title: known.title };
     known.title?.remove();
     known.back?.remove();
-    const { back, title } = openElements(this.model, number, rect);
+    const { back, title } = openElements(this.model, number, rect, colour);
     this.#backs.set(number, back);
     this.items.set(number, title);
     this.layers.back.append(back);

@@ -3,13 +3,14 @@
  *
  * @import { Model } from "../graph/model.js"
  * @import { Rect, Scene, SeenRect } from "../layout/types.js"
+ * @import { Room } from "./box-titles.js"
  * @import { ItemElements, Move, WireElements } from "./element-layers.js"
  */
 import { isWithin, lineTouches, touch, widened } from "../layout/rectangles.js";
 import { byId, s, targetOf } from "../shared/dom.js";
+import { placeTitles, roomForTitles } from "./box-titles.js";
 import { CanvasPainter } from "./canvas-painter.js";
 import { ElementLayers } from "./element-layers.js";
-import { keepTitlesInSight } from "./sticky-titles.js";
 import { showLabels } from "./wire-labels.js";
 
 const DURATION = 220;
@@ -36,6 +37,8 @@ export class Picture {
   #drawn = null;
   /** @type {Rect|null} where not everything has elements, the part of the scene that has */
   #covered = null;
+  /** @type {Map<number, Room>} of titles of open boxes */
+  #rooms = new Map();
   /** @type {{items: ItemElements, wires: WireElements}|null} stand-ins for elements while everything is painted */
   #painted = null;
 
@@ -96,8 +99,8 @@ export class Picture {
    */
   lendElements() {
     if (!this.isPainted) {
-      this.#keepTitles({ ...this.scene, scale: 1, y: this.scene.y - this.scene.height });
-      return () => this.#keepTitles();
+      this.#placeTitles({ ...this.scene, scale: 1 });
+      return () => this.#placeTitles();
     }
     this.#turn(false);
     this.#drawAnew(this.scene);
@@ -135,7 +138,7 @@ export class Picture {
    */
   recolour(colour) {
     this.colour = colour;
-    byId("stage").dataset.color = colour;
+    byId("view").dataset.color = colour;
     if (this.isPainted) this.#paint();
     else if (this.#drawn) this.elements.recolour(this.#drawn, colour);
   }
@@ -155,6 +158,7 @@ export class Picture {
     }
     const before = this.#drawn;
     this.#drawn = this.#inSight(scene);
+    this.#rooms = roomForTitles(this.#drawn);
     const moves = this.elements.update(this.#drawn, before, this.colour);
     const isStill = !before || moves.length > MAX_MOVED || matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (isStill) this.#jump(moves);
@@ -164,7 +168,7 @@ export class Picture {
   /** @param {Move[]} moves */
   #jump(moves) {
     moves.forEach((move) => move(1));
-    this.#keepTitles();
+    this.#placeTitles();
     this.#settle();
   }
 
@@ -177,7 +181,7 @@ export class Picture {
       const part = Math.min(1, Math.max(0, (now - start) / DURATION));
       const eased = 1 - (1 - part) ** 3;
       moves.forEach((move) => move(eased));
-      this.#keepTitles();
+      this.#placeTitles();
       if (part < 1) this.#frame = requestAnimationFrame(step);
       else this.#settle();
     };
@@ -196,14 +200,14 @@ export class Picture {
     if (this.isPainted) this.#paint();
     else if (wasPainted || this.#isOutgrown()) this.#drawAnew(this.scene);
     else {
-      this.#keepTitles();
+      this.#placeTitles();
       return;
     }
     this.onDrawn();
   }
 
-  #keepTitles(seen = this.seen()) {
-    if (!this.isPainted && this.#drawn) keepTitlesInSight(this.#drawn.open, this.elements.items, seen, (number) => this.model.boxAround(number));
+  #placeTitles(seen = this.seen()) {
+    if (!this.isPainted && this.#drawn) placeTitles(this.#drawn.open, this.#rooms, this.elements.items, seen);
   }
 
   /**
@@ -247,6 +251,7 @@ export class Picture {
   #drawAnew(scene) {
     cancelAnimationFrame(this.#frame);
     this.#drawn = this.#inSight(scene);
+    this.#rooms = roomForTitles(this.#drawn);
     this.#jump(this.elements.update(this.#drawn, null, this.colour));
   }
 

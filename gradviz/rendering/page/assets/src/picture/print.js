@@ -1,5 +1,5 @@
 /**
- * On paper the whole picture stands above what the panel tells, as large as the page is wide.
+ * On paper there is the whole picture alone, as large as the page is wide, with its legend.
  *
  * @import { Rect } from "../layout/types.js"
  * @import { Picture } from "./picture.js"

@@ -1,10 +1,12 @@
 /**
  * What is shown of the graph, and where: the scene with the picture and the small map of it, and the part that is in sight.
  *
+ * @import { Part } from "../graph/connections.js"
  * @import { Model } from "../graph/model.js"
  */
 import { Connections } from "../graph/connections.js";
 import { compose, rectOf, shift } from "../layout/compose-scene.js";
+import { condensed } from "../layout/condense-scene.js";
 import { besideOf, nearestOf } from "../layout/nearest-item.js";
 import { isWithin } from "../layout/rectangles.js";
 import { Minimap } from "./minimap.js";
@@ -34,15 +36,58 @@ export class Stage {
    *
    * @param {Set<number>} opened
    * @param {number|null} anchor
+   * @param {(() => Part)|null} litOf to show only a part of it, laid out anew
    */
-  show(opened, anchor = null) {
+  show(opened, anchor = null, litOf = null) {
     const was = anchor === null ? null : this.rectOf(anchor);
-    const scene = compose(this.model, opened);
+    const whole = compose(this.model, opened);
+    this.connections = new Connections(whole);
+    const scene = litOf ? condensed(whole, litOf(), (number) => this.#drawnAround(number)) : whole;
     const now = anchor === null ? null : rectOf(scene, anchor);
     if (was && now) shift(scene, was.x + was.width / 2 - (now.x + now.width / 2), was.y - now.y);
+    if (this.model.rescale(scene.items.keys())) this.picture.recolour(this.picture.colour);
     this.picture.show(scene);
-    this.connections = new Connections(scene);
     this.minimap.show(scene);
+  }
+
+  /**
+   * The items by which the boxes around an item are drawn.
+   *
+   * @param {number} number
+   */
+  #drawnAround(number) {
+    return this.model.boxesAround(number).map((box) => this.model.shownAs(box));
+  }
+
+  /** What is seen, so that an address can tell it; null for all of it. */
+  get position() {
+    return this.viewport.isFitted ? null : this.viewport.positionFrom(this.scene);
+  }
+
+  /** @param {{x: number, y: number, zoom: number}} position */
+  goTo(position) {
+    this.viewport.goFrom(this.scene, position);
+  }
+
+  /**
+   * Whether words can be read where everything is shown, with some boxes open.
+   *
+   * @param {Set<number>} opened
+   */
+  isLegible(opened) {
+    return this.viewport.fitted(compose(this.model, opened)).isLegible;
+  }
+
+  /**
+   * The boxes whose titles are out of sight above, while their insides fill the middle of what is seen; the outermost first.
+   *
+   * @returns {number[]}
+   */
+  get surrounding() {
+    const { x, y, width, height } = this.viewport.seen;
+    const middle = { x: x + width / 2, y: y + height / 3 };
+    return [...this.scene.open].filter(([, rect]) => rect.y < y && rect.x <= middle.x && rect.x + rect.width >= middle.x
+      && rect.y + rect.height >= middle.y).map(([number]) => number);
   }
 
   /** In the colours of another theme. */
@@ -68,6 +113,11 @@ export class Stage {
     this.viewport.fit(this.scene, how);
   }
 
+  /** Fits the picture again where it was, after the window around it has changed. */
+  refit() {
+    if (this.viewport.isFitted) this.fit({ isLegible: true, isMoved: false });
+  }
+
   get isAllSeen() {
     return isWithin(this.scene, this.viewport.seen);
   }
@@ -79,7 +129,7 @@ export class Stage {
    */
   reveal(number) {
     const rect = this.rectOf(number);
-    if (rect) this.viewport.reveal(rect, this.model.boxesAround(number).length);
+    if (rect) this.viewport.reveal(rect);
   }
 
   /**
@@ -100,7 +150,7 @@ export class Stage {
    * @param {number} number
    */
   ownItems(number) {
-    const { items } = this.scene;
+    const { items } = this.connections.scene;
     if (items.has(number)) return [number];
     return [...items.keys()].filter((item) => this.model.boxesAround(item).some((box) => this.model.shownAs(box) === number));
   }

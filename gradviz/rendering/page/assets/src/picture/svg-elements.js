@@ -1,19 +1,18 @@
 /**
  * Items, open boxes and wires as SVG elements.
  *
- * @import { Item, PageChip, PageLine, Range } from "../document/types.js"
+ * @import { Item, PageChip, PageLine } from "../document/types.js"
+ * @import { Scale } from "../graph/color-scale.js"
  * @import { Model } from "../graph/model.js"
  * @import { OpenRect, Point, SceneLine } from "../layout/types.js"
  */
+import { stepOf } from "../graph/color-scale.js";
 import { itemAt } from "../graph/connections.js";
 import { pathOf } from "../layout/wire-routes.js";
 import { partOf, s } from "../shared/dom.js";
 import { rounded } from "../shared/number-words.js";
+import { pillOfOpen, wordsOn } from "./pills.js";
 
-/** How many widths there are for wires: one for each colour of a scale. */
-const WIDTHS = 7;
-/** The ground of a title that stands over other things than its box. */
-const SIDE_OF_PLATE = 6;
 /** Of a count: from the baseline of its words up to its edge, to the words' own one, and from its left end to them. */
 export const CHIP = { rise: 11.5, sink: 0.4, side: 6, height: 15 };
 
@@ -32,12 +31,13 @@ export function translate({ x, y }) {
 export function itemElement(model, number, colour) {
   const item = model.items[number];
   const { front, inner, behind } = model.document.shapes[item.shape];
-  const tints = item.tints?.[colour] ?? [];
+  const tints = model.tintsOf(item, colour);
+  const { lines, chips } = wordsOn(item, colour);
   const opens = model.canOpen(number);
   return s(
     "g",
     {
-      class: itemClass(item, colour),
+      class: itemClass(model, item, colour),
       "data-item": number, role: "button", tabindex: -1, "aria-label": spoken(item),
       "aria-expanded": opens ? "false" : null,
     },
@@ -45,7 +45,7 @@ export function itemElement(model, number, colour) {
     bands(tints, item, front),
     s("path", { class: isBanded(tints) ? "s clear" : "s", d: front }),
     inner ? s("path", { class: "i", d: inner }) : null,
-    s("g", { class: "words" }, (item.lines ?? []).map(lineElement), (item.chips ?? []).map(chipElement)),
+    s("g", { class: "words" }, lines.map(lineElement), chips.map(chipElement)),
     opens ? toggle(item.width, (item.height - 7 * Number(behind.length > 0)) / 2, "+") : null,
   );
 }
@@ -53,11 +53,12 @@ export function itemElement(model, number, colour) {
 /**
  * Its classes: of what stands for several, with the tint of the one in the middle.
  *
+ * @param {Model} model
  * @param {Item} item
  * @param {string} colour
  */
-export function itemClass(item, colour) {
-  const tints = item.tints?.[colour] ?? [];
+export function itemClass(model, item, colour) {
+  const tints = model.tintsOf(item, colour);
   const middle = tints[Math.floor(tints.length / 2)] ?? "";
   return ["item", item.role, item.is_failed ? "failed" : middle].filter(Boolean).join(" ");
 }
@@ -94,22 +95,33 @@ export const shadeOf = (depth) => `d${Math.min(depth, 3)}`;
  * @param {Model} model
  * @param {number} number
  * @param {OpenRect} rect
+ * @param {string} colour
  */
-export function openElements(model, number, { box, depth }) {
+export function openElements(model, number, { box, depth }, colour) {
   const item = model.items[number];
   const shade = shadeOf(depth);
+  const chip = pillOfOpen(item, box.chip, colour);
   const back = s("rect", { class: `o ${shade}${item.is_failed ? " failed" : ""}`, rx: 9, "data-back": number });
   const title = s(
     "g",
     { class: "h item", "data-item": number, "data-box": box.item, role: "button", tabindex: -1, "aria-label": spoken(item), "aria-expanded": "true" },
     s("rect", { class: "grip", x: 0, y: 0, height: 30, width: 10 }),
     s("g", { class: "title" },
-      s("rect", { class: "plate", x: -SIDE_OF_PLATE, y: 6, width: box.header_width + 2 * SIDE_OF_PLATE, height: 24, rx: 6 }),
       lineElement({ ...box.header, style: `t ${shade}` }),
-      box.chip ? s("g", { class: "box" }, chipElement(box.chip)) : null),
+      chip ? s("g", { class: "box" }, ...chipElement(chip).childNodes) : null),
     toggle(10, 0, "−"),
   );
   return { back, title };
+}
+
+/**
+ * Exchanges the pill beside the title of an open box.
+ *
+ * @param {Element} title
+ * @param {PageChip|null} chip
+ */
+export function exchangePill(title, chip) {
+  if (chip) partOf(title, ".box").replaceChildren(...chipElement(chip).childNodes);
 }
 
 /**
@@ -164,20 +176,16 @@ const isQuiet = (model, line) => line.isQuiet ?? model.items[line.source].role =
  * @param {SceneLine} line
  */
 export function wireKind(model, line) {
-  return line.flow?.state || (isQuiet(model, line) ? "k" : widthClass(line.flow?.norm, model.document.legends.gradient?.ends));
+  return line.flow?.state || (isQuiet(model, line) ? "k" : widthClass(line.flow?.norm, model.scales.gradient));
 }
 
 /**
  * Where a gradient lies on the scale of gradients, as the class that makes its wire as wide as that.
  *
  * @param {number|undefined} norm
- * @param {Range|null|undefined} ends
+ * @param {Scale|null|undefined} scale
  */
-function widthClass(norm, ends) {
-  if (!norm || !ends) return null;
-  const part = Math.log(norm / ends.min) / Math.log(ends.max / ends.min);
-  return `flow${Math.min(WIDTHS - 1, Math.max(0, Math.floor(part * WIDTHS + 1e-9)))}`;
-}
+const widthClass = (norm, scale) => (norm && scale ? `flow${stepOf(scale, norm)}` : null);
 
 /**
  * @param {SVGGElement} element

@@ -2,7 +2,7 @@
  * What part of the picture is seen: pan, zoom, fit, and moving to a point.
  *
  * @import { D3ZoomEvent, ZoomTransform } from "d3-zoom"
- * @import { Rect, SeenRect } from "../layout/types.js"
+ * @import { Point, Rect, SeenRect } from "../layout/types.js"
  */
 import { select } from "d3-selection";
 import { zoom, zoomIdentity } from "d3-zoom";
@@ -10,14 +10,16 @@ import { byId } from "../shared/dom.js";
 import { isFramed } from "../shared/framed.js";
 import { MAX_SCALE, MIN_SCALE, NEAR } from "./zoom-levels.js";
 
-const MARGIN = 28;
-/** Room for the breadcrumbs, and for the legend or the bar of the backward pass. */
-const TOP = 38;
-const BOTTOM = 40;
-/** Of a box, in the picture. */
-const TITLE = 25;
+/** Around what is fitted; at the right, on a phone below, there are the buttons for zooming. */
+const MARGINS = { left: 20, right: 76, top: 14, bottom: 14 };
+const MARGINS_ON_PHONE = { left: 10, right: 10, top: 10, bottom: 46 };
+const narrow = matchMedia("(max-width: 620px)");
+/** Smaller words are hard to read. */
 const LEGIBLE = 0.75;
+/** Still smaller titles cannot be read. */
+const MIN_LEGIBLE = 0.6;
 const MAX_FIT = 1.25;
+const MAX_LARGER = 1.8;
 const DURATION = 260;
 
 /**
@@ -32,16 +34,23 @@ export class Viewport {
   #width = 0;
   /** @type {(() => void)[]} */
   #listeners = [];
+  /** @type {() => void} */
+  #resized = () => {};
 
   constructor() {
     this.svg = byId("picture");
     this.transform = zoomIdentity;
+    /** Whether all is seen as `fit` shows it; nobody has moved it since. */
+    this.isFitted = true;
     /** @type {import("d3-zoom").ZoomBehavior<SVGSVGElement, unknown>} */
     const behaviour = zoom();
     this.behaviour = behaviour
       .scaleExtent([MIN_SCALE, MAX_SCALE])
       .filter((event) => (event.type === "wheel" ? isZooming(event) : !event.button && !event.ctrlKey))
-      .on("zoom", (/** @type {D3ZoomEvent<SVGSVGElement, unknown>} */ { transform }) => this.#apply(transform));
+      .on("zoom", (/** @type {D3ZoomEvent<SVGSVGElement, unknown>} */ { transform, sourceEvent }) => {
+        if (sourceEvent) this.isFitted = false;
+        this.#apply(transform);
+      });
     select(this.svg).call(this.behaviour).on("dblclick.zoom", null);
     new ResizeObserver(() => this.#keepCentre()).observe(this.svg);
   }
@@ -51,6 +60,11 @@ export class Viewport {
     this.#listeners.push(listen);
   }
 
+  /** @param {() => void} listen called after the window around the picture has another size */
+  onResize(listen) {
+    this.#resized = listen;
+  }
+
   /** What was in the middle from left to right stays there when the panel becomes wider. */
   #keepCentre() {
     const { width } = this.size;
@@ -58,6 +72,7 @@ export class Viewport {
     if (this.#width && this.#width !== width) select(this.svg).call(this.behaviour.translateBy, (width - this.#width) / 2 / k, 0);
     else this.#listeners.forEach((listen) => listen());
     this.#width = width;
+    this.#resized();
   }
 
   get size() {
@@ -77,8 +92,30 @@ export class Viewport {
     return { x: left, y: top, width: width / scale, height: height / scale, scale };
   }
 
+  get #margins() {
+    return narrow.matches ? MARGINS_ON_PHONE : MARGINS;
+  }
+
   get #bottom() {
-    return Math.max(BOTTOM, byId("play-bar").offsetHeight + 20, byId("legend").offsetHeight + 20);
+    return this.#margins.bottom + (byId("play-bar").offsetHeight && byId("play-bar").offsetHeight + 10);
+  }
+
+  /** The part of the picture in which nothing stands over it. */
+  get #room() {
+    const { width, height } = this.size;
+    const { left, right, top } = this.#margins;
+    return { x: left, y: top, width: width - left - right, height: height - top - this.#bottom };
+  }
+
+  /**
+   * How large a rectangle is once it is fitted, and whether words can be read then.
+   *
+   * @param {Rect} rect
+   */
+  fitted({ width, height }) {
+    const room = this.#room;
+    const scale = Math.min(room.width / width, room.height / height, MAX_FIT);
+    return { scale, isLegible: scale >= MIN_LEGIBLE };
   }
 
   /**
@@ -88,28 +125,27 @@ export class Viewport {
    * @param {{isLegible?: boolean, isMoved?: boolean}} [how] `isMoved` step by step
    */
   fit(rect, { isLegible = false, isMoved = true } = {}) {
-    const { width, height } = this.size;
-    const room = { width: width - 2 * MARGIN, height: height - TOP - this.#bottom };
-    const scale = Math.min(room.width / rect.width, room.height / rect.height, MAX_FIT);
-    const k = isLegible ? Math.max(scale, Math.min(LEGIBLE, room.width / Math.min(rect.width, 700))) : scale;
-    const x = width / 2 - (rect.x + rect.width / 2) * k;
+    const room = this.#room;
+    const { scale } = this.fitted(rect);
+    const k = isLegible && scale < MIN_LEGIBLE ? Math.max(scale, Math.min(LEGIBLE, room.width / Math.min(rect.width, 700))) : scale;
+    const aside = rect.width * k <= room.width ? (room.width - rect.width * k) / 2 : Math.min(0, (room.width - rect.width * k) / 2);
     const down = Math.max(0, (room.height - rect.height * k) / 2);
-    const y = TOP + down - rect.y * k;
-    this.go(zoomIdentity.translate(x, y).scale(k), isMoved);
+    this.go(zoomIdentity.translate(room.x + aside - rect.x * k, room.y + down - rect.y * k).scale(k), isMoved);
+    this.isFitted = true;
   }
 
   /**
-   * Moves as little as brings a rectangle into sight, below the titles of so many boxes around it.
+   * Moves as little as brings a rectangle into sight.
    *
    * @param {Rect} rect
    */
-  reveal(rect, boxesAround = 0) {
+  reveal(rect) {
     const { width, height } = this.size;
     const scale = Math.max(this.transform.k, 0.55);
     const centre = { x: rect.x + rect.width / 2, y: rect.y + Math.min(rect.height, height / scale - 80) / 2 };
     const x = this.transform.applyX(centre.x);
     const y = this.transform.applyY(centre.y);
-    const isSeen = x > 60 && x < width - 60 && y > 50 + boxesAround * TITLE * this.transform.k && y < height - this.#bottom - 10 && this.transform.k >= 0.4;
+    const isSeen = x > 60 && x < width - 60 && y > 30 && y < height - this.#bottom - 10 && this.transform.k >= 0.4;
     if (!isSeen) this.go(zoomIdentity.translate(width / 2 - centre.x * scale, height / 2 - centre.y * scale).scale(scale));
   }
 
@@ -125,6 +161,28 @@ export class Viewport {
     this.go(zoomIdentity.translate(width / 2 - x * k, height / 2 - y * k).scale(k), false);
   }
 
+  /**
+   * What is in the middle, from a point of the scene, and how large it is.
+   *
+   * @param {Point} origin
+   */
+  positionFrom(origin) {
+    const { x, y, width, height, scale } = this.seen;
+    return { x: Math.round(x + width / 2 - origin.x), y: Math.round(y + height / 2 - origin.y), zoom: Number(scale.toPrecision(3)) };
+  }
+
+  /**
+   * Shows what `positionFrom` told.
+   *
+   * @param {Point} origin
+   * @param {{x: number, y: number, zoom: number}} position
+   */
+  goFrom(origin, { x, y, zoom: wanted }) {
+    const { width, height } = this.size;
+    const k = Math.min(MAX_SCALE, Math.max(MIN_SCALE, wanted));
+    this.go(zoomIdentity.translate(width / 2 - (origin.x + x) * k, height / 2 - (origin.y + y) * k).scale(k), false);
+  }
+
   /** @param {number} factor */
   zoomBy(factor) {
     const { width, height } = this.size;
@@ -138,6 +196,7 @@ export class Viewport {
    * @param {boolean} isMoved step by step
    */
   go(goal, isMoved = true) {
+    this.isFitted = false;
     cancelAnimationFrame(this.#frame);
     if (!isMoved || matchMedia("(prefers-reduced-motion: reduce)").matches) this.#set(goal);
     else this.#animate(this.transform, goal);
@@ -176,6 +235,8 @@ export class Viewport {
   #apply(transform) {
     this.transform = transform;
     byId("scene").setAttribute("transform", transform.toString());
+    // Buttons that fold stay large enough to be hit.
+    byId("scene").style.setProperty("--larger", String(Math.min(MAX_LARGER, Math.max(1, 1 / transform.k))));
     this.svg.classList.toggle("far", transform.k < NEAR);
     this.#listeners.forEach((listen) => listen());
   }

@@ -15,10 +15,14 @@
 import { factBody } from "../panel/formulas.js";
 import { itemAt } from "../graph/connections.js";
 import { byId, h, listenToButtons, partOf } from "../shared/dom.js";
+import { counted } from "../shared/number-words.js";
 import { addLabel, labelPosition, showGradient, sumWords } from "./gradient-labels.js";
 import { Replay } from "./replay.js";
 
 const PACE = 900;
+/** Of a stop at which several operations run: so many of them, and of the things that show them, are named. */
+const MAX_LISTED = 40;
+const MAX_TITLES = 4;
 /** The sum of what arrives stands on the lower edge of its item, below the numbers on that. */
 const SUM_BELOW = 5;
 const RUN = "M4 2l7 5-7 5z";
@@ -35,6 +39,8 @@ export class Player {
   #timer;
   /** @type {Replay|null} made once it is played */
   #replay = null;
+  /** @type {{opened: Set<number>, steps: number[]}|null} where it stops while these boxes are open */
+  #stops = null;
 
   /**
    * @param {Model} model
@@ -49,7 +55,7 @@ export class Player {
       "play-first": () => this.go(0), "play-back": () => this.step(-1), "play-run": () => this.run(),
       "play-on": () => this.step(1), "play-close": () => this.close(),
     });
-    byId("play-slider").addEventListener("input", () => this.go(Number(byId("play-slider").value)));
+    byId("play-slider").addEventListener("input", () => this.#goToStop(Number(byId("play-slider").value)));
   }
 
   /** False where the backward pass has too many steps. */
@@ -64,12 +70,29 @@ export class Player {
     return this.#replay;
   }
 
-  open() {
+  /** The steps at which it stops, as boxes are open now: the last one of each stop. */
+  get stops() {
+    const { opened } = this.model;
+    if (this.#stops?.opened !== opened) this.#stops = { opened, steps: this.replay.stops(opened) };
+    return this.#stops.steps;
+  }
+
+  /** Of the stops the one that it shows, counted from 1; 0 before the first one. */
+  get #stop() {
+    return this.at && this.stops.findIndex((step) => step >= this.at) + 1;
+  }
+
+  /** The last step of the stop before. */
+  get #since() {
+    return this.stops[this.#stop - 2] ?? 0;
+  }
+
+  /** @param {number} [at] the step that it shows first */
+  open(at = this.at) {
     this.isOn = true;
     byId("play-bar").hidden = false;
-    byId("play-slider").max = String(this.replay.length);
     byId("play-legend").replaceChildren(...Object.entries(WORDS).map(([state, words]) => h("span", { class: `key ${state}` }, words)));
-    this.go(this.at);
+    this.go(at);
   }
 
   close() {
@@ -95,30 +118,48 @@ export class Player {
       this.#timer = setInterval(() => (this.at < this.replay.length ? this.step(1) : this.run(false)), PACE);
     }
     partOf(byId("play-run"), "path").setAttribute("d", isRunning ? PAUSE : RUN);
-    byId("play-run").setAttribute("aria-label", isRunning ? "pause" : "play");
+    partOf(byId("play-run"), ".words").textContent = isRunning ? "Pause" : "Play";
   }
 
   /** @param {number} by */
   step(by) {
-    this.go(this.at + by);
+    this.#goToStop(this.#stop + by);
+  }
+
+  /** @param {number} stop counted from 1; 0 for the beginning */
+  #goToStop(stop) {
+    this.go(stop < 1 ? 0 : this.stops[stop - 1] ?? Infinity);
   }
 
   /**
-   * Shows how it stands when a step is over.
+   * Shows how it stands when a step is over, and all others of the same stop.
    *
    * @param {number} at
    */
   go(at) {
-    this.at = Math.max(0, Math.min(this.replay.length, at));
-    byId("play-slider").value = String(this.at);
-    byId("play-count").textContent = `${this.at.toLocaleString("en")} of ${this.replay.length.toLocaleString("en")}`;
-    this.page.onStep(this.replay.itemsAt(this.at));
+    const wanted = Math.max(0, Math.min(this.replay.length, at));
+    this.at = wanted && (this.stops.find((step) => step >= wanted) ?? this.replay.length);
+    this.#showCount();
+    this.page.onStep(this.#steps().flatMap((number) => this.replay.itemsAt(number)));
     this.mark();
+  }
+
+  #showCount() {
+    byId("play-slider").max = String(this.stops.length);
+    byId("play-slider").value = String(this.#stop);
+    byId("play-count").textContent = `${this.#stop.toLocaleString("en")} of ${this.stops.length.toLocaleString("en")}`;
+  }
+
+  /** The steps of the stop that is shown. */
+  #steps() {
+    const since = this.#since;
+    return Array.from({ length: this.at - (this.at && since) }, (_, index) => since + 1 + index);
   }
 
   /** Colours what is shown; also after boxes were opened or closed. */
   mark() {
     if (!this.isOn) return;
+    this.#showCount();
     const { picture } = this.page;
     /** @type {Map<number, State>} */
     const states = new Map();
@@ -141,7 +182,7 @@ export class Player {
    */
   #stateOf(number) {
     if (this.replay.isRoot(number)) return this.at ? "ran" : "runs";
-    return this.replay.stateOf(number, this.at);
+    return this.replay.stateOf(number, this.at, this.at ? this.#since : undefined);
   }
 
   /** @param {Map<number, State>} states */
@@ -198,12 +239,38 @@ export class Player {
       return [h("p", { class: "kind" }, "before the first step"), h("h2", { tabindex: -1 }, "backward begins"),
         h("ul", { class: "lines" }, this.replay.beginning.map((line) => h("li", {}, line))), ...order];
     }
+    const steps = this.#steps();
+    if (steps.length > 1) return this.#toldOfSeveral(steps);
     const { title, subtitle, facts } = this.replay.step(this.at);
     return [
-      h("p", { class: "kind" }, `step ${this.at.toLocaleString("en")} of ${this.replay.length.toLocaleString("en")}`),
+      h("p", { class: "kind" }, `step ${this.#stop.toLocaleString("en")} of ${this.stops.length.toLocaleString("en")}`),
       h("h2", { tabindex: -1 }, title),
       h("p", { class: "subtitle" }, subtitle),
       ...facts.flatMap(({ heading, lines }) => [h("h3", {}, heading), factBody(heading, lines)]),
+    ];
+  }
+
+  /**
+   * What the panel says of a stop at which several operations run.
+   *
+   * @param {number[]} steps
+   */
+  #toldOfSeveral(steps) {
+    const shown = new Set(steps.flatMap((number) => this.replay.itemsAt(number)).filter((item) => this.model.isCurrent(item))
+      .map((item) => this.model.shownFor(item, this.model.opened)));
+    const title = [...shown].map((item) => this.model.items[item].title);
+    const rows = steps.slice(0, MAX_LISTED).map((number) => {
+      const { title: name, subtitle, sums, arrivals } = this.replay.step(number);
+      const amounts = sums.filter(Boolean).join(", ") || (arrivals.length === 1 ? arrivals[0].amount : "");
+      return h("li", {}, h("b", {}, name), h("span", { class: "quiet" }, [subtitle, amounts].filter(Boolean).map((words) => ` · ${words}`).join("")));
+    });
+    const more = steps.length - rows.length;
+    return [
+      h("p", { class: "kind" }, `step ${this.#stop.toLocaleString("en")} of ${this.stops.length.toLocaleString("en")}: ${counted(steps.length, "node")}`),
+      h("h2", { tabindex: -1 }, title.slice(0, MAX_TITLES).join(", "), title.length > MAX_TITLES ? " …" : ""),
+      h("h3", {}, "in this order, with the gradient that arrived"),
+      h("ol", { class: "steps" }, rows),
+      more ? h("p", { class: "quiet" }, `and ${more.toLocaleString("en")} more`) : null,
     ];
   }
 }

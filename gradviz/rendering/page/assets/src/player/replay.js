@@ -46,6 +46,30 @@ export class Replay {
   }
 
   /**
+   * The steps at which the player stops. Steps that one visible thing shows are taken together, and so are the leaves
+   * that get their gradients one after the other; of leaves inside a closed box nothing is seen, so they are no stop.
+   *
+   * @param {Set<number>} opened
+   * @returns {number[]}
+   */
+  stops(opened) {
+    /** @type {number[]} */
+    const stops = [];
+    let before = "";
+    this.steps.forEach(({ nodes }, index) => {
+      const items = nodes.flatMap((node) => this.model.itemOfNode(node, opened) ?? []);
+      const isLeaf = items.length > 0 && items.every((item) => this.model.items[item].is_leaf);
+      const shown = items.map((item) => this.model.shownFor(item, opened));
+      const isHidden = isLeaf && shown.every((item, at) => item !== items[at]);
+      const shows = isHidden && stops.length ? before : isLeaf && !isHidden ? "leaves" : [...new Set(shown)].sort().join();
+      if (stops.length && shows === before) stops.pop();
+      stops.push(index + 1);
+      before = shows;
+    });
+    return stops;
+  }
+
+  /**
    * The step with a number, counted from 1.
    *
    * @param {number} number
@@ -70,17 +94,18 @@ export class Replay {
    *
    * @param {number} item
    * @param {number} at
+   * @param {number} [since] the step at which the player stopped before: what has run after it runs now
    * @returns {State}
    */
-  stateOf(item, at) {
+  stateOf(item, at, since = at - 1) {
     const own = this.stepsOf.get(item);
     if (!own) return "never";
-    if (own.includes(at)) return "runs";
+    if (own.some((number) => number > since && number <= at)) return "runs";
     const next = own.find((number) => number > at);
     if (next === undefined) return "ran";
     const { arrivals } = this.step(next);
     const come = arrivals.filter(({ step }) => step <= at).length;
-    if (own[0] < at) return "partly";
+    if (own[0] <= at) return "partly";
     return come === 0 ? "ahead" : come === arrivals.length ? "ready" : "waits";
   }
 

@@ -91,6 +91,22 @@ export class SearchField {
     this.#take(numbers, "");
   }
 
+  /** What is searched for. */
+  get words() {
+    return this.field.value.trim();
+  }
+
+  /**
+   * As if somebody had typed it, without the list.
+   *
+   * @param {string} words
+   */
+  type(words) {
+    if (words === this.words) return;
+    this.field.value = words;
+    this.#find();
+  }
+
   /** Once what is meant has changed. */
   again() {
     if (this.field.value) this.#find();

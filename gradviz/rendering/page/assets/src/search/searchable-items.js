@@ -34,7 +34,7 @@ export function searchableItems(model) {
       number, op, shape, line, module, name: [item.title.toLowerCase(), names, variable].join("\n"),
       words: [item.title.toLowerCase(), op, names, path, shape, line, variable].join("\n"),
       numbers: item.numbers ?? {},
-      isBroken: (item.tints?.gradient ?? []).includes("broken"),
+      isBroken: (item.readings?.gradient ?? []).includes("broken"),
       hasFinding: Boolean(item.finding),
     }];
   });

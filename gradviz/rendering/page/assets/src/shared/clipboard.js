@@ -17,8 +17,11 @@ export function textOf(element) {
   return text;
 }
 
-/** @param {string} text */
-export async function copy(text) {
+/**
+ * @param {string} text
+ * @param {string} [said] afterwards
+ */
+export async function copy(text, said = "copied") {
   try {
     await navigator.clipboard.writeText(text);
   } catch {
@@ -29,5 +32,5 @@ export async function copy(text) {
     document.execCommand("copy");
     field.remove();
   }
-  announce("copied");
+  announce(said);
 }

@@ -3,7 +3,9 @@ export interface PageElements {
   "call": HTMLSelectElement;
   "calls": HTMLLabelElement;
   "colour": HTMLSelectElement;
+  "copy-link": HTMLButtonElement;
   "crumbs": HTMLOListElement;
+  "direction": HTMLButtonElement;
   "facts": HTMLParagraphElement;
   "fit": HTMLButtonElement;
   "fold-all": HTMLButtonElement;
@@ -11,7 +13,8 @@ export interface PageElements {
   "help-close": HTMLButtonElement;
   "help-dialog": HTMLDialogElement;
   "help-lists": HTMLDivElement;
-  "legend": HTMLDivElement;
+  "legend": HTMLDetailsElement;
+  "legend-rows": HTMLDivElement;
   "minimap": HTMLCanvasElement;
   "minimap-frame": HTMLDivElement;
   "name": HTMLHeadingElement;
@@ -45,6 +48,7 @@ export interface PageElements {
   "theme": HTMLButtonElement;
   "tip": HTMLDivElement;
   "unfold-all": HTMLButtonElement;
+  "view": HTMLDivElement;
   "weigh": HTMLButtonElement;
   "zoom-in": HTMLButtonElement;
   "zoom-out": HTMLButtonElement;
