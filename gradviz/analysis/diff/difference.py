@@ -77,6 +77,7 @@ ChangeKind = Literal[
     "compiled",
     "form",
     "finding",
+    "backward",
 ]
 """``form``: an operation that keeps the values and the gradient as they are, as `contiguous` does."""
 _OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled", "form"})
@@ -133,5 +134,7 @@ class Difference(Struct, frozen=True, omit_defaults=True):
     matched: int = 0
     differing: int = 0
     """Pairs of operations whose results differ."""
+    backward_calls: int = 0
+    """Pairs of backward calls whose gradients are compared."""
     disclosures: tuple[str, ...] = ()
     """What could not be compared."""

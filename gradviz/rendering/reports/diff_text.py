@@ -32,6 +32,8 @@ def _parts(found: Difference, width: int, *, show_all: bool) -> Iterator[Rendera
     counts = f"{counted(found.matched, 'operation')} in both"
     if found.differing:
         counts += f", {found.differing:,} of them with other results"
+    if found.backward_calls > 1:
+        counts += f"; {counted(found.backward_calls, 'backward call')} compared"
     yield facts_table(
         [
             ("A", f"{one_line(found.a)}  ({counted(found.operations_a, 'operation')})"),

@@ -167,7 +167,7 @@ def test_a_layer_of_hugging_face_is_the_same_as_one_written_by_hand() -> None:
         attn_implementation="eager",
     )
     torch.manual_seed(0)
-    layer = BertLayer(config)
+    layer = BertLayer(config)  # type: ignore[no-untyped-call]
     data = torch.randn(2, 5, 16)
 
     def recorded_with(module: torch.nn.Module) -> gradviz.Recording:
