@@ -183,5 +183,5 @@ def _takes_what_differs(run: Run, index: int, forward: Forward) -> bool:
 def _where(run: Run, node: Node) -> Where:
     index = run.operation_of_node.get(node.id)
     if index is None:
-        return Where(autograd_name(node), 0, node=node.id)
+        return Where(autograd_name(node), None, node=node.id)
     return replace(where(run, run.operations[index]), operation=autograd_name(node), node=node.id)

@@ -150,7 +150,7 @@ _CAUSES = {"only_a": "only_a", "only_b": "only_b", "replaced": "operation"}
 
 def _position(change: Change) -> int:
     found = change.a or change.b
-    return found.index if found is not None else 1 << 60
+    return found.index if found is not None and found.index is not None else 1 << 60
 
 
 def _failed(capture: Capture, name: str) -> Origin:
@@ -158,9 +158,9 @@ def _failed(capture: Capture, name: str) -> Origin:
     error = capture.error
     file, line = error.call_site or (None, None)
     what = f"only {name} fails: {error.type_name}: {error.message.partition(chr(10))[0]}"
-    place = Where(error.type_name, 0, file, line)
+    where = Where(error.type_name, None, file, line)
     return Origin(
-        "only_a" if name == "A" else "only_b", what, place if name == "A" else None, place if name == "B" else None
+        "only_a" if name == "A" else "only_b", what, where if name == "A" else None, where if name == "B" else None
     )
 
 

@@ -20,8 +20,8 @@ class Where(Struct, frozen=True, omit_defaults=True):
     """An operation in one of the runs."""
 
     operation: str
-    index: int
-    """Its index among the operations of the run."""
+    index: int | None
+    """Its index among the operations of the run; None for what is no operation, such as a finding or an error."""
     file: str | None = None
     line: int | None = None
     source: str = ""

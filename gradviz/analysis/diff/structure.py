@@ -70,8 +70,8 @@ def _only(run: Run, kind: Literal["only_a", "only_b"], indices: list[int]) -> It
         is_form = all(operation.keeps_values for operation in operations)
         if is_form:
             what += ", which changes no value"
-        place = where(run, operations[0])
-        a, b = (place, None) if kind == "only_a" else (None, place)
+        location = where(run, operations[0])
+        a, b = (location, None) if kind == "only_a" else (None, location)
         yield Change("form" if is_form else kind, what, a, b, len(operations))
 
 
@@ -209,13 +209,13 @@ def _hooks(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator
 
 def _compiled(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:
     for index, inside in alignment.compiled_a.items():
-        place = b.operations[alignment.to_b[index]]
+        compiled = b.operations[alignment.to_b[index]]
         what = f"{counted(len(inside) + 1, 'operation')} of A are compiled code in B"
-        yield Change("compiled", what, where(a, a.operations[index]), where(b, place), len(inside) + 1)
+        yield Change("compiled", what, where(a, a.operations[index]), where(b, compiled), len(inside) + 1)
     for index, inside in alignment.compiled_b.items():
-        place = a.operations[alignment.to_a[index]]
+        compiled = a.operations[alignment.to_a[index]]
         what = f"{counted(len(inside) + 1, 'operation')} of B are compiled code in A"
-        yield Change("compiled", what, where(a, place), where(b, b.operations[index]), len(inside) + 1)
+        yield Change("compiled", what, where(a, compiled), where(b, b.operations[index]), len(inside) + 1)
 
 
 def _moved(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:
