@@ -99,7 +99,7 @@ class _Comparison:
             a=one.name,
             b=other.name,
             same=same,
-            sentence=_sentence(first, forward, changes, same=same, has_values=_has_values(a, b)),
+            sentence=_sentence(first, forward, changes, self._tolerance_words(forward), has_values=_has_values(a, b)),
             first=first,
             rounding=forward.rounding if forward.rounding is not first else None,
             backward=backward,
@@ -114,6 +114,11 @@ class _Comparison:
             disclosures=tuple(dict.fromkeys(self._disclosures(pair))),
         )
         return Compared(difference, a, b, alignment, nodes, forward.results, tolerance)
+
+    def _tolerance_words(self, forward: Forward) -> str:
+        rounded = (self._a.operations[index] for index, found in forward.results.items() if found.level == "rounding")
+        facts = (result.facts for operation in rounded for result in operation.results)
+        return self._tolerance.words(each.dtype for each in facts if each is not None)
 
     def _calls_changed(self) -> Iterator[Change]:
         return calls_changed(self._one.capture, self._other.capture, (self._one.graph, self._other.graph))
@@ -169,7 +174,7 @@ def _has_values(a: Run, b: Run) -> bool:
 
 
 def _sentence(
-    first: Origin | None, forward: Forward, changes: tuple[Change, ...], *, same: bool, has_values: bool
+    first: Origin | None, forward: Forward, changes: tuple[Change, ...], tolerance: str, *, has_values: bool
 ) -> str:
     if first is not None:
         if first.cause == "rounding":
@@ -179,14 +184,14 @@ def _sentence(
             and forward.results
             and not any(result.level == "different" for result in forward.results.values())
         ):
-            how = "within the tolerance" if forward.rounding is not None else "bit for bit"
+            how = f"within the tolerance of {tolerance}" if forward.rounding is not None else "bit for bit"
             return f"Different: {first.what}; the results of all operations that both have are the same, {how}."
         return f"Different: {first.what}."
     apart_from = _apart_from([change for change in changes if change.is_cosmetic])
     if not has_values:
         return f"The same structure, shapes and gradient norms{apart_from}; values of the forward were not recorded."
     if forward.rounding is not None:
-        return f"The same within the tolerance{apart_from}: some results differ in their last bits."
+        return f"The same within the tolerance of {tolerance}{apart_from}: some results differ in their last bits."
     return f"The same: structure, shapes, values and gradients, bit for bit{apart_from}."
 
 

@@ -67,7 +67,9 @@ ChangeKind = Literal[
     "dtype",
     "device",
     "autocast",
+    "grad_mode",
     "parameter",
+    "reached",
     "frozen",
     "hooks",
     "moved",
@@ -79,7 +81,8 @@ ChangeKind = Literal[
     "finding",
     "backward",
 ]
-"""``form``: an operation that keeps the values and the gradient as they are, as `contiguous` does."""
+"""``reached``: a parameter that gets a gradient in one run only; ``form``: an operation that keeps the values and the
+gradient as they are, as `contiguous` does."""
 _OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled", "form"})
 
 
