@@ -106,7 +106,7 @@ def differed(a: Any, b: Any, *, rtol: float | None = None) -> Differed:
 
 def _side(given: Any, name: str) -> Side:
     from gradviz.analysis.diff.comparison import Side
-    from gradviz.capture.capture_file import load_capture
+    from gradviz.capture.job_file import named_capture
     from gradviz.inspection import Inspection
 
     if isinstance(given, Inspection):
@@ -119,7 +119,7 @@ def _side(given: Any, name: str) -> Side:
     path, number = split_number(os.fspath(given))
     if Path(path).suffix == ".py":
         raise BadInput(f"{path!r} is a script, not a recording", hint=f"run 'gradviz diff {path} ...' in a shell")
-    capture = load_capture(Path(path))
+    capture = named_capture(path).capture
     return Side(os.fspath(given), capture, graph_index(capture, number, os.fspath(given)))
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, completed_file, terminal_options
 
 MIN_WIDTH = 40
 
 
 @click.command("diff", cls=GroupedCommand)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="[B]", required=False)
+@click.argument("a", metavar="A", shell_complete=completed_file)
+@click.argument("b", metavar="[B]", required=False, shell_complete=completed_file)
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Set this variable for both scripts.")
 @click.option("--env-b", multiple=True, metavar="NAME=VALUE", help="Set this variable for B only.")
 @click.option("--args", "args", metavar="ARGUMENTS", help='Arguments of the scripts: --args "--lr 0.1".')

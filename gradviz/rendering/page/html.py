@@ -104,7 +104,7 @@ class HtmlRenderer:
             more_notes.append(WHOSE_FIGURES)
         program = subject.capture.program
         document = PageDocument(
-            name=cut(" ".join([program.name, *program.arguments])),
+            name=cut(subject.capture.titled(" ".join([program.name, *program.arguments]))),
             facts=cut(call_facts(subject)),
             error=cut(error),
             notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *notes_on_repetitions, *more_notes))),
