@@ -14,6 +14,7 @@ from gradviz.errors import BadInput
 from gradviz.rendering.formats import Format, Subject
 from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
+from gradviz.view.folding import FoldOptions
 
 _IN_BRACKETS = re.compile(r" \(--[^)]*\)")
 PICTURES = ("svg", "png", "pdf", "html")
@@ -29,7 +30,10 @@ def check_that_it_is_a_picture(chosen: Format) -> None:
 def difference_subject(compared: Compared) -> Subject:
     """One graph of both runs, folded where they are the same; raises `NothingRecorded` if one of them has no graph."""
     merged = merged_graph(compared)
-    subject = subject_of(merged.capture, merged.graph, ViewOptions(marks=merged.marks), merged.notes)
+    # Boxes are open only around what differs; where nothing does, as in a picture of one run.
+    folding = FoldOptions(depth=0 if merged.marks.of_nodes else None)
+    options = ViewOptions(fold=folding, marks=merged.marks)
+    subject = subject_of(merged.capture, merged.graph, options, merged.notes)
     view = with_fields(subject.view, notes=tuple(_without_options(subject.view.notes)))
     return replace(subject, view=view, counterparts=merged.counterparts, headline=compared.difference.sentence)
 

@@ -93,6 +93,25 @@ def test_bad_input_gets_one_line(
     assert message in captured.err and captured.err.count("\n") == 1 and not captured.out
 
 
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ("import os; os.kill(os.getpid(), 9)", "bad.py was not recorded: signal 9 ended its process"),
+        ("x = 1", "bad.py ran but never imported torch; there is no autograd graph to show"),
+        ("import torch; torch.ones(3)", "bad.py has no graph to compare: it finished before there was one"),
+    ],
+)
+def test_a_script_that_cannot_be_compared_gets_one_line(
+    source: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("bad.py").write_text(source)
+    assert run(["diff", "bad.py", "-o", "d.html"]) == 2
+    captured = capfd.readouterr()
+    assert captured.err.rstrip("\n").endswith(line) and captured.err.count("\n") == 1 and not captured.out
+    assert not Path("d.html").exists()
+
+
 def git(folder: Path, *arguments: str) -> str:
     identity = ["-c", "user.name=Somebody", "-c", "user.email=somebody@example.org"]
     ended = subprocess.run(["git", *identity, *arguments], cwd=folder, capture_output=True, text=True, check=True)

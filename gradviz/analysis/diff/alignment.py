@@ -207,11 +207,11 @@ def _match_unique(aligner: _Aligner, keys_of: Callable[[CallTree], dict[int, Has
     left_a = {op: key for op, key in keys_of(aligner.a).items() if op not in found.to_b and key is not None}
     left_b = {op: key for op, key in keys_of(aligner.b).items() if op not in found.to_a and key is not None}
     count_a, count_b = Counter(left_a.values()), Counter(left_b.values())
-    place = {key: op for op, key in left_b.items() if count_b[key] == 1}
+    index_of = {key: op for op, key in left_b.items() if count_b[key] == 1}
     matched = 0
     for op, key in left_a.items():
-        if count_a[key] == 1 and key in place:
-            found.add(op, place[key])
+        if count_a[key] == 1 and key in index_of:
+            found.add(op, index_of[key])
             matched += 1
     return matched
 

@@ -1,14 +1,21 @@
-"""Where two backward passes begin to differ: a node that sends other gradients although it got the same."""
+"""Where two backward passes begin to differ: a node that sends or gets other gradients for no earlier reason."""
 
 from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from msgspec.structs import replace
 
 from gradviz.analysis.diff.alignment import Alignment
 from gradviz.analysis.diff.closeness import Apart, Tolerance, figures_apart, worst
 from gradviz.analysis.diff.difference import Origin, Where
+from gradviz.analysis.diff.graph_pairs import GraphPair
 from gradviz.analysis.diff.origin import Forward
 from gradviz.analysis.diff.runs import Run
 from gradviz.analysis.diff.sequences import common_pairs
 from gradviz.analysis.diff.wording import where
+from gradviz.graph.gradients import at_index
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.operation_names import autograd_name
 
@@ -40,21 +47,104 @@ def _leaves(a: Graph, b: Graph, pairs: dict[int, int]) -> dict[int, int]:
 def backward_origin(
     a: Run, b: Run, pairs: dict[int, int], forward: Forward, tolerance: Tolerance
 ) -> tuple[Origin | None, bool]:
-    """The first such node in the order in which backward ran, and whether that is beyond the tolerance."""
+    """Where the gradients of one backward call begin to differ, and whether that is beyond the tolerance.
+
+    That is the first node, in the order in which backward ran, that sends other gradients although it got the same, or
+    that gets another one although its users sent the same.
+    """
     rounding: Origin | None = None
     if a.graph is None or b.graph is None:
         return None, False
+    users = _users(a.graph)
     ran = [node for node in a.graph.nodes if node.run is not None and node.id in pairs]
     for node in sorted(ran, key=lambda node: node.run.order if node.run is not None else 0):
         other = b.graph.nodes[pairs[node.id]]
         arrived, sent = _arrived(node, other, tolerance), _sent(node, other, tolerance)
-        if arrived.differs or arrived.level == "unknown" or not sent.differs:
+        if arrived.differs and _got_the_same(a.graph, b.graph, users[node.id], pairs, tolerance):
+            origin = _changed_on_its_way(a, b, node, other, arrived, has_users=bool(users[node.id]))
+        elif not arrived.differs and arrived.level != "unknown" and sent.differs:
+            origin = _origin(a, b, node, other, sent, forward)
+        else:
             continue
-        origin = _origin(a, b, node, other, sent, forward)
-        if sent.level == "different":
+        if "different" in (arrived.level, sent.level):
             return origin, True
         rounding = rounding or origin
     return rounding, False
+
+
+def _users(graph: Graph) -> defaultdict[int, list[tuple[int, int]]]:
+    """For each node, those that send gradients to it, with the indices of their edges."""
+    found: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for node in graph.nodes:
+        for index, edge in enumerate(node.edges):
+            if edge is not None:
+                found[edge.target].append((node.id, index))
+    return found
+
+
+def _got_the_same(
+    a: Graph, b: Graph, users: list[tuple[int, int]], pairs: dict[int, int], tolerance: Tolerance
+) -> bool:
+    for user, index in users:
+        other = pairs.get(user)
+        if other is None:
+            return False
+        sent = at_index(a.nodes[user].gradients, index), at_index(b.nodes[other].gradients, index)
+        if figures_apart(*sent, tolerance).level != "same" and sent != (None, None):
+            return False
+    return True
+
+
+def _changed_on_its_way(a: Run, b: Run, node: Node, other: Node, arrived: Apart, *, has_users: bool) -> Origin:
+    name = autograd_name(node)
+    reason = None
+    if not has_users:
+        what = f"backward begins with another gradient at {name}"
+    else:
+        what = f"{name} gets another gradient though its users sent the same"
+        hooks = [", ".join(each.hooks) or "none" for each in (node, other)]
+        if hooks != ["none", "none"]:
+            reason = f"hooks on it: {hooks[0]} in A, {hooks[1]} in B"
+        elif arrived.level == "rounding":
+            reason = "summed in another order"
+    return Origin("backward", what, _where(a, node), _where(b, other), arrived.distance, reason)
+
+
+def first_difference_in_backward(
+    a: Run,
+    b: Run,
+    pairs: Sequence[GraphPair],
+    alignment: Alignment,
+    forward: Forward,
+    tolerance: Tolerance,
+    *,
+    is_one_of_several: bool,
+) -> tuple[Origin | None, bool, GraphPair | None]:
+    """The same for the first of several backward calls that differs, and which it is. Turns the runs to its graphs.
+
+    If only rounding differs, that is the first backward call in which it does.
+    """
+    found: Origin | None = None
+    found_in: GraphPair | None = None
+    for pair in pairs:
+        _turn(a, b, pair)
+        nodes = nodes_that_belong_together(a, b, alignment)
+        origin, is_beyond = backward_origin(a, b, nodes, forward, tolerance)
+        if origin is not None and is_one_of_several and pair.words:
+            origin = replace(origin, what=f"{pair.words}: {origin.what}")
+        if is_beyond:
+            return origin, True, pair
+        if found is None and origin is not None:
+            found, found_in = origin, pair
+    if pairs:
+        _turn(a, b, found_in or pairs[0])
+    return found, False, found_in
+
+
+def _turn(a: Run, b: Run, pair: GraphPair) -> None:
+    for run, graph in ((a, pair.a), (b, pair.b)):
+        if run.graph is not graph:
+            run.turn_to(graph)
 
 
 def _arrived(node: Node, other: Node, tolerance: Tolerance) -> Apart:
@@ -91,9 +181,7 @@ def _takes_what_differs(run: Run, index: int, forward: Forward) -> bool:
 
 
 def _where(run: Run, node: Node) -> Where:
-    from msgspec.structs import replace
-
     index = run.operation_of_node.get(node.id)
     if index is None:
-        return Where(autograd_name(node), 0, node=node.id)
+        return Where(autograd_name(node), None, node=node.id)
     return replace(where(run, run.operations[index]), operation=autograd_name(node), node=node.id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import inf, isclose, sqrt
 from typing import Literal
@@ -31,6 +32,13 @@ class Tolerance:
 
     relative: float | None = None
     """Largest distance relative to the norm; None: by dtype."""
+
+    def words(self, dtypes: Iterable[str]) -> str:
+        """``1e-05 of the norm for float32``."""
+        if self.relative is not None:
+            return f"{self.relative:.3g} of the norm"
+        found = {dtype: _by_dtype(dtype) for dtype in sorted(set(dtypes))}
+        return " and ".join(f"{limit:.3g} of the norm for {dtype}" for dtype, limit in found.items())
 
     def for_dtypes(self, *dtypes: str) -> float:
         """The tolerance for tensors of these dtypes: that of the coarsest."""

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gradviz.analysis.diff.alignment import Alignment, aligned
-from gradviz.analysis.diff.backward import backward_origin, nodes_that_belong_together
+from gradviz.analysis.diff.backward import first_difference_in_backward, nodes_that_belong_together
 from gradviz.analysis.diff.closeness import Apart, Tolerance
 from gradviz.analysis.diff.difference import Change, Difference, Origin, Where
 from gradviz.analysis.diff.figures import figures_of
 from gradviz.analysis.diff.findings import are_comparable, findings_changed
+from gradviz.analysis.diff.graph_pairs import GraphPair, calls_changed, graph_pairs, not_compared
 from gradviz.analysis.diff.origin import Forward, ForwardComparison, growth
-from gradviz.analysis.diff.runs import Run, runs_of
+from gradviz.analysis.diff.runs import Run, run_of_graph, runs_of
 from gradviz.analysis.diff.settings import settings_that_differ
 from gradviz.analysis.diff.structure import changes_between
 from gradviz.capture.capture import Capture
@@ -46,51 +47,95 @@ class Compared:
 
 
 def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compared:
-    """Compare two recordings; raises `NothingRecorded` if one of them has nothing to compare."""
+    """Compare two recordings; raises `NothingRecorded` if one of them has nothing to compare.
+
+    With logs of calls, all operations of both are aligned at once, and then backward calls are compared one by one.
+    Without, each graph has its own operations: the first pair of graphs that differs is the answer.
+    """
     tolerance = tolerance or Tolerance()
-    a, b = (_run_of(side) for side in (one, other))
-    if a.has_calls != b.has_calls:
-        a, b = (_run_of(side, without_calls=True) for side in (one, other))
-    alignment = aligned(a, b)
-    forward = ForwardComparison(a, b, alignment, tolerance).run()
-    nodes = nodes_that_belong_together(a, b, alignment)
-    backward, is_beyond = backward_origin(a, b, nodes, forward, tolerance)
-    changes = changes_between(a, b, alignment, forward.results)
-    first = _first(forward, backward if is_beyond else None, changes)
-    if first is None and one.capture.error is not None and other.capture.error is None:
-        first = _failed(one.capture, "A")
-    elif first is None and other.capture.error is not None and one.capture.error is None:
-        first = _failed(other.capture, "B")
-    same = first is None and all(change.is_cosmetic for change in changes)
-    difference = Difference(
-        a=one.name,
-        b=other.name,
-        same=same,
-        sentence=_sentence(first, forward, changes, same=same, has_values=_has_values(a, b)),
-        first=first,
-        rounding=forward.rounding if forward.rounding is not first else None,
-        backward=backward,
-        growth=growth(a, alignment, forward) if forward.rounding is not None or first is not None else (),
-        changes=(*changes, *findings_changed(one.capture, other.capture)),
-        figures=figures_of(a, b, nodes),
-        operations_a=len(a.operations),
-        operations_b=len(b.operations),
-        matched=len(alignment.to_b),
-        differing=sum(result.differs for result in forward.results.values()),
-        disclosures=tuple(dict.fromkeys(_disclosures(one, other, a, b))),
-    )
-    return Compared(difference, a, b, alignment, nodes, forward.results, tolerance)
+    for side in (one, other):
+        if not side.capture.graphs and side.capture.calls is None:
+            what = f"its script {side.capture.outcome} before there was one"
+            raise NothingRecorded(f"{side.name} has no graph to compare: {what}")
+    pairs = graph_pairs(one.capture, other.capture, (one.graph, other.graph))
+    if one.capture.calls is not None and other.capture.calls is not None:
+        a, b = (runs_of(side.capture, side.graph) for side in (one, other))
+        return _Comparison(one, other, a, b, pairs, tolerance).compared(pairs)
+    first: Compared | None = None
+    for pair in pairs:
+        a, b = (run_of_graph(side.capture, graph) for side, graph in ((one, pair.a), (other, pair.b)))
+        compared = _Comparison(one, other, a, b, pairs, tolerance).compared([pair])
+        if not compared.difference.same:
+            return compared
+        first = first or compared
+    if first is None:
+        side = one if not one.capture.graphs else other
+        raise NothingRecorded(f"{side.name} has no graph to compare with that of the other")
+    return first
 
 
-def _run_of(side: Side, *, without_calls: bool = False) -> Run:
-    capture = side.capture
-    if without_calls:
-        from msgspec.structs import replace
+class _Comparison:
+    """Compares two runs."""
 
-        capture = replace(capture, calls=None)
-    if not capture.graphs and capture.calls is None:
-        raise NothingRecorded(f"{side.name} has no graph to compare: its script {capture.outcome} before there was one")
-    return runs_of(capture, side.graph)
+    def __init__(self, one: Side, other: Side, a: Run, b: Run, pairs: list[GraphPair], tolerance: Tolerance) -> None:
+        self._one, self._other = one, other
+        self._a, self._b = a, b
+        self._pairs = pairs
+        self._tolerance = tolerance
+
+    def compared(self, pairs: list[GraphPair]) -> Compared:
+        """What differs in forward, and in the backward calls of these graphs."""
+        one, other, a, b, tolerance = self._one, self._other, self._a, self._b, self._tolerance
+        alignment = aligned(a, b)
+        forward = ForwardComparison(a, b, alignment, tolerance).run()
+        backward, is_beyond, pair = first_difference_in_backward(
+            a, b, pairs, alignment, forward, tolerance, is_one_of_several=len(self._pairs) > 1
+        )
+        nodes = nodes_that_belong_together(a, b, alignment)
+        changes = (*changes_between(a, b, alignment, forward.results), *self._calls_changed())
+        first = _first(forward, backward if is_beyond else None, changes) or self._failure()
+        same = first is None and all(change.is_cosmetic for change in changes)
+        difference = Difference(
+            a=one.name,
+            b=other.name,
+            same=same,
+            sentence=_sentence(first, forward, changes, self._tolerance_words(forward), has_values=_has_values(a, b)),
+            first=first,
+            rounding=forward.rounding if forward.rounding is not first else None,
+            backward=backward,
+            growth=growth(a, alignment, forward) if forward.rounding is not None or first is not None else (),
+            changes=(*changes, *findings_changed(one.capture, other.capture)),
+            figures=figures_of(a, b, nodes),
+            operations_a=len(a.operations),
+            operations_b=len(b.operations),
+            matched=len(alignment.to_b),
+            differing=sum(result.differs for result in forward.results.values()),
+            backward_calls=len(self._pairs),
+            disclosures=tuple(dict.fromkeys(self._disclosures(pair))),
+        )
+        return Compared(difference, a, b, alignment, nodes, forward.results, tolerance)
+
+    def _tolerance_words(self, forward: Forward) -> str:
+        rounded = (self._a.operations[index] for index, found in forward.results.items() if found.level == "rounding")
+        facts = (result.facts for operation in rounded for result in operation.results)
+        return self._tolerance.words(each.dtype for each in facts if each is not None)
+
+    def _calls_changed(self) -> Iterator[Change]:
+        return calls_changed(self._one.capture, self._other.capture, (self._one.graph, self._other.graph))
+
+    def _failure(self) -> Origin | None:
+        """Where only one of the scripts failed."""
+        a, b = self._one.capture, self._other.capture
+        if (a.error is None) == (b.error is None):
+            return None
+        return _failed(b, "B") if a.error is None else _failed(a, "A")
+
+    def _disclosures(self, pair: GraphPair | None) -> Iterator[str]:
+        yield from _disclosures(self._one, self._other, self._a, self._b)
+        if self._one.graph is None and self._other.graph is None:
+            yield from not_compared(self._one.capture, self._other.capture, self._pairs)
+        if len(self._pairs) > 1 and (words := (pair or self._pairs[0]).words):
+            yield f"figures and pictures are of {words}, {'the first that differs' if pair else 'the first'}"
 
 
 def _first(forward: Forward, backward: Origin | None, changes: tuple[Change, ...]) -> Origin | None:
@@ -110,7 +155,7 @@ _CAUSES = {"only_a": "only_a", "only_b": "only_b", "replaced": "operation"}
 
 def _position(change: Change) -> int:
     found = change.a or change.b
-    return found.index if found is not None else 1 << 60
+    return found.index if found is not None and found.index is not None else 1 << 60
 
 
 def _failed(capture: Capture, name: str) -> Origin:
@@ -118,9 +163,9 @@ def _failed(capture: Capture, name: str) -> Origin:
     error = capture.error
     file, line = error.call_site or (None, None)
     what = f"only {name} fails: {error.type_name}: {error.message.partition(chr(10))[0]}"
-    place = Where(error.type_name, 0, file, line)
+    where = Where(error.type_name, None, file, line)
     return Origin(
-        "only_a" if name == "A" else "only_b", what, place if name == "A" else None, place if name == "B" else None
+        "only_a" if name == "A" else "only_b", what, where if name == "A" else None, where if name == "B" else None
     )
 
 
@@ -129,7 +174,7 @@ def _has_values(a: Run, b: Run) -> bool:
 
 
 def _sentence(
-    first: Origin | None, forward: Forward, changes: tuple[Change, ...], *, same: bool, has_values: bool
+    first: Origin | None, forward: Forward, changes: tuple[Change, ...], tolerance: str, *, has_values: bool
 ) -> str:
     if first is not None:
         if first.cause == "rounding":
@@ -139,14 +184,14 @@ def _sentence(
             and forward.results
             and not any(result.level == "different" for result in forward.results.values())
         ):
-            how = "within the tolerance" if forward.rounding is not None else "bit for bit"
+            how = f"within the tolerance of {tolerance}" if forward.rounding is not None else "bit for bit"
             return f"Different: {first.what}; the results of all operations that both have are the same, {how}."
         return f"Different: {first.what}."
     apart_from = _apart_from([change for change in changes if change.is_cosmetic])
     if not has_values:
         return f"The same structure, shapes and gradient norms{apart_from}; values of the forward were not recorded."
     if forward.rounding is not None:
-        return f"The same within the tolerance{apart_from}: some results differ in their last bits."
+        return f"The same within the tolerance of {tolerance}{apart_from}: some results differ in their last bits."
     return f"The same: structure, shapes, values and gradients, bit for bit{apart_from}."
 
 
@@ -182,10 +227,3 @@ def _disclosures(one: Side, other: Side, a: Run, b: Run) -> Iterator[str]:
             yield f"{name}: {sentence}"
     if not are_comparable(one.capture, other.capture):
         yield "findings were not compared: without the log of torch calls most rules of gradviz check find nothing"
-    if side_has_more(one) or side_has_more(other):
-        yield "several graphs are recorded; the gradients of the first are compared (name another one with #2)"
-
-
-def side_has_more(side: Side) -> bool:
-    """Whether the recording has graphs that were not chosen."""
-    return side.graph is None and len(side.capture.graphs) > 1

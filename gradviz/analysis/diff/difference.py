@@ -20,8 +20,8 @@ class Where(Struct, frozen=True, omit_defaults=True):
     """An operation in one of the runs."""
 
     operation: str
-    index: int
-    """Its index among the operations of the run."""
+    index: int | None
+    """Its index among the operations of the run; None for what is no operation, such as a finding or an error."""
     file: str | None = None
     line: int | None = None
     source: str = ""
@@ -67,7 +67,9 @@ ChangeKind = Literal[
     "dtype",
     "device",
     "autocast",
+    "grad_mode",
     "parameter",
+    "reached",
     "frozen",
     "hooks",
     "moved",
@@ -77,8 +79,10 @@ ChangeKind = Literal[
     "compiled",
     "form",
     "finding",
+    "backward",
 ]
-"""``form``: an operation that keeps the values and the gradient as they are, as `contiguous` does."""
+"""``reached``: a parameter that gets a gradient in one run only; ``form``: an operation that keeps the values and the
+gradient as they are, as `contiguous` does."""
 _OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled", "form"})
 
 
@@ -133,5 +137,7 @@ class Difference(Struct, frozen=True, omit_defaults=True):
     matched: int = 0
     differing: int = 0
     """Pairs of operations whose results differ."""
+    backward_calls: int = 0
+    """Pairs of backward calls whose gradients are compared."""
     disclosures: tuple[str, ...] = ()
     """What could not be compared."""

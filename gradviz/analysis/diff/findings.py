@@ -74,4 +74,4 @@ def _where(finding: Finding, report: Report) -> Where | None:
     if finding.location is None:
         return None
     source = report.line_at(finding.location).strip()
-    return Where(finding.op or finding.cause, 0, finding.location.file, finding.location.line, source)
+    return Where(finding.op or finding.cause, None, finding.location.file, finding.location.line, source)

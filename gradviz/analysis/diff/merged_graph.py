@@ -136,8 +136,8 @@ class _Merger:
 
         That is behind all it takes and, if possible, before all that takes it and behind what ran before it.
         """
-        place = {b: position for position, b in enumerate(topological_order(self._b))}
-        self._place = {a: place[b] for a, b in self._pairs.items()}
+        position_of = {b: position for position, b in enumerate(topological_order(self._b))}
+        self._position_of = {a: position_of[b] for a, b in self._pairs.items()}
         order = topological_order(self._a)
         highest: dict[int, int] = {}
         before: dict[int, int] = {}
@@ -145,14 +145,14 @@ class _Merger:
         for a in order:
             if a in self._added:
                 takes = [edge.target for edge in self._a.nodes[a].edges if edge is not None]
-                highest[a] = max((self._place.get(each, highest.get(each, -1)) for each in takes), default=-1)
+                highest[a] = max((self._position_of.get(each, highest.get(each, -1)) for each in takes), default=-1)
                 before[a] = last
-            elif a in self._place and not self._a.nodes[a].is_leaf:
-                last = self._place[a]
+            elif a in self._position_of and not self._a.nodes[a].is_leaf:
+                last = self._position_of[a]
         end = len(self._b.nodes)
         lowest = dict.fromkeys(self._added, end)
         for a in reversed(order):
-            own = self._place.get(a, lowest.get(a))
+            own = self._position_of.get(a, lowest.get(a))
             if own is None:
                 continue
             for edge in self._a.nodes[a].edges:
@@ -167,7 +167,7 @@ class _Merger:
             for edge in self._a.nodes[a].edges:
                 if edge is None or edge.target not in self._added:
                     continue
-                if self._place[a] > after[edge.target]:
+                if self._position_of[a] > after[edge.target]:
                     found[self._behind_views(b)].append(Edge(self._of_a[edge.target], edge.input_nr))
                 else:
                     self._cycles += 1
@@ -258,8 +258,8 @@ class _Merger:
         for change in compared.difference.changes:
             if change.is_cosmetic:
                 continue
-            for run, place in ((compared.a, change.a), (compared.b, change.b)):
-                for node in () if place is None else self._nodes_of(run, place.index):
+            for run, where in ((compared.a, change.a), (compared.b, change.b)):
+                for node in () if where is None else self._nodes_of(run, where.index):
                     old = marks.get(node, Mark("changed"))
                     if change.what not in old.sentence:
                         marks[node] = Mark(old.state, " · ".join(filter(None, (old.sentence, change.what))))
@@ -287,21 +287,25 @@ class _Merger:
         graph = self._a if run is self._compared.a else self._b
         return _only_reshapes(graph.nodes[node]) and run.operation_of_node.get(node) in matched
 
-    def _nodes_of(self, run: Run, index: int) -> list[int]:
-        """The nodes that an operation made, in the merged graph."""
+    def _nodes_of(self, run: Run, index: int | None) -> list[int]:
+        """The nodes that an operation made, in the merged graph; none for what is no operation."""
         number = self._of_a if run is self._compared.a else self._of_b
-        nodes = run.operations[index].nodes if index < len(run.operations) else ()
+        nodes = () if index is None else run.operations[index].nodes
         return [number[node] for node in nodes if node in number]
 
     def _find_first(self, graph: Graph, marks: dict[int, Mark]) -> int | None:
         """The node of the first difference; of an operation without a node, the first one that its result reaches."""
         first = self._compared.difference.first
-        for run, place in () if first is None else ((self._compared.b, first.b), (self._compared.a, first.a)):
-            if place is None or place.index >= len(run.operations):
+        for run, where in () if first is None else ((self._compared.b, first.b), (self._compared.a, first.a)):
+            if where is None:
                 continue
-            reached = {place.index}
-            for operation in run.operations[place.index :]:
-                if operation.index == place.index or any(each.source in reached for each in operation.operands):
+            if where.index is None:
+                if where.node is not None:
+                    return (self._of_b if run is self._compared.b else self._of_a).get(where.node)
+                continue
+            reached = {where.index}
+            for operation in run.operations[where.index :]:
+                if operation.index == where.index or any(each.source in reached for each in operation.operands):
                     reached.add(operation.index)
                     if own := self._nodes_of(run, operation.index):
                         return _computing_node(graph, own, marks)

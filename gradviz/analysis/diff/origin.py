@@ -164,7 +164,7 @@ class ForwardComparison:
         return None if differing else self._computed_origin(one, other, result)
 
     def _origin_in_compiled_code(self, one: Operation, other: Operation, result: Apart) -> Origin | None:
-        """The other run has several operations in its place, of which only the last is looked at."""
+        """The other run has several operations instead, of which only the last is looked at."""
         compiled, counterpart = (one, self._alignment.to_b) if one.kind == "compiled" else (other, self._alignment.to_a)
         for operand in compiled.operands:
             source = operand.source
@@ -239,8 +239,8 @@ class ForwardComparison:
         at_taker = run.line_words(taker)
         taken = f"; {taker.word}{f' at {at_taker}' if at_taker else ''} takes what came of it"
         what = f"only {name} has {operation.word}{taken}"
-        place = where(run, operation)
-        return Origin(cause, what, None if cause == "only_b" else place, place if cause == "only_b" else None)
+        location = where(run, operation)
+        return Origin(cause, what, None if cause == "only_b" else location, location if cause == "only_b" else None)
 
     def _input_origin(
         self, one: Operation, other: Operation, x: Operand, y: Operand, far: Apart, result: Apart
@@ -297,8 +297,8 @@ class ForwardComparison:
         run, name = (self._b, "B") if cause == "only_b" else (self._a, "A")
         operation = run.operations[index]
         what = f"only {name} has {operation.word}, which draws random numbers: later draws give other ones"
-        place = where(run, operation)
-        return Origin(cause, what, None if cause == "only_b" else place, place if cause == "only_b" else None)
+        location = where(run, operation)
+        return Origin(cause, what, None if cause == "only_b" else location, location if cause == "only_b" else None)
 
     def _at(
         self, cause: Cause, what: str, one: Operation, other: Operation, far: float | None, reason: str | None

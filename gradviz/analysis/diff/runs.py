@@ -6,10 +6,12 @@ its version and its memory, so an operand of a call leads to the call that compu
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from operator import itemgetter
 from pathlib import PurePath
 
 from gradviz.capture.capture import Capture
@@ -102,6 +104,31 @@ class Run:
     call_sites: Sequence[CallSite]
     has_calls: bool
     operation_of_node: dict[int, int] = field(default_factory=dict)
+    numbers: Sequence[tuple[int, int, int]] = ()
+    """For operations of a log that made nodes, in ascending order: the sequence number of the first node, how many, and
+    the index of the operation."""
+
+    def turn_to(self, graph: Graph) -> None:
+        """Let nodes be those of another graph of the recording, which has a log of calls."""
+        assert self.has_calls, "without a log, the operations are the nodes of one graph"
+        for index in set(self.operation_of_node.values()):
+            self.operations[index].nodes = ()
+        self.graph = graph
+        self.operation_of_node = {}
+        sequence_numbers, ids = nodes = _nodes_by_number(graph)
+        if not ids:
+            return
+        start = bisect_left(self.numbers, (sequence_numbers[0] - self.longest,))
+        end = bisect_left(self.numbers, (sequence_numbers[-1] + 1,))
+        # A custom function stands behind the operations inside it, whose nodes are its own.
+        for first, count, index in sorted(self.numbers[start:end], key=itemgetter(2)):
+            own = self.operations[index].nodes = _ids_of(first, count, nodes)
+            self.operation_of_node.update(dict.fromkeys(own, index))
+
+    @cached_property
+    def longest(self) -> int:
+        """The largest number of nodes that one operation made."""
+        return max((count for _, count, _ in self.numbers), default=0)
 
     @property
     def has_fingerprints(self) -> bool:
@@ -157,25 +184,56 @@ def runs_of(capture: Capture, number: int | None = None) -> Run:
     graph = None
     if capture.graphs:
         graph = capture.graphs[0 if number is None else number]
-    if capture.calls is not None:
-        return _of_calls(capture, capture.calls, graph, only_one=number is not None)
-    return _of_graph(capture, graph)
+    if capture.calls is None:
+        return run_of_graph(capture, graph)
+    run = _of_calls(capture, capture.calls, graph if number is not None else None)
+    if graph is not None:
+        run.turn_to(graph)
+    if number is not None:
+        _keep_what_leads_to_nodes(run)
+    return run
+
+
+def _keep_what_leads_to_nodes(run: Run) -> None:
+    """Leave out what ran before the same backward call and is no part of its forward: initialisation, optimizer steps.
+
+    What they did to parameters is in the values of these.
+    """
+    wanted = {operation.index for operation in run.operations if operation.nodes}
+    waiting = list(wanted)
+    while waiting:
+        for operand in run.operations[waiting.pop()].operands:
+            if operand.source is not None and not operand.is_parameter and operand.source not in wanted:
+                wanted.add(operand.source)
+                waiting.append(operand.source)
+    index_of = {old: new for new, old in enumerate(sorted(wanted))}
+    run.operations = [run.operations[old] for old in index_of]
+    for operation in run.operations:
+        operation.index = index_of[operation.index]
+        operation.operands = tuple(
+            each if each.source is None else replace(each, source=index_of.get(each.source))
+            for each in operation.operands
+        )
+    run.operation_of_node = {node: index_of[index] for node, index in run.operation_of_node.items()}
+    run.numbers = [(first, count, index_of[index]) for first, count, index in run.numbers if index in index_of]
 
 
 # -- From the log of calls ---------------------------------------------------------------------------------------------
 
 
-def _of_calls(capture: Capture, log: CallLog, graph: Graph | None, *, only_one: bool) -> Run:
-    first, end = _span(log, graph) if only_one and graph is not None else (0, len(log.calls))
+def _of_calls(capture: Capture, log: CallLog, graph: Graph | None) -> Run:
+    """All operations of the log, or only those before the backward call of one graph."""
+    first, end = (0, len(log.calls)) if graph is None else _span(log, graph)
     numbers = [number for number in _in_order_of_ends(log) if first <= number < end and _is_compared(log, number)]
     reader = _LogReader(log)
-    nodes = _nodes_by_number(graph)
     operations = []
+    made = []
     for index, number in enumerate(numbers):
-        operations.append(reader.operation(index, log.calls[number], nodes))
-    run = Run(capture, graph, operations, log.scopes, log.call_sites, True)
-    run.operation_of_node = {node: each.index for each in operations for node in each.nodes}
-    return run
+        call = log.calls[number]
+        operations.append(reader.operation(index, call))
+        if call.sequence_nr is not None and call.node_count:
+            made.append((call.sequence_nr, call.node_count, index))
+    return Run(capture, None, operations, log.scopes, log.call_sites, True, numbers=sorted(made))
 
 
 def _span(log: CallLog, graph: Graph) -> tuple[int, int]:
@@ -224,10 +282,8 @@ def _is_compared(log: CallLog, number: int) -> bool:
     return True
 
 
-def _nodes_by_number(graph: Graph | None) -> tuple[list[int], list[int]]:
+def _nodes_by_number(graph: Graph) -> tuple[list[int], list[int]]:
     """Sequence numbers in ascending order, and the ids of their nodes."""
-    if graph is None:
-        return [], []
     pairs = sorted(
         (node.sequence_nr, node.id) for node in graph.nodes if node.sequence_nr is not None and not node.is_leaf
     )
@@ -250,7 +306,7 @@ class _LogReader:
                 if use.fingerprint is not None:
                     self._figures.setdefault((use.tensor, use.version), self._figures_of(use))
 
-    def operation(self, index: int, call: Call, nodes: tuple[list[int], list[int]]) -> Operation:
+    def operation(self, index: int, call: Call) -> Operation:
         operands = tuple(self._operand(use) for use in call.inputs)
         for use in call.outputs:
             self._made[use.tensor, use.version] = index
@@ -269,11 +325,10 @@ class _LogReader:
             ),
             call.call_site,
             call.scope,
-            _ids_of(call, nodes),
-            call.draw,
-            call.is_autocast,
-            call.grad_mode,
-            call.kind,
+            draw=call.draw,
+            is_autocast=call.is_autocast,
+            grad_mode=call.grad_mode,
+            kind=call.kind,
         )
         if _keeps_values(made):
             made.keeps_values = True
@@ -321,19 +376,17 @@ def _elements(operand: Operand) -> int | None:
     return None if operand.facts is None else operand.facts.elements
 
 
-def _ids_of(call: Call, nodes: tuple[list[int], list[int]]) -> tuple[int, ...]:
+def _ids_of(first: int, count: int, nodes: tuple[list[int], list[int]]) -> tuple[int, ...]:
+    """The nodes with so many sequence numbers from `first` on."""
     numbers, ids = nodes
-    if call.sequence_nr is None or not numbers:
-        return ()
-    first = bisect_right(numbers, call.sequence_nr - 1)
-    end = bisect_right(numbers, call.sequence_nr + call.node_count - 1)
-    return tuple(ids[first:end])
+    return tuple(ids[bisect_right(numbers, first - 1) : bisect_right(numbers, first + count - 1)])
 
 
 # -- From a graph ------------------------------------------------------------------------------------------------------
 
 
-def _of_graph(capture: Capture, graph: Graph | None) -> Run:
+def run_of_graph(capture: Capture, graph: Graph | None) -> Run:
+    """The run of one graph: its operations are the nodes, whether calls were logged or not."""
     if graph is None:
         return Run(capture, None, [], (), (), False)
     operations: list[Operation] = []

@@ -47,9 +47,11 @@ def _anchors(a: Sequence[Hashable], b: Sequence[Hashable], within: tuple[int, in
     """Keys that occur once in each range, without those that would cross."""
     a0, a1, b0, b1 = within
     count_a, count_b = Counter(a[a0:a1]), Counter(b[b0:b1])
-    place = {key: j for j, key in enumerate(b[b0:b1], b0) if count_b[key] == 1}
+    index_of = {key: j for j, key in enumerate(b[b0:b1], b0) if count_b[key] == 1}
     pairs = [
-        (i, place[key]) for i, key in enumerate(a[a0:a1], a0) if key is not None and count_a[key] == 1 and key in place
+        (i, index_of[key])
+        for i, key in enumerate(a[a0:a1], a0)
+        if key is not None and count_a[key] == 1 and key in index_of
     ]
     return longest_ascending(pairs)
 

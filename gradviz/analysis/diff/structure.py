@@ -21,6 +21,9 @@ from gradviz.capture.capture import Parameter
 from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import file_name
 
+MAX_NAMES = 4
+"""Names of parameters in one sentence."""
+
 
 def changes_between(a: Run, b: Run, alignment: Alignment, results: Mapping[int, Apart]) -> tuple[Change, ...]:
     """All of them, those that are more than names and order first.
@@ -36,6 +39,7 @@ def changes_between(a: Run, b: Run, alignment: Alignment, results: Mapping[int, 
         *_parameters_taken(a, b, pairs, alignment),
         *_compiled(a, b, alignment),
         *_parameters(a, b, pairs),
+        *_reached(a, b, pairs),
         *_hooks(a, b, pairs),
         *_moved(a, b, alignment),
         *_wrapped(a, b, pairs),
@@ -70,8 +74,8 @@ def _only(run: Run, kind: Literal["only_a", "only_b"], indices: list[int]) -> It
         is_form = all(operation.keeps_values for operation in operations)
         if is_form:
             what += ", which changes no value"
-        place = where(run, operations[0])
-        a, b = (place, None) if kind == "only_a" else (None, place)
+        location = where(run, operations[0])
+        a, b = (location, None) if kind == "only_a" else (None, location)
         yield Change("form" if is_form else kind, what, a, b, len(operations))
 
 
@@ -97,6 +101,10 @@ def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) ->
     if one.is_autocast != other.is_autocast:
         which = "A" if one.is_autocast else "B"
         yield Change("autocast", f"{one.word} runs under autocast only in {which}", where(a, one), where(b, other))
+    if one.grad_mode != other.grad_mode and bool(one.nodes) != bool(other.nodes):
+        which, mode = ("B", other.grad_mode) if one.nodes else ("A", one.grad_mode)
+        what = f"{one.word} runs under {mode} only in {which}, so it has no grad_fn there"
+        yield Change("grad_mode", what, where(a, one), where(b, other))
     for kind in ("shape", "dtype", "device"):
         x, y = _of_results(one, kind), _of_results(other, kind)
         # Where an operand has changed as well, it is told there.
@@ -193,6 +201,28 @@ def parameter_names(pairs: Iterable[tuple[Operation, Operation]]) -> dict[str, s
     return {name: found.most_common(1)[0][0] for name, found in votes.items()}
 
 
+def _reached(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator[Change]:
+    """Parameters that both runs have and train, and that only one of the graphs leads to."""
+    if a.graph is None or b.graph is None:
+        return
+    names = parameter_names(pairs)
+    in_a, in_b = ({name for leaf in graph.parameters for name in leaf.names} for graph in (a.graph, b.graph))
+    trained = {name for each in b.capture.parameters if each.requires_grad for name in each.names}
+    only: dict[str, list[str]] = {"A": [], "B": []}
+    for parameter in a.capture.parameters:
+        name = parameter.names[0] if parameter.names else ""
+        other = names.get(name, name)
+        if parameter.requires_grad and other in trained and (name in in_a) != (other in in_b):
+            only["A" if name in in_a else "B"].append(name)
+    for side, found in only.items():
+        if found:
+            listed = found[:MAX_NAMES]
+            if len(found) > MAX_NAMES:
+                listed.append(f"{len(found) - MAX_NAMES} more")
+            what = f"a gradient reaches {' and '.join(listed)} only in {side}"
+            yield Change("reached", what, count=len(found))
+
+
 def _hooks(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator[Change]:
     if a.graph is None or b.graph is None:
         return
@@ -209,13 +239,13 @@ def _hooks(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator
 
 def _compiled(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:
     for index, inside in alignment.compiled_a.items():
-        place = b.operations[alignment.to_b[index]]
+        compiled = b.operations[alignment.to_b[index]]
         what = f"{counted(len(inside) + 1, 'operation')} of A are compiled code in B"
-        yield Change("compiled", what, where(a, a.operations[index]), where(b, place), len(inside) + 1)
+        yield Change("compiled", what, where(a, a.operations[index]), where(b, compiled), len(inside) + 1)
     for index, inside in alignment.compiled_b.items():
-        place = a.operations[alignment.to_a[index]]
+        compiled = a.operations[alignment.to_a[index]]
         what = f"{counted(len(inside) + 1, 'operation')} of B are compiled code in A"
-        yield Change("compiled", what, where(a, place), where(b, b.operations[index]), len(inside) + 1)
+        yield Change("compiled", what, where(a, compiled), where(b, b.operations[index]), len(inside) + 1)
 
 
 def _moved(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import click
+
 from gradviz.analysis.diff.comparison import Side
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, read_capture
@@ -93,7 +95,9 @@ def _recorded(script: str, name: str, how: HowToRun, folder: Path) -> Capture:
     if ended.returncode in (130, -2):
         raise KeyboardInterrupt
     if not ended.stdout:
-        raise NothingRecorded(f"{name} was not recorded (see above)", hint=f"'gradviz record {script}' repeats it")
+        if ended.returncode < 0:
+            raise NothingRecorded(f"{name} was not recorded: signal {-ended.returncode} ended its process")
+        raise click.exceptions.Exit(BadInput.exit_code)  # the process has said why, in one line
     capture = read_capture(ended.stdout, name)
     if not capture.graphs:
         error = f": {capture.error.type_name}: {capture.error.message}" if capture.error is not None else ""
@@ -110,7 +114,8 @@ def work_tree(script: Path, commit: str) -> Iterator[tuple[Path, Path]]:
     folder = script.resolve().parent
     while not folder.exists():
         folder = folder.parent
-    top = Path(_git(folder, ["rev-parse", "--show-toplevel"], f"{script} is in no git repository"))
+    refusal = f"{script} is in no git repository, so it has no commits"
+    top = Path(_git(folder, ["rev-parse", "--show-toplevel"], refusal, has_hint=False))
     found = _git(top, ["rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"], f"no such commit: {commit!r}")
     relative = script.resolve().relative_to(top.resolve())
     with tempfile.TemporaryDirectory(prefix="gradviz-") as temporary:
@@ -134,7 +139,7 @@ def _same_folder(tree: Path, top: Path) -> Path:
     return folder if folder.is_dir() else tree
 
 
-def _git(folder: Path, arguments: Sequence[str], refusal: str) -> str:
+def _git(folder: Path, arguments: Sequence[str], refusal: str, *, has_hint: bool = True) -> str:
     # Hooks of the repository, such as post-checkout, could do anything.
     command = ["git", "-c", f"core.hooksPath={os.devnull}", "-C", str(folder), *arguments]
     try:
@@ -143,7 +148,7 @@ def _git(folder: Path, arguments: Sequence[str], refusal: str) -> str:
         raise BadInput(f"git cannot be run: {error.strerror}", hint="script@COMMIT needs it") from error
     if ended.returncode:
         said = ended.stderr.strip().partition("\n")[0]
-        raise BadInput(refusal, hint=said or None)
+        raise BadInput(refusal, hint=(said or None) if has_hint else None)
     return ended.stdout.strip()
 
 

@@ -34,13 +34,13 @@ from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
 from gradviz.recording.torch_access.dynamo.compilations import with_guards
-from gradviz.recording.torch_access.settings import settings_now
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.object_memory import with_sizes
 from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn
+from gradviz.recording.walk.torch_settings import settings_now
 
 
 class Recorded(NamedTuple):

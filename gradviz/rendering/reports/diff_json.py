@@ -42,7 +42,7 @@ def _annotations(found: Difference) -> Iterator[str]:
     else:
         yield _annotation("error", found.first.b or found.first.a, _words(found, found.first))
     for change in found.changes:
-        yield _annotation("notice" if change.is_cosmetic else "warning", _place(change), change.what)
+        yield _annotation("notice" if change.is_cosmetic else "warning", _location(change), change.what)
 
 
 def _words(found: Difference, origin: Origin) -> str:
@@ -51,13 +51,13 @@ def _words(found: Difference, origin: Origin) -> str:
     return f"{found.sentence}{apart}{reason}"
 
 
-def _place(change: Change) -> Where | None:
+def _location(change: Change) -> Where | None:
     return change.b or change.a
 
 
-def _annotation(command: str, place: Where | None, text: str) -> str:
+def _annotation(command: str, where: Where | None, text: str) -> str:
     properties = {"title": "gradviz diff"}
-    if place is not None and place.file is not None:
-        properties = {"file": place.file, "line": str(place.line), **properties}
+    if where is not None and where.file is not None:
+        properties = {"file": where.file, "line": str(where.line), **properties}
     listed = ",".join(f"{name}={escaped(value, also=':,')}" for name, value in properties.items())
     return f"::{command} {listed}::{escaped(text)}"

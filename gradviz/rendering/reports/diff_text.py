@@ -32,6 +32,8 @@ def _parts(found: Difference, width: int, *, show_all: bool) -> Iterator[Rendera
     counts = f"{counted(found.matched, 'operation')} in both"
     if found.differing:
         counts += f", {found.differing:,} of them with other results"
+    if found.backward_calls > 1:
+        counts += f"; {counted(found.backward_calls, 'backward call')} compared"
     yield facts_table(
         [
             ("A", f"{one_line(found.a)}  ({counted(found.operations_a, 'operation')})"),
@@ -61,9 +63,9 @@ def _origin(title: str, origin: Origin, width: int) -> Iterator[RenderableType]:
     yield _heading(title)
     yield Padding(wrapped(origin.what, width - 2, ""), (0, 0, 0, 2))
     facts: list[tuple[str, str]] = []
-    for name, place in (("A", origin.a), ("B", origin.b)):
-        if place is not None:
-            facts += _facts_of(name, place)
+    for name, where in (("A", origin.a), ("B", origin.b)):
+        if where is not None:
+            facts += _facts_of(name, where)
     if origin.distance is not None and origin.distance > 0:
         facts.append(("apart", distance_words(origin.distance)))
     if origin.reason is not None:
@@ -71,14 +73,14 @@ def _origin(title: str, origin: Origin, width: int) -> Iterator[RenderableType]:
     yield facts_table(facts)
 
 
-def _facts_of(name: str, place: Where) -> Iterator[tuple[str, str]]:
-    line = line_words_of(place.file, place.line) if place.file is not None else "line unknown"
-    module = f"  in {place.module}" if place.module else ""
+def _facts_of(name: str, where: Where) -> Iterator[tuple[str, str]]:
+    line = line_words_of(where.file, where.line) if where.file is not None else "line unknown"
+    module = f"  in {where.module}" if where.module else ""
     yield name, f"{line}{module}"
-    if place.source:
-        yield "", place.source
-    if place.operands:
-        yield "", f"{place.operation} of {', '.join(place.operands)}"
+    if where.source:
+        yield "", where.source
+    if where.operands:
+        yield "", f"{where.operation} of {', '.join(where.operands)}"
 
 
 def distance_words(distance: float) -> str:
@@ -115,10 +117,10 @@ def _changes(found: Difference, width: int, *, show_all: bool) -> Iterator[Rende
 
 def change_words(change: Change) -> str:
     """The sentence with the line."""
-    place = change.b if change.a is None else change.a
-    if place is None or place.file is None:
+    where = change.b if change.a is None else change.a
+    if where is None or where.file is None:
         return change.what
-    line = line_words_of(place.file, place.line)
+    line = line_words_of(where.file, where.line)
     other = change.b
     if change.a is not None and other is not None and other.file is not None:
         other_line = line_words_of(other.file, other.line)

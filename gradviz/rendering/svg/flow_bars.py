@@ -15,6 +15,7 @@ from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.palette import THEMES, Theme, ThemeName
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
+from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.png import fitting_scale, pixels
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
@@ -59,15 +60,9 @@ class FlowBarsRenderer:
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
         chart = _Chart(rows, [*_facts(capture, graph, flow)], capture.title)
         style = style_sheet(self.theme, embed_font=embed_font, more=[_rules])
-        size = f'width="{number(chart.width)}" height="{number(chart.height)}"'
-        return Drawing(
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-            f'viewBox="0 0 {number(chart.width)} {number(chart.height)}" role="img">\n'
-            f"<title>{escape(one_line(chart.title))}</title>\n<style>{escape(style)}</style>\n"
-            f'<rect class="page" {size}/>\n<g class="f">{"".join(chart.markup())}</g></svg>\n',
-            chart.width,
-            chart.height,
-        )
+        content = f'<g class="f">{"".join(chart.markup())}</g>'
+        markup = svg_document(one_line(chart.title), chart.width, chart.height, style, content)
+        return Drawing(markup, chart.width, chart.height)
 
 
 def _facts(capture: Capture, graph: Graph, flow: GradientFlow) -> Iterator[str]:

@@ -17,6 +17,7 @@ from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width, wrap
+from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.heat_colours import LEVELS, chart_style
 from gradviz.rendering.svg.heat_map import MIN_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
@@ -78,15 +79,9 @@ class _Chart:
         return self._document("".join([*header, *body]), below + 2.6 * _LINE + _MARGIN)
 
     def _document(self, body: str, height: float) -> str:
-        width = self._look.width
-        size = f'width="{number(width)}" height="{number(height)}"'
         style = style_sheet(self._look.theme, embed_font=True) + chart_style(self._look.theme)
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-            f'viewBox="0 0 {number(width)} {number(height)}" role="img">\n'
-            f"<title>{escape(printable(run_title(self._log)))}</title>\n<style>{escape(style)}</style>\n"
-            f'<rect class="page" {size}/>\n<g class="f">{body}</g></svg>\n'
-        )
+        title = printable(run_title(self._log))
+        return svg_document(title, self._look.width, height, style, f'<g class="f">{body}</g>')
 
     def _header(self) -> tuple[list[str], float]:
         """Markup of the title and the sentences below it, and the y at which the picture begins."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
-from xml.sax.saxutils import escape, quoteattr
+from xml.sax.saxutils import quoteattr
 
 from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.formats import Subject
@@ -21,6 +21,7 @@ from gradviz.rendering.look.link_looks import LinkLook, link_looks
 from gradviz.rendering.look.node_label import NodeLabel
 from gradviz.rendering.look.palette import CUT_ROLES, failed_item
 from gradviz.rendering.look.shapes import number
+from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.frame import frame_of
 from gradviz.rendering.svg.items import header_markup, item_markup, open_box_markup
 from gradviz.rendering.svg.legend import LegendOptions, legend_tints
@@ -126,19 +127,15 @@ class SvgRenderer:
         layout = replace(laid_out.layout, notes=laid_out.layout.notes + extra_notes)
         legend = LegendOptions(self.arrows, colouring, frozenset(looks))
         frame = frame_of(laid_out.subject, laid_out.node_labels, layout, legend)
-        width, height = number(frame.width), number(frame.height)
         more = _more_rules(laid_out.node_labels, colouring, looks)
-        markup = (
-            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="0 0 {width} {height}" role="img">\n'
-            f"<title>{escape(one_line(frame.name))}</title>\n"
-            f"<style>{escape(style_sheet(self.theme, embed_font=self.embed_font, more=more))}</style>\n"
-            f"<defs>{arrowheads(looks)}{laid_out.bands}</defs>\n"
-            f'<rect class="page" width="{width}" height="{height}"/>\n'
+        style = style_sheet(self.theme, embed_font=self.embed_font, more=more)
+        defs = f"<defs>{arrowheads(looks)}{laid_out.bands}</defs>\n"
+        content = (
             f"{frame.markup}"
             f'<g transform="translate({number(frame.left)} {number(frame.top)})">\n'
-            f"{laid_out.painted}</g>\n</svg>\n"
+            f"{laid_out.painted}</g>\n"
         )
+        markup = svg_document(one_line(frame.name), frame.width, frame.height, style, content, defs=defs)
         return Drawing(markup, frame.width, frame.height)
 
 

@@ -19,6 +19,7 @@ from gradviz.rendering.look.node_label import SMALL_SIZE
 from gradviz.rendering.look.palette import THEMES, Theme, ThemeName
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, text_width
+from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.png import pixels
 from gradviz.rendering.svg.style import ThemeChoice, shade, style_sheet, tint_rule
 from gradviz.rendering.svg.svg import Drawing
@@ -63,20 +64,13 @@ class TreemapRenderer:
         markup = "".join(cells.markup(whole, Rect(left, top, self.width, self.height))) if whole.bytes else ""
         bottom = top + (self.height if whole.bytes else 0)
         below, bottom = _below(cells, Rect(left, bottom, self.width, 0))
-        size = f'width="{number(self.width + 2 * _MARGIN)}" height="{number(bottom + _MARGIN)}"'
+        width, height = self.width + 2 * _MARGIN, bottom + _MARGIN
         style = style_sheet(self.theme, embed_font=embed_font, more=[_kind_rules])
-        return Drawing(
-            f'<svg xmlns="http://www.w3.org/2000/svg" {size} '
-            f'viewBox="0 0 {number(self.width + 2 * _MARGIN)} {number(bottom + _MARGIN)}" role="img">\n'
-            f"<title>{escape(one_line(title))}</title>\n"
-            f"<style>{escape(style)}</style>\n"
-            f'<rect class="page" {size}/>\n'
+        content = (
             f'<g class="f">{_text(title, left, _MARGIN + 13, self.width, "p")}'
-            f"{_text(subtitle, left, _MARGIN + 13 + _LINE, self.width)}</g>\n"
-            f"{markup}{below}</svg>\n",
-            self.width + 2 * _MARGIN,
-            bottom + _MARGIN,
+            f"{_text(subtitle, left, _MARGIN + 13 + _LINE, self.width)}</g>\n{markup}{below}"
         )
+        return Drawing(svg_document(one_line(title), width, height, style, content), width, height)
 
 
 def _kind_rules(theme: Theme) -> Iterator[str]:

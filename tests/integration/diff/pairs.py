@@ -195,8 +195,8 @@ class HandWrittenLayer(nn.Module):
         self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
 
     def forward(self, x: torch.Tensor) -> Any:
-        def split(each: torch.Tensor) -> torch.Tensor:
-            return each.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        def split(each: torch.Tensor) -> Any:
+            return each.unflatten(-1, (self.heads, -1)).transpose(1, 2)  # type: ignore[no-untyped-call]
 
         q, k, v = split(self.to_q(x)), split(self.to_k(x)), split(self.to_v(x))
         scores = torch.matmul(q, k.transpose(2, 3)) * q.shape[-1] ** -0.5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,9 +118,9 @@ def test_what_inductor_compiles_is_the_same_within_rounding(tmp_path: Path, monk
 import gradviz
 from tests.integration.diff.pairs import block_step, compiled_step, recorded
 
-eager = recorded(block_step())
-found = gradviz.diff(eager, recorded(compiled_step("inductor")))
-planted = gradviz.diff(eager, recorded(compiled_step("inductor", eps=1e-2)))
+compiled = recorded(compiled_step("inductor"))
+found = gradviz.diff(recorded(block_step()), compiled)
+planted = gradviz.diff(recorded(block_step(eps=1e-2)), compiled)
 compiled = [change.what for change in found.changes if change.kind == "compiled"]
 print(json.dumps([found.same, found.difference.sentence, compiled, planted.first.what]))
 """
@@ -167,7 +168,7 @@ def test_a_layer_of_hugging_face_is_the_same_as_one_written_by_hand() -> None:
         attn_implementation="eager",
     )
     torch.manual_seed(0)
-    layer = BertLayer(config)
+    layer = BertLayer(config)  # type: ignore[no-untyped-call]
     data = torch.randn(2, 5, 16)
 
     def recorded_with(module: torch.nn.Module) -> gradviz.Recording:
@@ -276,3 +277,43 @@ def test_a_bias_of_zeros_that_is_left_out_is_told_although_the_values_are_the_sa
     found = gradviz.diff(step(True), step(False))
     assert not found.same and found.first is not None
     assert "only in A, linear takes 1 more parameter" in found.first.what
+
+
+def linears(change: Callable[[torch.Tensor], Any], *, has_grad: bool = True) -> gradviz.Recording:
+    torch.manual_seed(0)
+    first, last = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
+    with gradviz.record(fingerprints=True) as recording:
+        with torch.set_grad_enabled(has_grad):
+            hidden = first(torch.ones(2, 4))
+        last(change(hidden)).sum().backward()
+    return recording
+
+
+def test_a_path_of_the_gradient_that_is_cut_is_a_difference_although_all_values_are_the_same() -> None:
+    whole = linears(lambda hidden: hidden)
+    for other, what in (
+        (linears(lambda hidden: hidden.detach()), "only B has detach"),
+        (linears(lambda hidden: hidden, has_grad=False), "linear runs under no_grad only in B"),
+    ):
+        found = gradviz.diff(whole, other)
+        assert not found.same and found.first is not None and found.first.what.startswith(what)
+        assert "a gradient reaches first.weight and first.bias only in A" in [change.what for change in found.changes]
+        assert "the results of all operations that both have are the same, bit for bit" in found.difference.sentence
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda hidden: hidden.contiguous().view(2, 2, 2).reshape(2, 4),
+        lambda hidden: torch.nn.functional.dropout(hidden, 0.0),
+        lambda hidden: torch.nn.functional.dropout(hidden, 0.5, training=False),
+        lambda hidden: hidden.to(torch.float32).unsqueeze(0).squeeze(0),
+    ],
+)
+def test_operations_that_change_no_value_are_told_and_are_no_difference(
+    change: Callable[[torch.Tensor], Any],
+) -> None:
+    found = gradviz.diff(linears(lambda hidden: hidden), linears(change))
+    assert found.same and not found.difference.differing, str(found)
+    assert {each.kind for each in found.changes} == {"form"}
+    assert "no value" in found.difference.sentence
