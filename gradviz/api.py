@@ -207,6 +207,8 @@ def watch(
 def load(path: str | os.PathLike[str]) -> Inspection:
     """Open a ``.gradviz`` file that ``gradviz record`` or `Inspection.save` wrote. Needs no torch.
 
+    Of a job of several processes, ``"run.gradviz@1"`` is rank 1, and ``"run.gradviz"`` the first rank.
+
     Raises:
         BadInput: the file cannot be read.
         BadCapture: it is no capture, is damaged, or was written by a newer gradviz.
@@ -222,14 +224,14 @@ def load(path: str | os.PathLike[str]) -> Inspection:
             f"load() takes the path of a file, not an object of type {type(path).__name__}",
             hint="gradviz.inspect() takes tensors",
         )
-    from gradviz.capture.capture_file import load_capture
+    from gradviz.capture.job_file import named_capture
 
     if Path(path).suffix == ".py":
         raise BadInput(
             f"{os.fspath(path)!r} is a script, not a recording",
             hint=f"run 'gradviz record {os.fspath(path)}' first, or 'gradviz render {os.fspath(path)}'",
         )
-    return Inspection(load_capture(Path(path)))
+    return Inspection(named_capture(os.fspath(path)).capture)
 
 
 def diff(a: Any, b: Any, *, rtol: float | None = None) -> Differed:

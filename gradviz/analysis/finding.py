@@ -120,6 +120,8 @@ class Finding(
     """The cut, if it is about one; its nodes are not marked, but joined to the cut by cut edges."""
     path: tuple[str, ...] = ()
     """The path through the graph, a few words for each call or node."""
+    ranks: tuple[int, ...] = ()
+    """In the report of a job: the ranks that have it."""
     evidence: dict[str, Attribute] = {}
     """Values, versions and counts that support the verdict."""
 

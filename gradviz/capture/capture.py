@@ -22,6 +22,22 @@ class Program(Struct, frozen=True, omit_defaults=True):
     gradviz_version: str = ""
 
 
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """Settings of torch that decide which kernel computes a result, as they were when the recording ended."""
+
+    threads: Count = 0
+    """Threads that one operation may use; 0 if unknown."""
+    is_deterministic: bool | None = None
+    """Whether only deterministic algorithms are allowed."""
+    matmul_tf32: bool | None = None
+    """Whether CUDA may compute float32 matrix products in TF32."""
+    convolution_tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    """Whether cuDNN tries several algorithms, and takes the fastest."""
+    processor: str = ""
+    """The instructions that the processor's kernels use: ``AVX512``."""
+
+
 class Parameter(Struct, frozen=True, omit_defaults=True):
     """A parameter of a module that ran, whether or not the loss depends on it."""
 
@@ -42,6 +58,32 @@ class ScriptError(Struct, frozen=True, omit_defaults=True):
     in_backward: bool = False
 
 
+class Rank(Struct, frozen=True, omit_defaults=True):
+    """Which process of a job of several was recorded."""
+
+    number: Count
+    """Its rank; for processes that train without a process group, their number in the order in which they began."""
+    world_size: Count
+    """The number of ranks, or of processes that trained."""
+    job: str
+    """The same for all processes of one run, and for no other run."""
+    host: str = ""
+    backend: str = ""
+    """Of the process group, such as ``gloo``; empty if there was none."""
+    is_in_order: bool = False
+    """Whether `number` only says in which order the processes began."""
+
+    @property
+    def words(self) -> str:
+        """``rank 1 of 4``."""
+        return f"{self.kind} {self.number} of {self.world_size}"
+
+    @property
+    def kind(self) -> str:
+        """What such a process is called: ``rank``, or ``process`` where it has none."""
+        return "process" if self.is_in_order else "rank"
+
+
 class Capture(Struct, frozen=True, omit_defaults=True):
     """One recorded run. Rendering and analysis need nothing else."""
 
@@ -59,6 +101,19 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """What could not be recorded, one sentence each. Every renderer shows them."""
     calls: CallLog | None = None
     """Every torch call, if that was asked for. Diagnoses are made from them."""
+    settings: Settings | None = None
+    """Recordings made before this field existed say nothing here."""
     missing: dict[str, str] = {}
     """What the torch of the recording cannot do, by name, and what is not seen because of it: rules that need it cannot
     look. Recordings made before this field existed say nothing here."""
+    rank: Rank | None = None
+    """Which process of a job this was; None for a program of one process."""
+
+    @property
+    def title(self) -> str:
+        """The name of the program, with the rank if it was one of several processes."""
+        return self.titled(self.program.name)
+
+    def titled(self, name: str) -> str:
+        """The same with another name for the program."""
+        return f"{name}, {self.rank.words}" if self.rank is not None and self.rank.world_size > 1 else name

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, program_options, table_below_help, terminal_options
+from gradviz.cli.options.shared import HAS_DASHES, GroupedCommand, program_options, table_below_help, terminal_options
 from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def check_command(
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.baseline import baseline_of
     from gradviz.analysis.check.report import check_report
+    from gradviz.cli.captures.checked_job import other_ranks, report_of_job
     from gradviz.cli.captures.checked_source import options_for_check, rules_of
     from gradviz.cli.captures.finding_pictures import FindingPictures
     from gradviz.cli.captures.kept_recording import keeping_recording
@@ -76,7 +77,10 @@ def check_command(
 
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
-    source_choice = options_for_check(SourceOptions(words, module, outputs=outputs), settings)
+    chosen = SourceOptions(
+        words, module, outputs=outputs, rank=options["rank"], ranks=options["ranks"], may_be_command=_has_dashes()
+    )
+    source_choice = options_for_check(chosen, settings)
     is_capture = source_choice.is_capture
     if is_capture:
         _check_no_limits(source_choice.name, options)
@@ -93,7 +97,10 @@ def check_command(
         baseline = _baseline(settings.baseline, source.capture.program.name)
     with keeping_recording(source, source_choice):
         case = Case(source.capture)
-        report = check_report(case, rules.rules, baseline, rules.unusable)
+        own_report = report = check_report(case, rules.rules, baseline, rules.unusable)
+        others = other_ranks(source, source_choice)
+        if others is not None:
+            report = report_of_job(own_report, source.capture, others, rules, baseline)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         text = _output(case, report, options, settings.format, terminal)
@@ -102,10 +109,16 @@ def check_command(
         else:
             print_document(text)
         # Last, so that the findings are printed even if a picture cannot be drawn.
-        pictures.write(source.capture, report.findings)
+        pictures.write(source.capture, own_report.findings)
     if report.is_empty and not options["allow_empty"] and options["why"] is None:
         return source.exit_code or NOTHING_CHECKED
-    return source.exit_code or int(_is_failure(report, settings))
+    # Of a job, another process than the one that ends with this exit code may have failed.
+    has_failed = source.job is not None and report.raised is not None and settings.threshold is not None
+    return source.exit_code or int(has_failed or _is_failure(report, settings))
+
+
+def _has_dashes() -> bool:
+    return bool(click.get_current_context().meta.get(HAS_DASHES, True))
 
 
 def _output(case: Case, report: Report, options: dict[str, Any], format_name: str, terminal: Terminal) -> str:

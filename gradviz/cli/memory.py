@@ -110,6 +110,6 @@ def _content(path: str, capture: Capture, graph: Graph) -> str | bytes:
 
     if Path(path).suffix.lower() == ".json":
         return memory_json(capture, graph)
-    renderer, title = TreemapRenderer(), " ".join([capture.program.name, *capture.program.arguments])
+    renderer, title = TreemapRenderer(), capture.titled(" ".join([capture.program.name, *capture.program.arguments]))
     draw = renderer.png if Path(path).suffix.lower() == ".png" else renderer.render
     return draw(title, graph, memory_of(graph))

@@ -28,6 +28,7 @@ def record_command(output: str | None, **others: Any) -> int:
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
+    from gradviz.cli.captures.written_job import written_job
     from gradviz.cli.reports.run_log import is_run_log_file
     from gradviz.cli.terminal.printing import print_text
     from gradviz.errors import BadInput
@@ -45,6 +46,10 @@ def record_command(output: str | None, **others: Any) -> int:
     check_outputs([path], inputs=source_choice.inputs)
     source_choice = replace(source_choice, outputs=(path,))
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)
+    if source.job is not None:
+        print_text(written_job(source, source_choice, path))
+        return source.exit_code
+    path = path.replace("%r", "")
     if not source.graphs and path != "-" and Path(path).exists():
         # This run failed before it recorded a graph; the older file may have taken hours to make.
         print_text(f"{path} is unchanged: this run recorded no graph\n")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gradviz.capture.job_file import rank_path
 from gradviz.cli.options.look import check_colors_are_recorded, look_options, renderers_for
 from gradviz.cli.options.shared import (
     NAMES_HELP,
@@ -23,6 +24,7 @@ from gradviz.cli.terminal.progress import working
 from gradviz.rendering.formats import FORMATS, Format, Renderer, RendersTogether, Subject, format_named
 
 if TYPE_CHECKING:
+    from gradviz.capture.capture import Rank
     from gradviz.errors import GradvizError
 
 
@@ -38,6 +40,12 @@ class _Output:
         path = Path(self.path)
         suffix = self.format.suffix_of(path.name) or path.suffix
         return str(path.with_name(f"{path.name.removesuffix(suffix)}-{number}{suffix}"))
+
+    def of_rank(self, rank: Rank | None) -> _Output:
+        """The file for one rank of a job: ``net.rank1.svg``."""
+        if rank is None or rank.world_size == 1 or self.path == "-":
+            return self
+        return replace(self, path=str(rank_path(Path(self.path), rank.number, rank.kind)))
 
 
 _FORMATS = table_below_help(
@@ -64,7 +72,7 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
 
     By default the file is SCRIPT's name with .svg, in the working directory.
     """
-    from gradviz.cli.captures.checked_source import open_for_drawing
+    from gradviz.cli.captures.checked_source import open_for_drawing, sources_of_ranks
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import report_early_stop
     from gradviz.cli.captures.views import drawable_subjects, source_options, view_options
@@ -81,11 +89,18 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
 
     source_choice = replace(source_choice, outputs=tuple(output.path for output in wanted))
     source = open_for_drawing(source_choice, own_output=to_standard_output)
-    if to_standard_output and len(source.graphs) > 1:
+    several_ranks = source.job is not None and len(source.job.ranks) > 1 and source_choice.rank is None
+    if to_standard_output and (len(source.graphs) > 1 or several_ranks):
         raise _several_to_standard_output()
     with keeping_recording(source, source_choice):
-        subjects = drawable_subjects(source, viewing)
-        written, refusals = _write_all(subjects, list(zip(wanted, renderers, strict=True)))
+        subjects: list[Subject] = []
+        written: list[str] = []
+        refusals: list[GradvizError] = []
+        for each in sources_of_ranks(source, source_choice):
+            drawn = drawable_subjects(each, viewing)
+            files = [output.of_rank(each.capture.rank) for output in wanted] if source.job is not None else wanted
+            paths, errors = _write_all(drawn, list(zip(files, renderers, strict=True)))
+            subjects, written, refusals = subjects or drawn, written + paths, refusals + errors
         if written:
             from gradviz.cli.reports.summary import print_summary
 

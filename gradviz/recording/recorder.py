@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import PurePath
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
+
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, ScriptError
 from gradviz.graph.model import BackwardCall, Graph
@@ -76,6 +78,8 @@ class Recorder:
         self._failures = FailedBackwards(self._builder)
         self.program: tuple[str, tuple[str, ...]] = ("", ())
         """Name and arguments of the program, for captures that are made while it runs."""
+        self._goes_on_for_others = False
+        """Whether nothing more is recorded, and the program runs only because other ranks of its job need it."""
         self._stopped_tasks: list[Any] = []
         """Tasks of asyncio that had not ended when the program was made to end; they do before it does."""
         self.was_stopped = False
@@ -149,6 +153,13 @@ class Recorder:
         if is_tracing():
             self._builder.disclose(TRACED)
             return run()
+        member = self._plan.member
+        if self._goes_on_for_others:
+            if member is not None and member.may_end():
+                self._end_program()
+            return run()
+        if member is not None:
+            member.before_backward()
         with self._lock:
             self.backward_calls += 1
             number = self.backward_calls
@@ -262,6 +273,7 @@ class Recorder:
     def _end_after_last_graph(self) -> None:
         if not self._plan.keep_going:
             self._end_run()
+            return
         self.stop()
         self._keep_unfinished(is_last=True)
 
@@ -290,10 +302,24 @@ class Recorder:
             f"what comes later: the script had not ended when this was written, after backward {self.backward_calls}"
         )
         program, arguments = self.program
-        return self._builder.unfinished_capture(program, arguments, self.backward_calls, calls, missing)
+        made = self._builder.unfinished_capture(program, arguments, self.backward_calls, calls, missing)
+        return self._with_rank(made)
 
     def _end_run(self) -> None:
+        """End the program, or the recording alone: other ranks of its job may need the program."""
+        if self._goes_on_for_others:
+            return
         self.was_stopped = True
+        member = self._plan.member
+        if member is not None:
+            self.stop()
+            self._goes_on_for_others = True
+            if not member.has_recorded_all():
+                self._backward.start()
+                return
+        self._end_program()
+
+    def _end_program(self) -> NoReturn:
         if threading.current_thread() is not threading.main_thread():
             # In other threads only this exact class ends the thread silently; the rest of the program goes on.
             raise SystemExit
@@ -375,7 +401,10 @@ class Recorder:
         calls = self._call_log.build() if self._call_log is not None else None
         for sentence in self._call_log.disclosures() if self._call_log is not None else ():
             builder.disclose(sentence)
-        return builder.capture(program, arguments, outcome, error, self.backward_calls, calls)
+        return self._with_rank(builder.capture(program, arguments, outcome, error, self.backward_calls, calls))
+
+    def _with_rank(self, capture: Capture) -> Capture:
+        return capture if self._plan.member is None else replace(capture, rank=self._plan.member.rank())
 
     def forget_stopped_tasks(self) -> None:
         """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,15 +27,32 @@ def open_for_drawing(options: SourceOptions, *, own_output: bool = False) -> Sou
     Raises `BadInput`, before the program runs, if it cannot be checked.
     """
     if not options.check:
-        source = open_source(options, own_output=own_output)
-        if options.check is False or source.capture.calls is None:
-            return _with_advice_to_check(source, options)
-        return selected(_marked(source, rules_of(check_settings({}, Path.cwd()))), options)
+        return _for_drawing(open_source(options, own_output=own_output), options, None)
     _check_that_nothing_is_left_out(options)
     settings = check_settings({}, Path.cwd())
-    rules = rules_of(settings)
-    source = _marked(open_source(options_for_check(options, settings), own_output=own_output), rules)
-    return _with_its_graph(source) if options.backward is None else selected(source, options)
+    source = open_source(options_for_check(options, settings), own_output=own_output)
+    return _for_drawing(source, options, rules_of(settings))
+
+
+def sources_of_ranks(source: Source, options: SourceOptions) -> Iterator[Source]:
+    """The source, ready to be drawn, once for each rank of a job that ran now, unless the user asked for one."""
+    job = source.job
+    if job is None or options.rank is not None or len(job.ranks) < 2:
+        yield source
+        return
+    rules = rules_of(check_settings({}, Path.cwd())) if options.check else None
+    yield source
+    for capture in list(job.captures())[1:]:
+        yield _for_drawing(replace(source, capture=capture, graphs=capture.graphs), options, rules)
+
+
+def _for_drawing(source: Source, options: SourceOptions, rules: RuleSet | None) -> Source:
+    """Mark findings if `rules` are given or a check wrote the capture."""
+    if rules is None:
+        if options.check is False or source.capture.calls is None:
+            return _with_advice_to_check(source, options)
+        rules = rules_of(check_settings({}, Path.cwd()))
+    return _chosen(_marked(source, rules), options)
 
 
 def _with_advice_to_check(source: Source, options: SourceOptions) -> Source:
@@ -69,14 +87,21 @@ def _marked(source: Source, rules: RuleSet) -> Source:
     return replace(source, capture=capture, graphs=capture.graphs, notes=notes)
 
 
-def _with_its_graph(source: Source) -> Source:
-    """Keep only the graph with the most findings, as no other was asked for."""
+def _chosen(source: Source, options: SourceOptions) -> Source:
+    """The graphs that the options select; if they select none, only the first in which a finding has a node.
+
+    A check records every backward call, and nobody wants a picture of each.
+    """
+    if options.backward is not None:
+        return selected(source, options)
     from gradviz.analysis.check.marked_findings import first_graph_with_alarm
 
     graph = source.graphs[first_graph_with_alarm(source.capture)]
     others = len(source.graphs) - 1
     are = "is" if others == 1 else "are"
-    note = f"{counted(others, 'more backward call')} {are} recorded (--backward N draws one of them)"
+    note = (
+        f"{counted(others, 'more backward call')} {are} recorded (--backward N draws one of them, --backward all each)"
+    )
     return replace(source, graphs=(graph,), notes=(*source.notes, note) if others else source.notes)
 
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from gradviz.analysis.diff.comparison import Side
 from gradviz.capture.capture import Capture
-from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture, read_capture
+from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, read_capture
+from gradviz.capture.job_file import is_job, named_capture, named_file
 from gradviz.cli.terminal.progress import working
 from gradviz.diff_result import graph_index, split_number
 from gradviz.errors import BadInput, NothingRecorded
@@ -39,7 +40,7 @@ def side_of(name: str, how: HowToRun) -> Side:
     """
     path, number = split_number(name)
     if _is_capture(path):
-        capture = load_capture(Path(path))
+        capture = named_capture(path).capture
         return Side(name, capture, graph_index(capture, number, name))
     script, commit = _split_commit(path)
     if not Path(script).exists() and commit is None:
@@ -53,11 +54,13 @@ def side_of(name: str, how: HowToRun) -> Side:
 
 
 def _is_capture(path: str) -> bool:
+    location = named_file(path)[0]
     try:
-        with Path(path).open("rb") as file:
-            return is_capture(file.read(64)) or Path(path).suffix == CAPTURE_SUFFIX
+        with location.open("rb") as file:
+            head = file.read(64)
+            return is_capture(head) or is_job(head) or location.suffix == CAPTURE_SUFFIX
     except (FileNotFoundError, IsADirectoryError):
-        if Path(path).suffix == CAPTURE_SUFFIX:
+        if location.suffix == CAPTURE_SUFFIX:
             raise BadInput(f"no such file: {path!r}") from None
         return False
     except (OSError, ValueError) as error:

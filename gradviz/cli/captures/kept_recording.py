@@ -24,6 +24,9 @@ def keeping_recording(source: Source, options: SourceOptions) -> Iterator[None]:
     try:
         yield
     except GradvizError as error:
+        if source.job is not None:
+            error.add_hint(f"what the {len(source.job.ranks)} processes recorded is kept in {source.job.folder.path}")
+            raise
         if not options.is_capture and not _keep(source, options, error):
             if source.spool is not None and source.spool.path is not None:
                 error.add_hint(f"what was recorded while the script ran is kept in {source.spool.path}")
@@ -36,6 +39,8 @@ def keeping_recording(source: Source, options: SourceOptions) -> Iterator[None]:
 def _remove_spool(source: Source) -> None:
     if source.spool is not None:
         source.spool.remove()
+    if source.job is not None:
+        source.job.remove()
 
 
 def _keep(source: Source, options: SourceOptions, error: GradvizError) -> bool:

@@ -9,11 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradviz.capture.capture import Capture
-from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture, load_capture
+from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture
+from gradviz.capture.job_file import is_job, named_capture, named_file
+from gradviz.cli.captures.launchers import LAUNCHERS, command_of_module, is_command, script_of
 from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
@@ -22,6 +25,7 @@ from gradviz.recording.run.recording_plan import NO_LIMITS, RunLimits
 
 if TYPE_CHECKING:
     from gradviz.capture.spool import Spool
+    from gradviz.recording.ranks.collected_job import CollectedJob
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,12 @@ class SourceOptions:
     root_shares: bool = False
     check: bool | None = None
     """Whether to mark the findings of a check on the graphs; None: only if the capture has logged calls."""
+    rank: int | None = None
+    """Of a job of several processes, the one to show."""
+    ranks: tuple[int, ...] | None = None
+    """Of such a job, those to record."""
+    may_be_command: bool = False
+    """Whether the user wrote ``--``, after which a command may come in place of a script."""
     outputs: tuple[str, ...] = ()
     """The files that the command is to write: the spool of the run lies beside the first."""
 
@@ -51,10 +61,22 @@ class SourceOptions:
     def name(self) -> str:
         """The script, module or capture as the user named it."""
         if self.module is not None:
-            return self.module
+            return script_of((self.module, *self.words)) if self.is_command else self.module
         if not self.words:
             raise BadInput("nothing to run", hint="name a script or a capture, or a module with -m")
-        return self.words[0]
+        return script_of(self.words) if self.is_command else self.words[0]
+
+    @cached_property
+    def is_command(self) -> bool:
+        """Whether the words are a command that starts other processes, such as ``torchrun train.py``."""
+        if self.module is not None:
+            return self.module.startswith(LAUNCHERS)
+        return self.may_be_command and bool(self.words) and is_command(self.words)
+
+    @property
+    def command_words(self) -> tuple[str, ...]:
+        """That command."""
+        return self.words if self.module is None else command_of_module(self.module, self.words)
 
     @property
     def arguments(self) -> tuple[str, ...]:
@@ -64,7 +86,7 @@ class SourceOptions:
     @property
     def file(self) -> Path | None:
         """The script or capture file."""
-        return None if self.module is not None else Path(self.name)
+        return None if self.module is not None else named_file(self.name)[0]
 
     @property
     def inputs(self) -> list[Path]:
@@ -80,7 +102,7 @@ class SourceOptions:
         start = self.start_of_file
         if self.file is None or start is None:
             return False
-        return is_capture(start) or self.file.suffix == CAPTURE_SUFFIX
+        return is_capture(start) or is_job(start) or self.file.suffix == CAPTURE_SUFFIX
 
     @property
     def start_of_file(self) -> bytes | None:
@@ -116,6 +138,8 @@ class SourceOptions:
         if self.check is not None and name in ("render", "tree"):
             words.append("--check" if self.check else "--no-check")
         tail = ["--", *self.arguments] if self.arguments else []
+        if self.is_command and self.module is None:
+            words, tail = words[1:], ["--", *self.words]
         return shlex.join(["gradviz", name, *words, *tail])
 
 
@@ -129,6 +153,8 @@ class Source:
     exit_code: int = 0
     notes: tuple[str, ...] = ()
     """Notes for every graph."""
+    job: CollectedJob | None = None
+    """The processes of which the capture is one, if there are several."""
     spool: Spool | None = None
     """What was kept while the program ran; to be removed when the output is written."""
 
@@ -143,43 +169,21 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     _name_spools(options)
     if options.is_capture:
         return _load(options, needs_graph=needs_graph)
-    from gradviz.capture.spool import Spool
-    from gradviz.recording.run.program import find_module, find_script
-    from gradviz.recording.run.recording_plan import MAX_VALUES, RecordingPlan
-    from gradviz.recording.run.root_expression import parse_root
-    from gradviz.recording.script_runner import run
+    from gradviz.cli.captures.program_run import run_program
 
-    if options.root is not None and options.backward is not None:
-        raise BadInput("--root and --backward exclude each other", hint="--root records the graph at the script's end")
-    if options.root_shares and not options.gradients:
-        raise BadInput("--root-shares and --no-gradients exclude each other")
-    if options.root_shares and options.root is not None:
-        raise BadInput("--root-shares measures backward calls, and --root runs none", hint="pick one with --backward N")
-    if options.root is not None:
-        parse_root(options.root)  # raises now, not after hours of training
-    plan = RecordingPlan(
-        backward=None if options.backward in ("all", "last") else int(options.backward or 1),
-        only_last=options.backward == "last",
-        keep_going=options.keep_going,
-        limits=options.limits,
-        root=options.root,
-        gradients=options.gradients,
-        values_up_to=options.values_up_to or (MAX_VALUES if options.values else 0),
-        calls=options.calls or options.fingerprints,
-        fingerprints=options.fingerprints,
-        root_shares=options.root_shares,
-        working=working,
-        spool=Spool(_kept_outputs(options)[0], tell),
-    )
-    program = find_module(options.module) if options.module is not None else find_script(options.name)
     with _standard_output_to_error() if own_output else _unchanged_output():
-        result = run(program, options.arguments, plan)
+        ran = run_program(options, _kept_outputs(options)[0])
         sys.stdout.flush()
-    if result.printed_error is not None:
-        tell_as_it_is(result.printed_error)
-    if needs_graph and not result.capture.graphs:
-        raise _no_graph(result.capture, result.exit_code)
-    return Source(result.capture, result.capture.graphs, result.exit_code, spool=plan.spool)
+    if ran.printed_error is not None:
+        tell_as_it_is(ran.printed_error)
+    capture = ran.capture
+    if ran.job is not None:
+        capture = chosen_capture(ran.job, options)
+        if needs_graph:
+            tell_rank(ran.job, capture, options)
+    if needs_graph and not capture.graphs:
+        raise _no_graph(capture, ran.exit_code)
+    return Source(capture, capture.graphs, ran.exit_code, job=ran.job, spool=ran.spool)
 
 
 def _name_spools(options: SourceOptions) -> None:
@@ -202,6 +206,27 @@ def _kept_outputs(options: SourceOptions) -> list[Path]:
         folder = Path() if os.access(".", os.W_OK) else Path(tempfile.gettempdir())
         files.append(folder / f"{stem}{CAPTURE_SUFFIX}")
     return list({file.with_suffix(CAPTURE_SUFFIX): file for file in files}.values())
+
+
+def chosen_capture(job: CollectedJob, options: SourceOptions) -> Capture:
+    """The capture of the rank that the options name, else of the first; says on standard error which it is."""
+    if not job.ranks:
+        raise NothingRecorded(f"no process of {options.name} was recorded", hint="; ".join(job.disclosures) or None)
+    numbers = [each.rank.number for each in job.ranks]
+    if options.rank is not None and options.rank not in numbers:
+        kind = job.ranks[0].rank.kind
+        raise BadInput(f"{kind} {options.rank} was not recorded", hint=f"recorded: {', '.join(map(str, numbers[:8]))}")
+    return job.ranks[0 if options.rank is None else numbers.index(options.rank)].capture()
+
+
+def tell_rank(job: CollectedJob, capture: Capture, options: SourceOptions) -> None:
+    """Print on standard error which rank of a job is shown, and what of the job was not recorded."""
+    rank = capture.rank
+    if rank is not None:
+        others = [each.rank.number for each in job.ranks if each.rank != rank]
+        tell(f"{rank.words}" + (f" (--rank {others[0]} shows another)" if others and options.rank is None else ""))
+    for sentence in job.disclosures:
+        tell(f"not recorded: {sentence}")
 
 
 def report_early_stop(source: Source, options: SourceOptions) -> None:
@@ -241,7 +266,10 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
         raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a capture and is not run")
     assert options.file is not None
     with working(f"reading {options.name}"):
-        capture = load_capture(options.file)
+        named = named_capture(options.name, options.rank)
+    capture = named.capture
+    if named.taken is not None and needs_graph:
+        tell(f"{options.name}: {named.taken}")
     if not capture.graphs and (needs_graph or capture.calls is None):
         raise NothingRecorded(f"{options.name} has no graph: its script {capture.outcome} before there was one")
     return Source(capture, _select(capture, options))

@@ -21,15 +21,28 @@ from gradviz.view.build import ViewOptions
 
 def source_options(options: dict[str, Any]) -> SourceOptions:
     """The options of a command that say what to run."""
-    _check_words(options["words"], options["module"])
-    names = ("words", "module", "backward", "keep_going", "root", "gradients", "values", "values_up_to")
+    has_dashes = bool(click.get_current_context().meta.get(HAS_DASHES, True))
+    if not has_dashes:
+        _check_words(options["words"], options["module"])
+    names = (
+        "words",
+        "module",
+        "backward",
+        "keep_going",
+        "root",
+        "gradients",
+        "values",
+        "values_up_to",
+        "rank",
+        "ranks",
+    )
     more = {name: options[name] for name in ("root_shares", "check", "fingerprints") if name in options}
-    return SourceOptions(**{name: options[name] for name in names}, **more)
+    return SourceOptions(**{name: options[name] for name in names}, may_be_command=has_dashes, **more)
 
 
 def _check_words(words: tuple[str, ...], module: str | None) -> None:
     """Raise `BadInput` for a second script, which would only be an argument of the first one."""
-    if module is not None or click.get_current_context().meta.get(HAS_DASHES, True):
+    if module is not None:
         return
     for word in words[1:]:
         if word.endswith((".py", CAPTURE_SUFFIX)):

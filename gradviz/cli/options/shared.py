@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from gradviz.cli.options.examples import EXAMPLES
 
@@ -29,8 +30,27 @@ class _BackwardNumber(click.ParamType[int | str]):
 
 _MODULE = click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 
+
+class _RankNumbers(click.ParamType[tuple[int, ...]]):
+    name = "N,..."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        parts = str(value).split(",")
+        if not all(part.strip().isdecimal() for part in parts):
+            self.fail(f"{value!r} is no list of ranks, such as 0,3", param, ctx)
+        return tuple(sorted({int(part) for part in parts}))
+
+
+_RANKS = (
+    click.option("--ranks", type=_RankNumbers(), metavar="N,...", help="Of a job of many ranks, use only these: 0,3."),
+    click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
+)
+
 _RECORDING = (
     _MODULE,
+    *_RANKS,
     click.option(
         "--backward",
         type=_BackwardNumber(),
@@ -51,7 +71,7 @@ _RECORDING = (
     ),
 )
 
-_PROGRAM = "SCRIPT|CAPTURE [-- ARGUMENTS]..."
+_PROGRAM = "SCRIPT|CAPTURE [-- ARGUMENTS]... | -- COMMAND [ARGUMENTS]..."
 
 _SELECTING = (
     click.option(
@@ -123,7 +143,7 @@ NAMES_HELP = (
 
 
 _SECTIONS = {
-    "Recording": "module backward keep_going root gradients values values_up_to check root_shares",
+    "Recording": "module rank ranks backward keep_going root gradients values values_up_to check root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
     "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",
@@ -179,7 +199,7 @@ def table_below_help(title: str, rows: Iterable[str]) -> str:
 
 def program_options(command: _Command) -> _Command:
     """Options that say what to run."""
-    return _apply((_MODULE, _words(_PROGRAM)), command)
+    return _apply((_MODULE, *_RANKS, _words(_PROGRAM)), command)
 
 
 def recording_options(command: _Command) -> _Command:
@@ -189,7 +209,7 @@ def recording_options(command: _Command) -> _Command:
 
 def script_options(command: _Command) -> _Command:
     """The same for a command that takes no capture."""
-    return _apply((*_RECORDING, _words("SCRIPT [-- ARGUMENTS]...")), command)
+    return _apply((*_RECORDING, _words("SCRIPT [-- ARGUMENTS]... | -- COMMAND [ARGUMENTS]...")), command)
 
 
 def optional_recording_options(command: _Command) -> _Command:
@@ -198,7 +218,12 @@ def optional_recording_options(command: _Command) -> _Command:
 
 
 def _words(metavar: str) -> Callable[[Any], Any]:
-    return click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar=metavar)
+    return click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar=metavar, shell_complete=completed_file)
+
+
+def completed_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leaves it to the shell to complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def viewing_options(command: _Command) -> _Command:

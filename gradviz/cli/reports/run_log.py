@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gradviz.capture.capture_file import load_capture
+from gradviz.capture.job_file import named_capture
 from gradviz.capture.run_log_file import is_run_log, load_run_log
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
@@ -30,7 +30,7 @@ class RunLogOptions:
         if not (self.over_steps or self.to_tensorboard):
             return
         if source.file is not None and source.is_capture:
-            load_capture(source.file)  # raises if it is damaged or empty
+            named_capture(source.name)  # raises if it is damaged or empty
         elif source.file is not None and not source.file.exists():
             raise BadInput(f"no such run log: {source.name}", hint="gradviz.watch(model) in a script writes one")
         kind = "a recording of single backward calls" if source.is_capture else "a script"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Protocol
 
+from gradviz.capture.capture import Rank
 from gradviz.capture.spool import Spool
 from gradviz.errors import BadInput
 
@@ -57,6 +59,8 @@ class RecordingPlan:
     """What the user can do then, in terms of the command or function that was used."""
     working: Callable[[str], AbstractContextManager[object]] = nullcontext
     """Entered with a short text around work of gradviz that may take long."""
+    member: JobMember | None = None
+    """This process as one of a job of several, if it may be one."""
     spool: Spool | None = None
     """Where what was recorded so far is kept, in case the process ends suddenly."""
 
@@ -83,6 +87,30 @@ class RecordingPlan:
     def is_last(self, number: int) -> bool:
         """True if nothing is left to record after this call."""
         return self.backward is not None and number >= self.backward
+
+
+class JobMember(Protocol):
+    """This process as one of a job, of which none ends before the others have recorded what they want."""
+
+    keep: Callable[[], object]
+    """Writes what was recorded so far, if the process is about to end."""
+    keep_result: Callable[[], object]
+    """Makes the capture, when the last wanted backward has ended and the program goes on."""
+
+    def rank(self) -> Rank | None:
+        """Which process of the job it is; None as long as there is no other."""
+
+    def before_backward(self) -> None:
+        """The program is about to call backward."""
+
+    def has_recorded_all(self) -> bool:
+        """The last wanted backward has ended: True if the program may end; False if other ranks still need it."""
+
+    def may_end(self) -> bool:
+        """Whether it ran on for the others, and all ranks have recorded what they want by now."""
+
+    def end(self) -> None:
+        """The program has ended."""
 
 
 class StopScript(SystemExit):

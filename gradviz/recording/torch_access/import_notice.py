@@ -19,6 +19,8 @@ class ImportNotice:
     def __init__(self, name: str, then: Callable[[], None]) -> None:
         self._name = name
         self._then = then
+        self._is_asking = False
+        """Whether the other finders are asked for the module now."""
 
     def start(self) -> None:
         """Begin to watch imports."""
@@ -36,13 +38,22 @@ class ImportNotice:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find no module itself; make the loader of the awaited module call `then` when it has finished."""
-        if name != self._name:
+        if name != self._name or self._is_asking:
             return None
-        self.stop()
-        spec = find_spec(name)
+        self._is_asking = True
+        try:
+            spec = find_spec(name)
+        finally:
+            self._is_asking = False
         if spec is not None and spec.loader is not None:
-            spec.loader = _TellingLoader(spec.loader, self._then)  # type: ignore[assignment]
+            # A program may ask for the spec without importing the module.
+            spec.loader = _TellingLoader(spec.loader, self._loaded)  # type: ignore[assignment]
         return spec
+
+    def _loaded(self) -> None:
+        if self in sys.meta_path:
+            self.stop()
+            self._then()
 
 
 class _TellingLoader:

@@ -36,6 +36,8 @@ PATCHES = (
     Patch("os._exit", "to keep what was recorded before the process ends without cleaning up"),
     Patch("os.execv", "to keep what was recorded before another program takes the process"),
     Patch("os.execve", "to keep what was recorded before another program takes the process"),
+    Patch("subprocess.Popen.__init__", "to let processes that the program starts be recorded"),
+    Patch("multiprocessing.process.BaseProcess.run", "to record processes that the program starts"),
     Patch("torch.overrides._push_mode", "to leave the handler of a function mode that is removed permanently"),
 )
 """In the order in which a recording may use them."""

@@ -78,7 +78,7 @@ class DotRenderer:
     def render(self, subject: Subject) -> str:
         theme = THEMES[self.theme]
         facts = recorded_facts(subject)
-        name = one_line(subject.capture.program.name)
+        name = one_line(subject.capture.title)
         backwards = self.arrows == "gradient"
         painter = _Painter(subject, theme, self._links_to(), self.color_by, backwards=backwards)
         dot = graphviz.Digraph("gradviz", comment=f"{name}: {facts}")
@@ -251,7 +251,7 @@ def page_label(
     """The label below the picture: a legend of the roles, what was drawn, and the remarks, one on each line."""
     first, *others = [line for remark in remarks for line in textwrap.wrap(one_line(remark), _LINE_LENGTH)]
     swatches = (_swatch(role, role_words(role, subject), theme) for role in legend)
-    rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.program.name) or ' '}</B> · {_words(first)}"]
+    rows = [first_row, "   ".join(swatches), f"<B>{_words(subject.capture.title) or ' '}</B> · {_words(first)}"]
     rows += map(_words, others)
     cells = "".join(f'<TR><TD ALIGN="LEFT">{row}</TD></TR>' for row in rows if row)
     return f'<<TABLE BORDER="0" CELLSPACING="0" CELLPADDING="1">{cells}</TABLE>>'

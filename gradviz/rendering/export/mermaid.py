@@ -109,7 +109,7 @@ def _check_size(characters: int, links: int) -> None:
 
 def _front_matter(subject: Subject) -> list[str]:
     """The title, and a width at which most notes fit on a line."""
-    title = "".join(_in_yaml(sign) for sign in one_line(subject.capture.program.name))
+    title = "".join(_in_yaml(sign) for sign in one_line(subject.capture.title))
     return ["---", f'title: "{title}"', "config:", "  flowchart:", "    wrappingWidth: 420", "---"]
 
 

@@ -109,7 +109,7 @@ class ReplayStrip:
         width, tall = number(inner + 2 * _MARGIN), number(height)
         style = style_sheet(self._look.theme, embed_font=self._look.embed_font, more=(replay_rules,))
         heads = arrowheads(()) + "".join(arrowhead(f"g-{state}", f"g-{state}", size) for state, size in _HEADS)
-        name = escape(printable(f"backward of {self._words.subject.capture.program.name}, step by step"))
+        name = escape(printable(f"backward of {self._words.subject.capture.title}, step by step"))
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{tall}" viewBox="0 0 {width} {tall}" '
             f'role="img">\n<title>{name}</title>\n<style>{escape(style)}</style>\n'
@@ -120,7 +120,7 @@ class ReplayStrip:
     def _title(self, inner: float) -> tuple[str, float]:
         subject, y = self._words.subject, _MARGIN + 15
         parts = [f'<text class="p" x="{number(_MARGIN)}" y="{number(y)}">'
-                 f"{escape(one_line(subject.capture.program.name))}</text>\n"]  # fmt: skip
+                 f"{escape(one_line(subject.capture.title))}</text>\n"]  # fmt: skip
         for line in wrap(f"{call_facts(subject)} · {len(self._words.replay):,} steps", inner, SMALL_SIZE):
             y += _LINE
             parts.append(_text(line, y))

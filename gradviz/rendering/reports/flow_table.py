@@ -203,7 +203,7 @@ def _content(capture: Capture, graph: Graph) -> FlowContent:
 def _title(capture: Capture, graph: Graph) -> str:
     call = graph.backward
     which = f"{call.function} {call.number}{_at(graph, call.call_site)}" if call is not None else "graph"
-    return f"gradients of {which} in {capture.program.name}"
+    return f"gradients of {which} in {capture.title}"
 
 
 def _shape(row: FlowRow) -> str:

@@ -57,7 +57,7 @@ class FlowBarsRenderer:
         if depth is None and not self.show_all:
             depth = deepest_that_fits(flow.rows, MAX_ROWS)
         rows = list(flow.rows) if depth is None else folded(flow.rows, depth)
-        chart = _Chart(rows, [*_facts(capture, graph, flow)], capture.program.name)
+        chart = _Chart(rows, [*_facts(capture, graph, flow)], capture.title)
         style = style_sheet(self.theme, embed_font=embed_font, more=[_rules])
         size = f'width="{number(chart.width)}" height="{number(chart.height)}"'
         return Drawing(

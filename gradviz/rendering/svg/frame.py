@@ -38,7 +38,8 @@ def frame_of(subject: Subject, node_labels: Sequence[NodeLabel], layout: Layout,
     """The page around `layout`."""
     inner = max(layout.width, MIN_TEXT_WIDTH)
     text_room = min(inner, MAX_TEXT_WIDTH)
-    name = " ".join([subject.capture.program.name, *subject.capture.program.arguments])
+    program = subject.capture.program
+    name = subject.capture.titled(" ".join([program.name, *program.arguments]))
     top = MARGIN + 15
     parts = [_text(shorten_middle(one_line(name), text_room * 0.72, 15, bold=True), MARGIN, top, "p")]
     for line in wrap_evenly(recorded_facts(subject), text_room, SMALL_SIZE):
@@ -86,6 +87,9 @@ def call_facts(subject: Subject) -> str:
     elif any(root.name for root in graph.roots):
         facts.append(f"from {listed([root.name for root in graph.roots if root.name], 3)}, without a backward()")
     facts.append(counted(len(graph.nodes), "autograd node"))
+    rank = subject.capture.rank
+    if rank is not None and rank.world_size > 1:
+        facts.append(f"on {rank.host}" + (f", process group {rank.backend}" if rank.backend else ""))
     return one_line(" · ".join(filter(None, facts)))
 
 

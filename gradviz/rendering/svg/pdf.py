@@ -41,7 +41,7 @@ class PdfRenderer(StillPicture):
             raise MissingDependency("PDF needs the package typst", hint="pip install 'gradviz-inspector[pdf]'")
 
     def render(self, subject: Subject) -> bytes:
-        return _page(self.draw(subject), one_line(subject.capture.program.name))
+        return _page(self.draw(subject), one_line(subject.capture.title))
 
 
 def _page(drawing: Drawing, title: str) -> bytes:

@@ -82,7 +82,7 @@ def _remarks(subject: Subject, table: Table, width: int, reverse: bool) -> Itera
     """The facts that the tree does not show: the program's error, what is folded, what could not be recorded."""
     capture = subject.capture
     direction = "from the inputs down to the loss" if reverse else "from the loss down to its inputs"
-    size = counted(len(subject.graph.nodes), "autograd node") + f" in {one_line(capture.program.name)}, {direction}"
+    size = counted(len(subject.graph.nodes), "autograd node") + f" in {one_line(capture.title)}, {direction}"
     yield from ([Span(line)] for line in wrap(size, max(width, 20)))
     if subject.found is not None:
         rows = sum(cell.is_match for cell in table.cells)

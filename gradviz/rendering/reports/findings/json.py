@@ -37,6 +37,8 @@ class FindingRecord(Struct, frozen=True):
     evidence: dict[str, Attribute]
     fix: str
     changed_line: str | None
+    ranks: tuple[int, ...]
+    """In the report of a job: the ranks that have it."""
 
 
 class CheckDocument(Struct, frozen=True):
@@ -99,4 +101,5 @@ def _record(report: Report, finding: Finding) -> FindingRecord:
         finding.evidence,
         finding.fix,
         finding.changed_line,
+        finding.ranks,
     )

@@ -1,0 +1,248 @@
+"""Records a process that another one started: a worker of a launcher, or a process of `multiprocessing`.
+
+It runs as without gradviz, ends as it would have, and prints nothing of gradviz.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from functools import partial, wraps
+from traceback import print_exception, walk_stack
+from types import TracebackType
+from typing import Any
+
+from gradviz.capture.capture_file import write_capture
+from gradviz.capture.spool import Spool
+from gradviz.capture.whole_file import write_whole_file
+from gradviz.errors import GradvizError, NothingRecorded
+from gradviz.recording.ranks.environment import plan_of_environment
+from gradviz.recording.ranks.job_folder import JobPlan
+from gradviz.recording.ranks.member import Member
+from gradviz.recording.run.file_kinds import is_gradviz_code
+from gradviz.recording.run.recording_plan import RecordingPlan, RunLimits, StopScript
+from gradviz.recording.run.sudden_end import SuddenEnds
+from gradviz.recording.run.user_traceback import traceback_without_our_frames, without_our_frames
+from gradviz.recording.run_session import Ending, RunSession, run_to_its_end
+from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.patches import Replacement
+
+_LOADS_DATA = "torch.utils.data"
+"""Processes whose function is defined there load data and train nothing."""
+
+_current: ChildSession | None = None
+
+
+def attach() -> None:
+    """Record this process, from its import of torch to its end."""
+    global _current
+    plan = plan_of_environment()
+    if plan is not None and _current is None:
+        _current = ChildSession(plan)
+        _current.start()
+        _current.end_with_interpreter()
+
+
+def detach() -> None:
+    """This process is recorded in another way: forget what `attach` began."""
+    global _current
+    session, _current = _current, None
+    if session is not None:
+        session.cancel()
+
+
+class ChildSession:
+    """The recording of one such process."""
+
+    def __init__(self, plan: JobPlan) -> None:
+        self._program = sys.argv[0] if getattr(sys, "argv", None) and sys.argv[0] else "<python>"
+        self._member = Member(plan, self._program)
+        spool = Spool(self._member.folder.capture_path(self._member.key), _warn)
+        self._plan = RecordingPlan(
+            backward=plan.backward, only_last=plan.only_last, keep_going=plan.keep_going,
+            limits=RunLimits(plan.seconds, plan.steps), gradients=plan.gradients, values_up_to=plan.values_up_to,
+            calls=plan.calls, fingerprints=plan.fingerprints, root_shares=plan.root_shares,
+            member=self._member, spool=spool,
+        )  # fmt: skip
+        self._spool = spool
+        self._process = os.getpid()
+        self._session = RunSession(self._plan, self._program, tuple(sys.argv[1:]), shows_errors=False)
+        self._notice = ImportNotice("torch", self._begin)
+        self._sudden_ends = SuddenEnds(self._end_suddenly)
+        self._ending: Ending | None = None
+        self._is_written = False
+        self._has_ended = False
+        self._excepthook: Any = None
+        self._member.keep = self._session.keep_until_now
+        self._member.keep_result = self._write_result
+
+    @property
+    def is_of_this_process(self) -> bool:
+        """False in a forked child, which has the object."""
+        return self._process == os.getpid()
+
+    def start(self) -> None:
+        """Begin, as soon as torch is imported."""
+        self._notice.start()
+        self._sudden_ends.start()
+
+    def cancel(self) -> None:
+        """Put everything back, and write nothing."""
+        self._has_ended = True
+        self._notice.stop()
+        self._sudden_ends.stop()
+        self._session.end()
+
+    def end_with_interpreter(self) -> None:
+        """End when Python does; an exception that nobody catches is part of the recording."""
+        atexit.register(self._end_at_exit)
+        self._excepthook = sys.excepthook
+        sys.excepthook = self._note_uncaught
+
+    def run(self, process: Any, original: Callable[[Any], None]) -> None:
+        """Run a process of `multiprocessing`, which may end without an end of Python."""
+        ending = run_to_its_end(partial(original, process), self._session)
+        self.end(ending)
+        error = ending.raised
+        if error is None or isinstance(error, StopScript) or self._member.may_end():
+            return  # if all may end, it may have failed only because another rank has left
+        if isinstance(error, SystemExit):
+            raise error
+        _show_as_multiprocessing_would(process, error)
+        raise SystemExit(1)
+
+    def end(self, ending: Ending) -> None:
+        """The program has ended: write what was recorded."""
+        if self._has_ended or not self.is_of_this_process:
+            return
+        self._has_ended = True
+        self._sudden_ends.stop()
+        self._notice.stop()
+        self._session.end()
+        problem = self._written(ending)
+        self._member.end(problem)
+        self._spool.remove()
+
+    def _begin(self) -> None:
+        record_processes_of_multiprocessing()
+        if self._member.is_wanted:
+            self._session.begin()
+        else:
+            self._member.watch_the_others()
+
+    def _write_result(self) -> None:
+        """The last wanted backward has ended."""
+        self._session.keep_result()
+        self._written(Ending("stopped"))
+
+    def _written(self, ending: Ending) -> str:
+        """Write the capture, once; returns why it could not be."""
+        self._member.note_rank()
+        if self._is_written or not self._member.is_wanted:
+            return ""
+        if not self._session.backward_calls and self._member.rank() is None:
+            return ""  # it did not train
+        try:
+            main = vars(sys.modules["__main__"])
+            capture = self._session.result(ending, main).capture
+        except NothingRecorded:
+            return ""
+        except GradvizError as error:
+            return str(error)
+        try:
+            write_whole_file(self._member.folder.capture_path(self._member.key), write_capture(capture))
+        except OSError as error:
+            return f"cannot write to {str(self._member.folder.path)!r}: {error.strerror}"
+        self._is_written = True
+        return ""
+
+    def _end_suddenly(self, function: str) -> None:
+        self.end(self._ending or Ending("finished"))
+
+    def _end_at_exit(self) -> None:
+        if self.is_of_this_process:
+            self.end(self._ending or Ending("finished"))
+            if self._member.may_end() and self._ending is not None:
+                os._exit(0)
+
+    def _note_uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        if not self.is_of_this_process or self._has_ended:
+            self._excepthook(kind, error, trace)
+            return
+        self._session.note_traceback(error)
+        outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+        self._ending = Ending(outcome, 1, error, raised=error)  # type: ignore[arg-type]
+        if not self._member.may_end():
+            shown = without_our_frames(error)
+            self._excepthook(kind, shown, shown.__traceback__)
+
+
+def _warn(sentence: str) -> None:
+    sys.stderr.write(f"gradviz: {sentence}\n")
+
+
+# -- Processes of multiprocessing --------------------------------------------------------------------------------------
+
+_run_of_process = Replacement("multiprocessing.process.BaseProcess.run")
+
+
+def record_processes_of_multiprocessing() -> None:
+    """From now on, processes of `multiprocessing` that this process forks, or that are spawned here, are recorded."""
+    _run_of_process.put(_recorded)
+
+
+def leave_processes_of_multiprocessing() -> None:
+    """Put back what was there."""
+    _run_of_process.take_back()
+
+
+def _recorded(original: Callable[[Any], None]) -> Callable[[Any], None]:
+    @wraps(original)
+    def run(process: Any) -> None:
+        session = _session_of(process)
+        if session is None:
+            original(process)
+        else:
+            session.run(process, original)
+
+    return run
+
+
+def _show_as_multiprocessing_would(process: Any, error: BaseException) -> None:
+    """Print the error, as the caller of ``run`` does for any error: with its own frame, and without ours."""
+    trace = traceback_without_our_frames(error)
+    caller = next((frame for frame, _ in walk_stack(None) if not is_gradviz_code(frame.f_code)), None)
+    if caller is not None:
+        trace = TracebackType(trace, caller, caller.f_lasti, caller.f_lineno)
+    sys.stderr.write(f"Process {process.name}:\n")
+    print_exception(type(error), error, trace)
+
+
+def _session_of(process: Any) -> ChildSession | None:
+    """The recording of the process that runs `process`; None if it is not to be recorded."""
+    global _current
+    target = getattr(process, "_target", None)
+    if str(getattr(target, "__module__", "")).startswith(_LOADS_DATA):
+        return None
+    if _current is not None and _current.is_of_this_process:
+        return _current
+    plan = plan_of_environment()
+    if plan is None:
+        return None
+    if _current is not None:
+        _current.cancel()  # of the process that was forked
+    _stop_inherited_recorder()
+    _current = ChildSession(plan)
+    _current.start()
+    return _current
+
+
+def _stop_inherited_recorder() -> None:
+    if "gradviz.recording.recorder" in sys.modules:
+        from gradviz.recording.recorder import running_recorder
+
+        recorder = running_recorder()
+        if recorder is not None:
+            recorder.stop()

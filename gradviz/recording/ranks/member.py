@@ -1,0 +1,142 @@
+"""This process as one of a job: it tells the others how far it is, and does not end before they may.
+
+A rank that leaves early kills its peers, which wait for it in a collective. So a rank whose last wanted backward has
+ended runs on, unrecorded, until all ranks have come as far. The last one says so in the folder of the job; each of the
+others then ends at its next backward call, or is ended after `PATIENCE` seconds, for it may wait for one that has left.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+from gradviz.capture.capture import Rank
+from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
+from gradviz.recording.ranks.rank_facts import rank_in_environment, rank_in_group
+from gradviz.recording.ranks.termination import TerminationNotice
+
+PATIENCE = 3.0
+"""Seconds from the moment at which all ranks may end."""
+LOOK_EVERY = 0.05
+"""Seconds."""
+
+
+class Member:
+    """One process of a job. Implements `JobMember`."""
+
+    def __init__(self, plan: JobPlan, program: str) -> None:
+        self.plan = plan
+        self.folder = JobFolder(plan.path)
+        self.key = self.folder.new_key()
+        self._program = program
+        self._process = os.getpid()
+        self._rank = rank_in_environment(plan.job)
+        self._backward_calls = 0
+        self._has_recorded_all = False
+        self._went_on = False
+        """Whether it recorded all that is wanted, and ran on for the others."""
+        self._has_ended = False
+        self._watcher: threading.Thread | None = None
+        self.keep: Callable[[], object] = _nothing
+        """Writes what was recorded so far, if the process is about to end."""
+        self.keep_result: Callable[[], object] = _nothing
+        """Makes and writes the capture, when the last wanted backward has ended."""
+        self._termination = TerminationNotice(lambda: self.keep())
+
+    def rank(self) -> Rank | None:
+        """Which process of the job it is; None as long as there is no other."""
+        return self._rank
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it is to be recorded."""
+        return self._rank is None or self.plan.is_wanted(self._rank.number)
+
+    def before_backward(self) -> None:
+        """The program is about to call backward: the process group, if any, is known now."""
+        self._backward_calls += 1
+        self.note_rank()
+        if self._backward_calls == 1:
+            self._tell()
+            self._termination.start()
+            self.watch_the_others()
+
+    def note_rank(self) -> None:
+        """See whether there is a process group now."""
+        if self._rank is None or not self._rank.backend:
+            self._rank = rank_in_group(self.plan.job) or self._rank
+
+    def has_recorded_all(self) -> bool:
+        """The last wanted backward has ended: True if the program may end; False if other ranks still need it."""
+        if self._rank is None:
+            return True
+        self._has_recorded_all = True
+        self.keep_result()
+        self._tell()
+        self._went_on = not self._has_let_all_end()
+        return not self._went_on
+
+    def may_end(self) -> bool:
+        """Whether it ran on for the others, and all ranks have recorded what they want by now."""
+        return self._went_on and self.folder.may_all_end
+
+    def end(self, problem: str = "") -> None:
+        """The program has ended."""
+        self._has_ended = True
+        self._termination.stop()
+        self._has_recorded_all = True
+        if self._backward_calls or self._rank is not None or problem:
+            self._tell(problem)
+        if self._rank is not None:
+            self._has_let_all_end()
+
+    def begin(self) -> None:
+        """Tell the others that this process is one of them, before it calls backward."""
+        self._tell()
+
+    def tell_end(self, problem: str = "") -> None:
+        """What this process recorded is written; nothing more comes."""
+        self._tell(problem, has_ended=True)
+
+    def watch_the_others(self) -> None:
+        """Begin to look whether all may end."""
+        if self._rank is not None and self._watcher is None:
+            self._watcher = threading.Thread(target=self._await_end, name="gradviz-ranks", daemon=True)
+            self._watcher.start()
+
+    def _has_let_all_end(self) -> bool:
+        assert self._rank is not None
+        if not self.folder.may_all_end:
+            there = {each.rank.number for each in self.folder.processes() if each.rank and each.has_recorded_all}
+            if sum(map(self.plan.is_wanted, there)) < self.plan.wanted_of(self._rank.world_size):
+                return False
+            self.folder.let_all_end()
+        return True
+
+    def _await_end(self) -> None:
+        while not (self.folder.may_all_end or self._has_ended):
+            time.sleep(LOOK_EVERY)
+        time.sleep(PATIENCE)
+        if self._has_ended:
+            return  # and writes what it recorded
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
+
+    def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
+        try:
+            self.folder.tell(
+                Process(
+                    self.key, self._process, own_host(), self._program, self._rank, self._has_recorded_all,
+                    has_ended, self._backward_calls, problem,
+                )
+            )  # fmt: skip
+        except OSError as error:  # must not reach the program
+            sys.stderr.write(f"gradviz: cannot write to {str(self.folder.path)!r}: {error.strerror}\n")
+
+
+def _nothing() -> None:
+    """The recording has not begun."""

@@ -1,0 +1,28 @@
+"""Which rank of a job this process is: as its process group says, else as its launcher has set the environment."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from gradviz.capture.capture import Rank
+from gradviz.recording.ranks.job_folder import own_host
+
+
+def rank_in_group(job: str) -> Rank | None:
+    """The rank in the process group of this process; None as long as there is none of several processes."""
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is None or not distributed.is_available() or not distributed.is_initialized():
+        return None
+    if distributed.get_world_size() < 2:
+        return None
+    backend = str(distributed.get_backend())
+    return Rank(distributed.get_rank(), distributed.get_world_size(), job, own_host(), backend)
+
+
+def rank_in_environment(job: str) -> Rank | None:
+    """The rank that ``RANK`` and ``WORLD_SIZE`` tell, which torchrun and others set; None for a world of one."""
+    rank, world_size = os.environ.get("RANK", ""), os.environ.get("WORLD_SIZE", "")
+    if not (rank.isdecimal() and world_size.isdecimal()) or not int(rank) < int(world_size) > 1:
+        return None
+    return Rank(int(rank), int(world_size), job, own_host())

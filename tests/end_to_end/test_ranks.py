@@ -1,0 +1,118 @@
+"""A job of several processes: one command records all ranks, and every command takes what it wrote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from gradviz.capture.capture_file import load_capture
+from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, python
+
+RANKS = SCRIPTS / "ranks.py"
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the recording of a healthy job."""
+    folder = tmp_path_factory.mktemp("job")
+    run = gradviz("record", "-o", "run.gradviz", RANKS, cwd=folder)
+    assert run.exit_code == 0, run.stderr
+    assert "exit codes 0 0" in run.stdout
+    assert "wrote run.rank0.gradviz\nwrote run.rank1.gradviz\nwrote run.gradviz: a job of 2 of 2 ranks" in run.stdout
+    return folder
+
+
+def test_each_rank_has_a_capture_of_its_own_and_the_job_lists_them(recorded: Path) -> None:
+    assert sorted(path.name for path in recorded.iterdir()) == [
+        "run.gradviz", "run.rank0.gradviz", "run.rank1.gradviz",
+    ]  # fmt: skip
+    first, second = (load_capture(recorded / f"run.rank{number}.gradviz") for number in range(2))
+    assert first.rank is not None
+    assert second.rank is not None
+    assert (first.rank.number, first.rank.world_size, first.rank.backend) == (0, 2, "gloo")
+    assert (second.rank.number, second.rank.job) == (1, first.rank.job)
+    # Neither rank left before the other had recorded its first backward.
+    assert [capture.backward_calls for capture in (first, second)] == [1, 1]
+
+
+def test_commands_take_one_rank_of_a_job_and_say_which(recorded: Path) -> None:
+    default = gradviz("flow", "run.gradviz", cwd=recorded)
+    assert "run.gradviz: rank 0 of 2 (--rank 1 shows another)" in default.stderr
+    assert "ranks.py, rank 0 of 2" in " ".join(default.stdout.split())
+    for words in (["run.gradviz@1"], ["run.gradviz", "--rank", "1"]):
+        assert "ranks.py, rank 1 of 2" in gradviz("tree", *words, cwd=recorded).stdout
+    assert "rank 7 is not in 'run.gradviz'; it has 0, 1" in gradviz("tree", "run.gradviz@7", cwd=recorded).stderr
+    other = gradviz("tree", "run.rank0.gradviz", "--rank", "1", cwd=recorded)
+    assert other.stderr == "gradviz: 'run.rank0.gradviz' holds rank 0 of 2, not rank 1; leave out the rank\n"
+    assert gradviz("diff", "run.gradviz@0", "run.gradviz@1", cwd=recorded).exit_code == 1
+
+
+def checked(case: str, folder: Path) -> Run:
+    return gradviz("check", RANKS, "--", case, cwd=folder)
+
+
+def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path: Path) -> None:
+    both = checked("not cleared", tmp_path)
+    assert both.exit_code == 1
+    assert both.stdout.count("GV601") == 1
+    assert "(all 2 ranks)" in " ".join(both.stdout.split())
+    run = gradviz("check", "--format", "json", RANKS, "--", "not finite", cwd=tmp_path)
+    assert [(each["code"], each["ranks"]) for each in json.loads(run.stdout)["findings"]] == [("GV301", [1])]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("case", "codes", "told"),
+    [
+        ("raises", "1 1", "it raised RuntimeError on rank 0 and ValueError on rank 1"),
+        ("exits", "1 5", "it raised RuntimeError on rank 0"),
+        ("killed", "1 -9", "it raised RuntimeError on rank 0"),
+        ("terminated", "1 -15", "it raised RuntimeError on rank 0"),
+    ],
+)
+def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_checked(
+    tmp_path: Path, case: str, codes: str, told: str
+) -> None:
+    run = checked(case, tmp_path)
+    assert f"exit codes {codes}\n" in run.stderr
+    assert "gradviz" not in run.stderr.replace(str(RANKS), "")
+    report = " ".join(run.stdout.split())
+    assert told in report
+    assert "rank 1: 2 backward calls" in report
+    assert run.exit_code == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_launcher_is_a_command_and_its_processes_are_recorded(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "sitecustomize.py").write_text("OWN = 'its own sitecustomize'\n")
+    words: list[str | Path] = [sys.executable, SCRIPTS / "launcher.py", SCRIPTS / "one_rank.py"]
+    run = installed_gradviz(
+        "record", "--keep-going", "--backward", "last", "-o", "%r-run.gradviz", "--", *words,
+        cwd=tmp_path, env={"PYTHONPATH": f"{own}:{Path(__file__).parents[2]}"},
+    )  # fmt: skip
+    assert run.exit_code == 0, run.stderr
+    assert "rank 0 sees its own sitecustomize" in run.stdout
+    assert sorted(path.name for path in tmp_path.glob("*.gradviz")) == [
+        "-run.gradviz", "0-run.gradviz", "1-run.gradviz",
+    ]  # fmt: skip
+    capture = load_capture(tmp_path / "1-run.gradviz")
+    assert capture.backward_calls == 3
+    assert capture.program.name.endswith("one_rank.py")
+
+
+def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> None:
+    script = tmp_path / "evaluates.py"
+    script.write_text(
+        "import subprocess, sys, torch\n"
+        "code = 'import sys; print(sys.path, sorted({*sys.modules} - {\\'sitecustomize\\'}))'\n"
+        "print(subprocess.run([sys.executable, '-c', code], capture_output=True, text=True))\n"
+        "torch.ones(1, requires_grad=True).sum().backward()\n"
+    )
+    run = gradviz("record", script, cwd=tmp_path)
+    assert run.programs_output == python(script, cwd=tmp_path).stdout
+    assert load_capture(tmp_path / "evaluates.gradviz").rank is None
