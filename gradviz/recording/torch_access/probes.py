@@ -29,7 +29,6 @@ from gradviz.recording.torch_access.name_lookup import (
 )
 from gradviz.recording.torch_access.unwatched_backward import unwatched
 
-
 HOOK_TABLES = (
     "_global_forward_pre_hooks",
     "_global_forward_hooks",
