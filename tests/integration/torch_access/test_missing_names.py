@@ -172,8 +172,8 @@ def compiled_run(shared: SharedFolders) -> Callable[[str], CompiledRun]:
 
     def fill(folder: Path) -> None:
         names = dict.fromkeys(["-", *(name for _, name in NAMES_USED_THERE)])
-        words = ("-m", "tests.integration.torch_access.names_of_compiled_code", COMPILED, folder, *names)
-        subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=True, timeout=170)
+        words = ("-m", "tests.integration.torch_access.names_of_compiled_code", str(COMPILED), str(folder), *names)
+        subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=True)
 
     folder = shared.folder("names_of_compiled_code", fill)
 
@@ -193,6 +193,7 @@ def compiled_alone() -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.timeout(600)  # the first of them waits for about 20 recordings with compiled code
 @pytest.mark.parametrize(
     ("capability", "name"), NAMES_USED_THERE, ids=[f"{each.name}-{name}" for each, name in NAMES_USED_THERE]
 )
