@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access import checkpointing
-from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
+from gradviz.recording.torch_access.checkpointing import inputs_of_checkpoint
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import (
     attribute,

@@ -180,7 +180,7 @@ def compiled_run(shared: SharedFolders) -> Callable[[str], CompiledRun]:
     def read(name: str) -> CompiledRun:
         numbers, _, report = (folder / name).read_text().partition("{")
         nodes = json.loads((folder / f"{name}.json").read_text())["graph"]["nodes"]
-        leaves = [node["names"] for node in nodes if node["kind"] == "parameter"]
+        leaves = [node["names"] for node in nodes if node.get("kind") == "parameter"]
         return CompiledRun(numbers.splitlines(), json.loads("{" + report), leaves)
 
     return read
