@@ -1,8 +1,8 @@
 """``python -m tests.integration.torch_access.names_of_compiled_code PROGRAM FOLDER NAME...``: runs without those names.
 
 For each name, and for ``-``, ``gradviz check --format json`` of the program on a torch that lacks it: in a fork of a
-process that has compiled something already, because loading what compiles takes ten times as long as the rest. A file
-with the name gets what was printed.
+process that has compiled something already, because loading what compiles takes ten times as long as the rest. Files
+with the name get the report, the graph (``.json``), and what the program and gradviz printed (``.err``).
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def main() -> None:
 def _run(program: str, folder: Path, name: str) -> None:
     code = 1
     try:
-        output = os.open(folder / name, os.O_WRONLY | os.O_CREAT)
-        os.dup2(output, 1)
+        for stream, file in ((1, folder / name), (2, folder / f"{name}.err")):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
         sys.argv = ["gradviz", name, "check", "--format", "json", "-o", str(folder / f"{name}.json"), program]
         run_gradviz()
     except SystemExit as end:

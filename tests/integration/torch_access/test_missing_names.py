@@ -178,10 +178,11 @@ def compiled_run(shared: SharedFolders) -> Callable[[str], CompiledRun]:
     folder = shared.folder("names_of_compiled_code", fill)
 
     def read(name: str) -> CompiledRun:
-        numbers, _, report = (folder / name).read_text().partition("{")
+        printed = (folder / f"{name}.err").read_text().splitlines()
         nodes = json.loads((folder / f"{name}.json").read_text())["graph"]["nodes"]
         leaves = [node["names"] for node in nodes if node.get("kind") == "parameter"]
-        return CompiledRun(numbers.splitlines(), json.loads("{" + report), leaves)
+        numbers = [line for line in printed if line[:1].isdigit()]
+        return CompiledRun(numbers, json.loads((folder / name).read_text()), leaves)
 
     return read
 
