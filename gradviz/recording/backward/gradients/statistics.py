@@ -39,8 +39,8 @@ vector_norm: Callable[..., torch.Tensor] = torch.linalg.vector_norm
 class Scratch:
     """Memory that one kernel after the other writes to.
 
-    Fresh memory costs more than the kernel that writes to it: the system takes what a kernel returned, and gives it back
-    page by page.
+    Fresh memory costs more than the kernel that writes to it: the system takes what a kernel returned, and gives it
+    back page by page.
     """
 
     def __init__(self) -> None:
