@@ -180,7 +180,7 @@ def compiled_run(shared: SharedFolders) -> Callable[[str], CompiledRun]:
     def read(name: str) -> CompiledRun:
         printed = (folder / f"{name}.err").read_text().splitlines()
         nodes = json.loads((folder / f"{name}.json").read_text())["graph"]["nodes"]
-        leaves = [node["names"] for node in nodes if node["name"].endswith("AccumulateGrad")]
+        leaves = [node.get("names", []) for node in nodes if node["name"].endswith("AccumulateGrad")]
         numbers = [line for line in printed if line[:1].isdigit()]
         return CompiledRun(numbers, json.loads((folder / name).read_text()), leaves)
 
