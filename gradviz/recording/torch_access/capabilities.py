@@ -493,6 +493,11 @@ def works(name: str) -> bool:
     return _tried[name]
 
 
+def note_failure(name: str) -> None:
+    """A capability failed when it was used, although its test passed: from now on this torch lacks it."""
+    _tried[name] = False
+
+
 def _is_working(capability: Capability) -> bool:
     try:
         return bool(capability.probe())

@@ -1,10 +1,10 @@
-"""Whether non-reentrant checkpointing packs what nodes save, which is seen in two ways."""
+"""Non-reentrant checkpointing: whether it packs what nodes save, and the arguments that it keeps; each in two ways."""
 
 from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from types import CodeType, FrameType
 from typing import Any
@@ -12,7 +12,8 @@ from typing import Any
 import torch
 
 from gradviz.recording.frame_variables import local_variables
-from gradviz.recording.torch_access.name_lookup import find
+from gradviz.recording.torch_access.guarded_unpacking import read_slot
+from gradviz.recording.torch_access.name_lookup import attribute, find
 
 NEEDED_MODULE = "torch._dynamo"
 """The first call of a checkpoint loads it, which takes a second; before, nothing is checkpointed."""
@@ -69,3 +70,23 @@ def _tells(way: Callable[[], bool]) -> bool:
         return inside == [True] and not way()
     except Exception:  # whatever this torch lacks
         return False
+
+
+_read_arguments = attribute("_CheckpointFrame.saved_args")
+_read_saver = attribute("_CheckpointFrame.input_saver")
+
+
+def inputs_of_checkpoint(record: Any) -> Iterator[Any]:
+    """Of its record; where slots do not show what they hold, to be called under `with_guard`."""
+    if hasattr(record, "saved_args"):
+        for saved in _read_arguments(record):
+            # They are packed as saved tensors of their own, which must not be unpacked either.
+            yield saved.data if hasattr(saved, "unpack_hook") else saved
+        return
+    # Older torches keep them as what a node saved; the first is an empty tensor of torch's own.
+    node = _read_saver(record).grad_fn
+    stored = node._raw_saved_tensors
+    if stored and not hasattr(stored[0], "data"):
+        stored = read_slot(node, "saved_tensors")
+        stored = stored if isinstance(stored, tuple) else ()  # a hook packed them
+    yield from (each.data for each in stored[1:])

@@ -9,6 +9,7 @@ import torch
 
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.name_lookup import attribute, find
+from gradviz.recording.torch_access.probes import HOOK_TABLES
 
 _tells_contents = works("contents of modules")
 _NO_HOOKS: Mapping[int, Any] = {}
@@ -72,19 +73,9 @@ def class_name_of(module: Any) -> str:
     return type(module if inner is None else inner).__name__
 
 
-_HOOK_TABLES = (
-    "_global_forward_pre_hooks",
-    "_global_forward_hooks",
-    "_global_forward_hooks_always_called",
-    "_global_forward_hooks_with_kwargs",
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-)
-
-
 def global_hook_tables() -> list[dict[int, Any]]:
     """torch's tables of hooks on all modules, by hook id."""
-    return [table for name in _HOOK_TABLES if (table := find(f"torch.nn.modules.module.{name}")) is not None]
+    return [table for name in HOOK_TABLES if (table := find(f"torch.nn.modules.module.{name}")) is not None]
 
 
 FUSED_WITHOUT_MODES = tuple(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
+from gradviz.recording.torch_access.checkpointing import inputs_of_checkpoint
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import attribute, attributes_like, find, method
 from gradviz.recording.torch_access.own_thread import result_of_own_thread

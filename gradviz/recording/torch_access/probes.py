@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.torch_access import checkpointing
-from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
+from gradviz.recording.torch_access.checkpointing import inputs_of_checkpoint
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import (
     attribute,
@@ -28,6 +28,16 @@ from gradviz.recording.torch_access.name_lookup import (
     tensor_attribute,
 )
 from gradviz.recording.torch_access.unwatched_backward import unwatched
+
+HOOK_TABLES = (
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+    "_global_forward_hooks_always_called",
+    "_global_forward_hooks_with_kwargs",
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+)
+"""torch's tables of hooks on all modules, in ``torch.nn.modules.module``."""
 
 
 def _leaf() -> torch.Tensor:
@@ -491,9 +501,10 @@ def compiled_code() -> bool:
         torch._dynamo.run(lambda: None)()  # by the way of compiled code, and compiles nothing
     finally:
         setattr(owner, name, original)
-    before, after = (find(f"torch.nn.modules.module._global_forward_{which}") for which in ("pre_hooks", "hooks"))
     is_skipped = callable(find("torch._dynamo.eval_frame.skip_code"))
-    return switched == [None, None] and is_skipped and isinstance(before, dict) and isinstance(after, dict)
+    tells_itself = isinstance(find("torch._dynamo.compiled_autograd.compiled_autograd_enabled"), bool)
+    tables = all(isinstance(find(f"torch.nn.modules.module.{name}"), dict) for name in HOOK_TABLES)
+    return switched == [None, None] and is_skipped and tells_itself and tables
 
 
 def graphs_of_compiled_code() -> bool:
@@ -515,6 +526,7 @@ def graphs_of_compiled_code() -> bool:
     ]
     tells_changes = [each.is_mutable for each in schemas] == [True, False]
     is_counted = takes[:2] == ["self", "gm"] and counter.startswith("count(")
+    is_counted = is_counted and isinstance(find("torch._ops.HigherOrderOperator"), type)
     return is_counted and tells_changes and result.grad_fn is not None
 
 

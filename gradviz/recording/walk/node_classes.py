@@ -71,14 +71,14 @@ def read_class(wrapper: Any) -> NodeClass:
         kind=kind,
         attributes=tuple((slot.removeprefix("_saved_"), slot) for slot in plain),
         first_saved="_raw" + min(raw) if raw and function_class is None and SHOWS_SLOTS else None,
-        saved=tuple(_saved_slot(slot) for slot in sorted(raw)) if _can_be_read(kind) else (),
+        saved=tuple(_saved_slot(slot) for slot in sorted(raw)) if TELLS_SAVED_TENSORS else (),
         definition=custom_function_of(function_class, name) if function_class and kind == "custom" else None,
     )
 
 
-def _can_be_read(kind: NodeKind) -> bool:
+def can_be_read(kind: NodeKind) -> bool:
     """Compiled functions may give up what they saved when it is unpacked."""
-    return SHOWS_SLOTS or (TELLS_SAVED_TENSORS and kind != "compiled")
+    return SHOWS_SLOTS or kind != "compiled"
 
 
 def saves_for_recomputation(wrapper: Any, node_class: NodeClass) -> bool:

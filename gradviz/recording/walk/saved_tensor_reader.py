@@ -29,7 +29,7 @@ from gradviz.recording.torch_access.tensors import (
     version_of,
 )
 from gradviz.recording.walk.graph_walker import Walk
-from gradviz.recording.walk.node_classes import NodeClass, SavedSlot
+from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, can_be_read
 from gradviz.recording.walk.object_memory import ObjectCounter
 from gradviz.recording.walk.storage_table import StorageTable
 from gradviz.recording.walk.tensors_beside_slots import (
@@ -89,6 +89,8 @@ class SavedTensorReader:
             return tuple(saved for name, tensor in captured for saved in self._of_tensor(name, tensor, "hook"))
 
     def _of_node(self, index: int, wrapper: Any, known: NodeClass) -> tuple[SavedTensor, ...]:
+        if not can_be_read(known.kind):
+            return (SavedTensor(known.saved[0].name, state="unknown"),)
         found: list[SavedTensor] = []
         for slot in known.saved:
             try:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability
+from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability, works
 from tests.end_to_end.command import GRADVIZ, forked, python
+from tests.shared_runs import SharedFolders
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 PROGRAM = HERE / "child_programs" / "step.py"
 
 ALSO_LOST: dict[str, set[str]] = {
@@ -133,5 +139,75 @@ def test_a_missing_name_costs_what_is_told_and_no_more(
     } <= blind
 
 
-NOT_USED_HERE = {"failed nodes", "compiled code", "graphs of compiled code"}
-"""What is only tried when a backward raises, or Dynamo is loaded."""
+NOT_USED_HERE = {"failed nodes", "compiled code", "graphs of compiled code", "compiled modules"}
+"""What is only tried when a backward raises, or Dynamo is loaded: another program does that."""
+
+COMPILED = HERE / "child_programs" / "compiled_step.py"
+NAMES_USED_THERE = [(capability, name) for capability, name in NAMES if capability.name in NOT_USED_HERE]
+
+
+NEEDED_ELSEWHERE = {
+    "CompiledFunction._lazy_backward_info": "for the line of a NaN that began in compiled code",
+    "torch.nn.modules.module._has_any_global_hook": "to keep Dynamo from warning of hooks of gradviz",
+}
+"""Names without which nothing is lost here."""
+
+
+@dataclass(frozen=True)
+class CompiledRun:
+    """``gradviz check`` of the program with compiled code, on a torch without one name."""
+
+    numbers: list[str]
+    report: dict[str, Any]
+    leaves: list[list[str]]
+
+    @property
+    def told(self) -> str:
+        return " ".join(self.report["disclosures"])
+
+
+@pytest.fixture
+def compiled_run(shared: SharedFolders) -> Callable[[str], CompiledRun]:
+    """The run without that name; all of them are made at once."""
+
+    def fill(folder: Path) -> None:
+        names = dict.fromkeys(["-", *(name for _, name in NAMES_USED_THERE)])
+        words = ("-m", "tests.integration.torch_access.names_of_compiled_code", str(COMPILED), str(folder), *names)
+        subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, check=True)
+
+    folder = shared.folder("names_of_compiled_code", fill)
+
+    def read(name: str) -> CompiledRun:
+        printed = (folder / f"{name}.err").read_text().splitlines()
+        nodes = json.loads((folder / f"{name}.json").read_text())["graph"]["nodes"]
+        leaves = [node.get("names", []) for node in nodes if node["name"].endswith("AccumulateGrad")]
+        numbers = [line for line in printed if line[:1].isdigit()]
+        return CompiledRun(numbers, json.loads((folder / name).read_text()), leaves)
+
+    return read
+
+
+@cache
+def compiled_alone() -> list[str]:
+    done = python(COMPILED, cwd=HERE)
+    assert done.exit_code == 1, done.stderr
+    return done.stdout.splitlines()
+
+
+@pytest.mark.timeout(600)  # the first of them waits for about 20 recordings with compiled code
+@pytest.mark.parametrize(
+    ("capability", "name"), NAMES_USED_THERE, ids=[f"{each.name}-{name}" for each, name in NAMES_USED_THERE]
+)
+def test_a_missing_name_of_compiled_code_costs_what_is_told_and_no_more(
+    capability: Capability, name: str, compiled_run: Callable[[str], CompiledRun]
+) -> None:
+    """Without the switch of Dynamo the recorder is traced: that may fail, and is disclosed as a defect, too."""
+    whole, run = compiled_run("-"), compiled_run(name)
+    assert run.numbers == whole.numbers == compiled_alone()
+    assert "defect" not in run.told or name == "torch._dynamo.eval_frame._maybe_set_eval_frame"
+    if works(capability.name) and name not in NEEDED_ELSEWHERE:
+        is_told = f"does not report {capability.lost}" in run.told
+        assert is_told or (capability.name == "graphs of compiled code" and "each a single node" in run.told)
+    assert run.leaves == whole.leaves
+    found, expected = ({each["code"] for each in one.report["findings"]} for one in (run, whole))
+    assert expected - found <= {each["code"] for each in run.report["not_looked_for"]}

@@ -10,12 +10,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import wraps
+from types import CodeType
 from typing import Any
 
 import torch
 from torch import fx
 
-from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.capabilities import note_failure, works
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.name_lookup import attribute, find
 from gradviz.recording.torch_access.patches import Replacement
@@ -101,6 +102,9 @@ class DynamoGraphs:
     def _copy(self, output: Any, module: Any) -> TracedGraph | None:
         try:
             return _traced_graph(output, module)
+        except _NotTold:
+            note_failure("graphs of compiled code")
+            return None
         except Exception as defect:  # must not reach the program
             self._note_defect(defect)
             return None
@@ -116,14 +120,26 @@ _local_scope = attribute("OutputGraph.local_scope")
 _root_translator = attribute("OutputGraph.root_tx")
 
 
+class _NotTold(Exception):
+    """This torch keeps elsewhere which function is traced."""
+
+
+def _traced_frame(output: Any) -> tuple[CodeType, dict[str, Any]]:
+    """The code that is traced, and its variables. Only here it can be tried: nothing else makes such an object."""
+    try:
+        return _root_translator(output).f_code, _local_scope(output)
+    except AttributeError as error:
+        raise _NotTold from error
+
+
 def _traced_graph(output: Any, module: fx.GraphModule) -> TracedGraph:
-    code = _root_translator(output).f_code
+    code, variables = _traced_frame(output)
     traced = _copied(module)
     traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
-    traced.module_id, traced.module_variable = _module_of_frame(_local_scope(output), code.co_filename, traced.function)
+    traced.module_id, traced.module_variable = _module_of_frame(variables, code.co_filename, traced.function)
     return traced
 
 

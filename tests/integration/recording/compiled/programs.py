@@ -141,6 +141,7 @@ def told(name, backend):
         "verdict": flow.trend.verdict if flow.trend is not None else None,
         "closed": flow.closed_regions,
         "lines_of_memory": sorted({graph.call_sites[node.call_site].line for node in graph.nodes if node.saved}),
+        "unknown_saved": sum(saved.state == "unknown" for node in graph.nodes for saved in node.saved),
         "disclosures": list(capture.disclosures),
     }
 

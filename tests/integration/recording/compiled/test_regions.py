@@ -88,8 +88,10 @@ def test_flow_judges_depth_as_in_uncompiled_code(found: dict[str, Found], backen
     }
 
 
-@pytest.mark.skipif(not SHOWS_SLOTS, reason="what compiled code saved cannot be read on this torch")
 def test_what_a_region_saves_belongs_to_lines_of_the_model(found: dict[str, Found]) -> None:
+    assert found["aot_eager"]["whole"]["unknown_saved"] == (0 if SHOWS_SLOTS else 1)
+    if not SHOWS_SLOTS:
+        return  # what compiled code saved cannot be read on this torch, and is listed as unknown
     compiled, plain = found["aot_eager"]["whole"], found["None"]["whole"]
     assert len(compiled["lines_of_memory"]) > 3
     assert set(compiled["lines_of_memory"]) <= set(plain["lines_of_memory"])

@@ -1,0 +1,47 @@
+"""``python -m tests.integration.torch_access.names_of_compiled_code PROGRAM FOLDER NAME...``: runs without those names.
+
+For each name, and for ``-``, ``gradviz check --format json`` of the program on a torch that lacks it: in a fork of a
+process that has compiled something already, because loading what compiles takes ten times as long as the rest. Files
+with the name get the report, the graph (``.json``), and what the program and gradviz printed (``.err``).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import torch
+import torch._dynamo
+import torch._functorch.aot_autograd
+
+from tests.integration.torch_access.child import run_gradviz
+
+
+def main() -> None:
+    program, folder, *names = sys.argv[1:]
+    torch.compile(torch.sin, backend="aot_eager")(torch.ones(2, requires_grad=True))
+    torch._dynamo.reset()
+    for name in names:
+        child = os.fork()
+        if child == 0:
+            _run(program, Path(folder), name)
+        os.waitpid(child, 0)
+
+
+def _run(program: str, folder: Path, name: str) -> None:
+    code = 1
+    try:
+        for stream, file in ((1, folder / name), (2, folder / f"{name}.err")):
+            os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), stream)
+        sys.argv = ["gradviz", name, "check", "--format", "json", "-o", str(folder / f"{name}.json"), program]
+        run_gradviz()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
