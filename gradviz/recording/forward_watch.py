@@ -45,6 +45,7 @@ from gradviz.recording.torch_access.modules import (
     global_hook_tables,
 )
 from gradviz.recording.torch_access.nodes import peek_sequence_nr, sequence_nr_of
+from gradviz.recording.torch_access.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.swapped_tensors import SwappedTensors
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, MAKE_NO_NODES, requires_grad_of
@@ -81,6 +82,7 @@ class ForwardWatch:
         self._swapped = SwappedTensors(self._release)
         watch_class = custom_functions.working_way() if works("custom functions") else None
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
+        self._sharding = ShardingWatch()
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
 
@@ -93,6 +95,7 @@ class ForwardWatch:
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         self._install_probe()
+        self._sharding.start()
         self._swapped.start()
         self._mode.listener = self.calls
         self._mode.put_on()
@@ -112,6 +115,7 @@ class ForwardWatch:
         self._mode.take_off_permanently()
         self._remove_probe()
         self._swapped.stop()
+        self._sharding.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
@@ -119,6 +123,7 @@ class ForwardWatch:
     def release_all(self) -> None:
         """The recording has ended and was read: drop all references to tensors of the program, also weak ones."""
         self.memory.forget()
+        forget_sharded_parameters()
         self.log.release_all()
         self.traced_graphs.clear()
         if self.calls is not None:

@@ -90,7 +90,7 @@ class MeasuredCalls:
             graph = self._with_root_shares(recorded, request)
         fingerprints = FingerprintMeter() if self.plan.fingerprints else None
         meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured, fingerprints)
-        gradients = GradientRecorder(recorded.walk, graph, request, meter)
+        gradients = GradientRecorder(recorded.walk, graph, request, meter, self.builder.reducers())
         try:
             gradients.start()
         except Exception as defect:  # must not reach the program

@@ -32,6 +32,7 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.sharded_parameters import own_parameter, reducers_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.walk.graph_walker import Walk, walk
@@ -124,6 +125,10 @@ class CaptureBuilder:
             self.node_count -= len(self.graphs.pop(index).nodes)
             self._regions.pop(index, None)
 
+    def reducers(self) -> dict[int, str]:
+        """Which parameters get their ``.grad`` from several ranks in the next backward call: see `reducers_of`."""
+        return reducers_of(self._forward.log.called_modules())
+
     @property
     def saw_no_forward(self) -> bool:
         """True if no lines and module calls are known."""
@@ -214,7 +219,7 @@ class CaptureBuilder:
         return logs.get(threading.get_ident())
 
     def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
-        for parameter in parameters_inside(*models):
+        for parameter in map(own_parameter, parameters_inside(*models)):
             self._parameters[id(parameter)] = Parameter(
                 tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
             )
