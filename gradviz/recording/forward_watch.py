@@ -95,7 +95,6 @@ class ForwardWatch:
             module_call.register_module_forward_hook(self._leave_module, always_call=True),
         ]
         self._install_probe()
-        self._sharding.start()
         self._swapped.start()
         self._mode.listener = self.calls
         self._mode.put_on()
@@ -277,6 +276,7 @@ class ForwardWatch:
 
     @shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
+        self._sharding.look()
         log = self._log()
         running = log.running_calls
         call_frame = self._module_call_frame(calling_frame())

@@ -53,6 +53,7 @@ class MeasuredCalls:
                 reruns.stop()
             self._add_what_flowed(gradients, recorded.graph_index, result)
             self._look_into_compiled_code(reruns, recorded.graph_index)
+            self.builder.note_reduced_gradients()
         return result
 
     def _reruns(self, recorded: Recorded) -> CompiledReruns | None:

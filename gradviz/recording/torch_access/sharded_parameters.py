@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
 from typing import Any
 
 import torch
 
-from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.name_lookup import is_loaded
 from gradviz.recording.torch_access.patches import Replacement
 
 _MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param"
@@ -44,23 +44,19 @@ def local_part(tensor: Any) -> Any:
 
 
 class ShardingWatch:
-    """Notes which whole parameters are gathered, between `start` and `stop`."""
+    """Notes which whole parameters are gathered, from a `look` that finds `fully_shard` loaded to `stop`."""
 
     def __init__(self) -> None:
         self._gathering = Replacement(f"{_MODULE}.FSDPParam.init_unsharded_param")
-        self._notice = ImportNotice(_MODULE, self._install)
 
-    def start(self) -> None:
-        """Begin, as soon as the program has imported `fully_shard`."""
-        self._notice.start()
+    def look(self) -> None:
+        """A module is about to run: its parameters are gathered after this, if it is sharded."""
+        if not self._gathering.is_in_force and is_loaded(_MODULE):
+            self._gathering.put(_noting)
 
     def stop(self) -> None:
         """Put everything back; safe to call twice."""
-        self._notice.stop()
         self._gathering.take_back()
-
-    def _install(self) -> None:
-        self._gathering.put(_noting)
 
 
 def _noting(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -85,16 +81,21 @@ def reducers_of(modules: Iterable[Any]) -> dict[int, str]:
 
     By ``id()``, with the name of the wrapper that does so.
     """
+    return {id(parameter): "DistributedDataParallel" for parameter in _reduced_parameters(modules)}
+
+
+def parameters_with_reduced_gradient(modules: Iterable[Any]) -> set[int]:
+    """The ``id()`` of each parameter whose ``.grad`` such a wrapper has made, after a backward call."""
+    return {id(parameter) for parameter in _reduced_parameters(modules) if parameter.grad is not None}
+
+
+def _reduced_parameters(modules: Iterable[Any]) -> Iterator[Any]:
     distributed = sys.modules.get("torch.nn.parallel.distributed")
     if distributed is None:
-        return {}
-    return {
-        id(parameter): "DistributedDataParallel"
-        for module in modules
-        if isinstance(module, distributed.DistributedDataParallel) and module.require_backward_grad_sync
-        for parameter in module.module.parameters()
-        if parameter.requires_grad
-    }
+        return
+    for module in modules:
+        if isinstance(module, distributed.DistributedDataParallel) and module.require_backward_grad_sync:
+            yield from (parameter for parameter in module.module.parameters() if parameter.requires_grad)
 
 
 def is_flat_parameter(tensor: Any) -> bool:
