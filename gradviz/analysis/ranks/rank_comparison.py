@@ -187,7 +187,7 @@ class _Comparing:
         return RankDifference(
             "drift",
             f"replicas have drifted apart: before backward {number}, {counted(len(changed), 'parameter')} of "
-            f"{self._who(other)} differ from those of {self._who(usual)}",
+            f"{self._who(other)} {'differs' if len(changed) == 1 else 'differ'} from those of {self._who(usual)}",
             details=tuple(details),
         )
 
@@ -216,8 +216,8 @@ class _Comparing:
                 figures = ", ".join(f"{norm:.3g} on {self._who([each])}" for each, norm in outside[:MAX_NAMES])
                 yield RankDifference(
                     "outlier",
-                    f"the gradient of backward {number} has another size on {self._who(far)}: norm {figures}; the median "
-                    f"of all is {middle:.3g}",
+                    f"the gradient of backward {number} has another size on {self._who(far)}: norm {figures}; the "
+                    f"median of all is {middle:.3g}",
                     is_alarm=False,
                 )
 
