@@ -38,11 +38,18 @@ def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_
         module,
         rank=options["rank"],
         ranks=options["ranks"],
+        hang=options["hang"],
         may_be_command=bool(click.get_current_context().meta.get(HAS_DASHES, True)),
     )
     if not choice.is_capture:
         choice = SourceOptions(
-            words, module, "all", keep_going=True, ranks=choice.ranks, may_be_command=choice.may_be_command
+            words,
+            module,
+            "all",
+            keep_going=True,
+            ranks=choice.ranks,
+            hang=choice.hang,
+            may_be_command=choice.may_be_command,
         )
     source = open_source(choice, own_output=True, needs_graph=False)
     with keeping_recording(source, choice):
