@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -42,15 +43,7 @@ def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_
         may_be_command=bool(click.get_current_context().meta.get(HAS_DASHES, True)),
     )
     if not choice.is_capture:
-        choice = SourceOptions(
-            words,
-            module,
-            "all",
-            keep_going=True,
-            ranks=choice.ranks,
-            hang=choice.hang,
-            may_be_command=choice.may_be_command,
-        )
+        choice = replace(choice, backward="all", keep_going=True)
     source = open_source(choice, own_output=True, needs_graph=False)
     with keeping_recording(source, choice):
         ranks = recorded_ranks(source, choice)

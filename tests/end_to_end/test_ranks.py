@@ -165,3 +165,29 @@ def test_one_process_has_nothing_to_compare(recorded: Path) -> None:
     run = gradviz("ranks", "run.rank0.gradviz", cwd=recorded)
     assert "run.rank0.gradviz is one rank of a job: there is nothing to compare" in run.stderr
     assert run.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        (
+            "less data",
+            "rank 0 waits in backward 3 at ranks.py:36 rank 1 waits in barrier() at ranks.py:43, after 2 backward "
+            "calls rank 0 waits in backward 3 for gradients of rank 1, which made only 2 backward calls: its loop ended "
+            "earlier, for example because its data is shorter",
+        ),
+        (
+            "one barrier",
+            "ranks wait in different collectives: all_reduce() at ranks.py:45 and barrier() at ranks.py:43; all ranks "
+            "must call the same ones in the same order",
+        ),
+    ],
+)
+def test_a_job_that_hangs_is_ended_and_explained(tmp_path: Path, case: str, told: str) -> None:
+    run = gradviz("check", "--hang", "1", RANKS, "--", case, cwd=tmp_path)
+    report = " ".join(run.stdout.split())
+    assert "ranks.py, 2 ranks: it hung: no rank got on" in report
+    assert told in report
+    assert run.exit_code == 1
+    assert "exit codes 1 1" in run.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -182,8 +182,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     exit_code = ran.exit_code
     if ran.job is not None and ran.job.hang:
         tell(f"the job was ended: no rank got on for {ran.job.plan.hang:g} s")
-        for sentence in ran.job.hang:
-            tell(sentence)
+        for sentence in ran.job.hang if needs_graph else ():
+            tell(sentence)  # a report tells it otherwise
         exit_code = 1
     if ran.job is not None:
         capture = chosen_capture(ran.job, options)

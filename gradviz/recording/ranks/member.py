@@ -41,6 +41,8 @@ class Member:
         """Whether it recorded all that is wanted, and ran on for the others."""
         self._has_ended = False
         self._standstill = Standstill()
+        self._is_hung = False
+        """Whether it is ended because no rank got on."""
         self._stand: Stand | None = None
         self._watcher: threading.Thread | None = None
         self.keep: Callable[[], object] = _nothing
@@ -145,6 +147,7 @@ class Member:
         if stands and not self.folder.hangs and self._no_rank_moves():
             self.folder.note_hang()
         if self.folder.hangs:
+            self._is_hung = True
             self.keep()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -156,6 +159,7 @@ class Member:
         return len(ranks) == self._rank.world_size and all(each.stand or each.has_ended for each in ranks)
 
     def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
+        has_ended = has_ended and not self._is_hung
         try:
             self.folder.tell(
                 Process(
