@@ -10,7 +10,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 GRADVIZ := $(VENV)/bin/gradviz
 PIP := $(PYTHON) -m pip --quiet --quiet --disable-pip-version-check install
-CODE := gradviz tests samples
+CODE := gradviz tests samples docs
 
 # Empty files that mark what is installed, so that it is installed again only if pyproject.toml has changed.
 INSTALLED := $(VENV)/.installed
@@ -19,6 +19,7 @@ CONFORMANCE_INSTALLED := $(VENV)/.installed-conformance
 JUPYTERLAB_INSTALLED := $(VENV)/.installed-jupyterlab
 BENCH_INSTALLED := $(VENV)/.installed-bench
 MUTANTS_INSTALLED := $(VENV)/.installed-mutants
+RELEASE_INSTALLED := $(VENV)/.installed-release
 
 # The script of the page, and the tools that build it; Node is installed as a Python package.
 PAGE := gradviz/rendering/page/assets
@@ -26,12 +27,15 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat compat-deps docs release-check lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make compat        run the tests with another torch and Python: TORCH=2.15.0 PYTHON3=python3.13"
+	@echo "make compat-deps   run the tests with the lowest allowed version of every direct dependency"
+	@echo "make docs          build the documentation, build/docs/index.html, and the man page, build/man/gradviz.1"
+	@echo "make release-check build the packages, and try them as a new user would"
 	@echo "make lint          ruff, mypy and the import layers; ESLint and tsc for the page"
 	@echo "make page          build the script of the HTML page from its sources"
 	@echo "make format        let ruff rewrite the code"
@@ -68,10 +72,28 @@ suite: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m tests.debian_packages
 	$(PYTHON) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
+# The same, with each direct dependency in the lowest version that pyproject.toml allows; the tools of the tests stay.
+LOWEST := .compat/lowest-dependencies
+
+compat-deps:
+	$(PYTHON3) -m venv $(LOWEST)
+	$(LOWEST)/bin/python -m pip --quiet --quiet install uv
+	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --no-deps --no-emit-package torch pyproject.toml -o $(LOWEST)/constraints.txt
+	PIP_CONSTRAINT=$(abspath $(LOWEST))/constraints.txt $(MAKE) --no-print-directory VENV=$(LOWEST) suite
+
 # In an environment of its own, which stays for the next time.
 compat:
 	@mkdir -p .compat
 	@$(MAKE) --no-print-directory VENV=.compat/torch-$(TORCH)-$(notdir $(PYTHON3)) suite
+
+# Every page runs its commands, so this takes a minute. What a page expects and does not get is an error.
+docs: $(TEST_INSTALLED)
+	$(PYTHON) -m sphinx --fail-on-warning --keep-going --quiet --jobs 2 -d build/doctrees docs build/docs
+	$(PYTHON) -m sphinx --fail-on-warning --quiet -b man -d build/doctrees docs build/man
+	@echo "The documentation is build/docs/index.html: open it in a browser. The man page is build/man/gradviz.1."
+
+release-check: $(RELEASE_INSTALLED)
+	$(PYTHON) -m tests.release
 
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)
@@ -148,7 +170,7 @@ demo-capture: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.end_to_end.demo_capture
 
 clean:
-	rm -rf build dist $(VENV) .compat $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf build dist docs/built $(VENV) .compat $(PAGE)/node_modules .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 $(INSTALLED): pyproject.toml
 	$(PYTHON3) -m venv $(VENV)
@@ -174,6 +196,10 @@ $(JUPYTERLAB_INSTALLED): $(TEST_INSTALLED)
 
 $(BENCH_INSTALLED): $(TEST_INSTALLED)
 	$(PIP) --editable ".[bench]" "torch==$(TORCH)"
+	@touch $@
+
+$(RELEASE_INSTALLED): $(TEST_INSTALLED)
+	$(PIP) --editable ".[release]" "torch==$(TORCH)"
 	@touch $@
 
 $(MUTANTS_INSTALLED): $(TEST_INSTALLED)

@@ -13,6 +13,7 @@ from gradviz.errors import BadInput
 if TYPE_CHECKING:
     from gradviz.analysis.diff.comparison import Compared, Side
     from gradviz.analysis.diff.difference import Change, Difference, Figure, Origin
+    from gradviz.rendering.formats import Renderer
 
 _WIDTH = 100
 
@@ -55,6 +56,23 @@ class Differed:
 
         return diff_text(self.difference, width, color=color, show_all=show_all)
 
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Draw one graph of both, with what differs marked: a picture (.svg, .png, .pdf), or a page (.html).
+
+        Returns:
+            The path.
+        """
+        from gradviz.file_output import check_outputs, write_output
+        from gradviz.rendering.difference_picture import difference_subject
+
+        if not isinstance(path, (str, os.PathLike)):
+            raise BadInput(f"save() takes the path of a file, not an object of type {type(path).__name__}")
+        target = Path(path)
+        renderer = renderer_for(target)
+        check_outputs([target])
+        write_output(target, renderer.render(difference_subject(self.compared)))
+        return target
+
     def __bool__(self) -> bool:
         return not self.same
 
@@ -64,6 +82,16 @@ class Differed:
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def renderer_for(path: str | os.PathLike[str]) -> Renderer:
+    """The renderer for a picture or page of two runs; raises `BadInput` for another format."""
+    from gradviz.file_output import output_format
+    from gradviz.rendering.difference_picture import check_that_it_is_a_picture
+
+    chosen = output_format(Path(path))
+    check_that_it_is_a_picture(chosen)
+    return chosen.renderer()
 
 
 def differed(a: Any, b: Any, *, rtol: float | None = None) -> Differed:

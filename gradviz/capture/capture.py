@@ -22,6 +22,22 @@ class Program(Struct, frozen=True, omit_defaults=True):
     gradviz_version: str = ""
 
 
+class Settings(Struct, frozen=True, omit_defaults=True):
+    """Settings of torch that decide which kernel computes a result, as they were when the recording ended."""
+
+    threads: Count = 0
+    """Threads that one operation may use; 0 if unknown."""
+    is_deterministic: bool | None = None
+    """Whether only deterministic algorithms are allowed."""
+    matmul_tf32: bool | None = None
+    """Whether CUDA may compute float32 matrix products in TF32."""
+    convolution_tf32: bool | None = None
+    cudnn_benchmark: bool | None = None
+    """Whether cuDNN tries several algorithms, and takes the fastest."""
+    processor: str = ""
+    """The instructions that the processor's kernels use: ``AVX512``."""
+
+
 class Parameter(Struct, frozen=True, omit_defaults=True):
     """A parameter of a module that ran, whether or not the loss depends on it."""
 
@@ -88,6 +104,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """What could not be recorded, one sentence each. Every renderer shows them."""
     calls: CallLog | None = None
     """Every torch call, if that was asked for. Diagnoses are made from them."""
+    settings: Settings | None = None
+    """Recordings made before this field existed say nothing here."""
     missing: dict[str, str] = {}
     """What the torch of the recording cannot do, by name, and what is not seen because of it: rules that need it cannot
     look. Recordings made before this field existed say nothing here."""

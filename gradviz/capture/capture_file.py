@@ -70,7 +70,8 @@ def write_capture(capture: Capture) -> bytes:
         (_COMPRESSION_LEVEL, _SMALL_WINDOW),
         (_NO_COMPRESSION, _USUAL_WINDOW),
     ):
-        payload = zlib.compress(packed, level, window)
+        packer = zlib.compressobj(level, wbits=window)  # the window of zlib.compress came with Python 3.11
+        payload = packer.compress(packed) + packer.flush()
         if len(packed) <= _max_size(payload) and needed <= _max_memory(payload):
             break
     return b"".join((_FIRST_LINE.write(), _FRAME.pack(len(payload), zlib.crc32(payload)), payload))

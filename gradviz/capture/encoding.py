@@ -16,6 +16,8 @@ from gradviz.safe_text import json_escaped
 
 def encoded(value: object, encode: Callable[[Any], bytes]) -> bytes:
     """`value` as `encode` writes it: `msgspec.msgpack.encode` or `msgspec.json.encode`."""
+    if _MAKES_NEW_EMPTY_TUPLES:
+        _share_empty_tuples(value)
     try:
         return encode(value)
     except UnicodeEncodeError:
@@ -25,6 +27,36 @@ def encoded(value: object, encode: Callable[[Any], bytes]) -> bytes:
 def json_text(document: object) -> str:
     """`document` as JSON for programs, one line for each entry."""
     return json_escaped(msgspec.json.format(encoded(document, msgspec.json.encode), indent=1).decode()) + "\n"
+
+
+_EMPTY: tuple[object, ...] = ()
+_MAKES_NEW_EMPTY_TUPLES = tuple(each for each in _EMPTY) is not _EMPTY
+"""Whether an empty tuple may be another object than ``()``, as in Python 3.10.
+
+msgspec leaves out a field that is its default by identity: the same graph would be written with empty fields after
+a recording, and without them after it was read from a file.
+"""
+
+
+def _share_empty_tuples(value: object) -> None:
+    """Put ``()`` in the place of each equal field of the structures in `value`, which stay what they are."""
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, tuple | list):
+            waiting.extend(entry for entry in each if isinstance(entry, _CONTAINERS))
+        elif isinstance(each, dict):
+            waiting.extend(entry for entry in each.values() if isinstance(entry, _CONTAINERS))
+        elif isinstance(each, msgspec.Struct):
+            for name in each.__struct_fields__:
+                entry = getattr(each, name)
+                if isinstance(entry, tuple) and not entry:
+                    msgspec.structs.force_setattr(each, name, _EMPTY)
+                elif isinstance(entry, _CONTAINERS):
+                    waiting.append(entry)
+
+
+_CONTAINERS = (msgspec.Struct, tuple, list, dict)
 
 
 def writable(text: str) -> str:

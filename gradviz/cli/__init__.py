@@ -32,6 +32,7 @@ COMMANDS = {
     "demo": ("gradviz.cli.demo", "Show a first graph; needs no script and no torch."),
     "doctor": ("gradviz.cli.doctor", "Say what works on this machine and with this torch; for bug reports."),
     "schema": ("gradviz.cli.schema", "Print the JSON Schema of the files that gradviz writes."),
+    "completion": ("gradviz.cli.completion", "Print what bash, zsh or fish needs to complete commands."),
 }
 """For each command: the module that is imported when it is called, and its line in ``gradviz --help``."""
 
@@ -66,8 +67,27 @@ class _LazyGroup(click.Group):
             formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
 
 
+def _print_versions(ctx: click.Context, param: click.Parameter, is_asked: bool) -> None:
+    """Print the versions of gradviz and Python, and that of torch from what is installed, without importing it."""
+    if not is_asked:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    from gradviz.cli.terminal.printing import print_document
+
+    try:
+        torch = f"torch {version('torch')}"
+    except PackageNotFoundError:
+        torch = "no torch"
+    python = ".".join(map(str, sys.version_info[:3]))
+    print_document(f"gradviz {__version__} ({torch}, Python {python})\n")
+    ctx.exit()
+
+
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, message="gradviz %(version)s")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_versions, help="Show versions."
+)
 def gradviz() -> None:
     """Show the autograd graph that backward() of a PyTorch script runs through.
 

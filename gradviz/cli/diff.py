@@ -6,14 +6,14 @@ from typing import Any
 
 import click
 
-from gradviz.cli.options.shared import GroupedCommand, terminal_options
+from gradviz.cli.options.shared import GroupedCommand, completed_file, terminal_options
 
 MIN_WIDTH = 40
 
 
 @click.command("diff", cls=GroupedCommand)
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="[B]", required=False)
+@click.argument("a", metavar="A", shell_complete=completed_file)
+@click.argument("b", metavar="[B]", required=False, shell_complete=completed_file)
 @click.option("--env", "env", multiple=True, metavar="NAME=VALUE", help="Set this variable for both scripts.")
 @click.option("--env-b", multiple=True, metavar="NAME=VALUE", help="Set this variable for B only.")
 @click.option("--args", "args", metavar="ARGUMENTS", help='Arguments of the scripts: --args "--lr 0.1".')
@@ -29,7 +29,7 @@ MIN_WIDTH = 40
     help="Largest distance of the same values, relative to their norm (default: by dtype, 1e-5 for float32).",
 )
 @click.option(
-    "-o", "--output", metavar="OUT", help="Draw one graph of both, with what differs marked, to a .svg, .png or .pdf."
+    "-o", "--output", metavar="OUT", help="Draw one graph of both, what differs marked: .svg, .png, .pdf or .html."
 )
 @click.option("--format", "format_name", type=click.Choice(["terminal", "json", "github"]), default="terminal")
 @click.option("--json", "as_json", is_flag=True, help="The same as --format json; see gradviz schema diff.")
@@ -75,16 +75,15 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
 
 def _renderer(path: str, inputs: list[str]) -> Any:
     """The painter for this file; raises `BadInput`, before anything runs, if it cannot be drawn or written."""
+    from gradviz.diff_result import renderer_for
     from gradviz.errors import BadInput
-    from gradviz.file_output import check_outputs, output_format
-    from gradviz.rendering.difference_picture import check_that_it_is_a_picture
+    from gradviz.file_output import check_outputs
 
     if path == "-":
         raise BadInput("diff prints to standard output, so the picture cannot go there", hint="-o FILE.svg")
-    chosen = output_format(path)
-    check_that_it_is_a_picture(chosen)
+    renderer = renderer_for(path)
     check_outputs([path], inputs=inputs)
-    return chosen.renderer()
+    return renderer
 
 
 def _draw(compared: Any, renderer: Any, path: str) -> None:

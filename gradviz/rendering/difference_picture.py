@@ -1,4 +1,4 @@
-"""The picture of two runs that `gradviz diff -o` writes: a subject for the painters of pictures."""
+"""The picture or page of two runs that `gradviz diff -o` writes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from gradviz.rendering.subjects import subject_of
 from gradviz.view.build import ViewOptions
 
 _IN_BRACKETS = re.compile(r" \(--[^)]*\)")
-PICTURES = ("svg", "png", "pdf")
+PICTURES = ("svg", "png", "pdf", "html")
 
 
 def check_that_it_is_a_picture(chosen: Format) -> None:
     """Raise `BadInput` for a format that cannot show two runs."""
     if chosen.name not in PICTURES:
-        raise BadInput(f"diff draws no {chosen.name}", hint="-o FILE.svg, .png or .pdf; --json prints it as data")
+        hint = "-o FILE.svg, .png, .pdf or .html; --json prints it as data"
+        raise BadInput(f"diff draws no {chosen.name}", hint=hint)
 
 
 def difference_subject(compared: Compared) -> Subject:
@@ -30,7 +31,7 @@ def difference_subject(compared: Compared) -> Subject:
     merged = merged_graph(compared)
     subject = subject_of(merged.capture, merged.graph, ViewOptions(marks=merged.marks), merged.notes)
     view = with_fields(subject.view, notes=tuple(_without_options(subject.view.notes)))
-    return replace(subject, view=view, headline=compared.difference.sentence)
+    return replace(subject, view=view, counterparts=merged.counterparts, headline=compared.difference.sentence)
 
 
 def _without_options(notes: Iterable[str]) -> Iterator[str]:

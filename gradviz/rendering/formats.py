@@ -12,6 +12,7 @@ from gradviz.errors import BadInput, near_matches
 
 if TYPE_CHECKING:
     # ``gradviz render --help`` reads the table below and loads nothing else.
+    from gradviz.analysis.diff.merged_graph import Counterparts
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
     from gradviz.graph.query.find_by_expression import Found
@@ -36,6 +37,8 @@ class Subject:
     """How the view was folded, for formats in which the user can fold and unfold."""
     marks: Marks | None = None
     """For a graph of two runs, what differs between them."""
+    counterparts: Counterparts | None = None
+    """For a graph of two runs, which nodes of each its nodes stand for."""
     headline: str = ""
     """A sentence above the picture."""
 

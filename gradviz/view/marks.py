@@ -17,6 +17,8 @@ class Mark:
     sentence: str = ""
     is_first: bool = False
     """Whether the runs begin to differ here."""
+    is_detail: bool = False
+    """Whether it is a view or copy of an operation that has a mark itself; it may be drawn with the next operation."""
 
 
 @dataclass(frozen=True, slots=True)

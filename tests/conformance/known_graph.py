@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from tests.stored_tensors import stored_tensors
+
 
 @dataclass(frozen=True)
 class KnownSlot:
@@ -86,15 +88,11 @@ def walk_naively(roots: list[torch.Tensor], leaves: list[torch.Tensor], *, watch
 
 
 def _read_slots(node: KnownNode, wrapper: Any, storages: dict[int, int]) -> None:
+    for slot, tensor in stored_tensors(wrapper):
+        _note_slot(node, slot, tensor, storages)
     names = dir(wrapper)
     for attribute in names:
-        if attribute.startswith("_raw_saved_"):
-            name, raw = attribute.removeprefix("_raw_saved_"), getattr(wrapper, attribute)
-            entries = {f"{name}[{nr}]": entry for nr, entry in enumerate(raw)} if type(raw) is tuple else {name: raw}
-            for slot, entry in entries.items():
-                if entry is not None and entry.data is not None:
-                    _note_slot(node, slot, entry.data, storages)
-        elif attribute.startswith("_saved_") and f"_raw{attribute}" not in names:
+        if attribute.startswith("_saved_") and f"_raw{attribute}" not in names:
             node.attributes[attribute.removeprefix("_saved_")] = getattr(wrapper, attribute)
 
 

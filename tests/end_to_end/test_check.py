@@ -218,6 +218,16 @@ def test_other_commands_run_a_script_as_a_check_does_and_draw_the_graph_with_wha
     assert run.stderr == "done\n"
 
 
+def test_of_a_kept_check_one_graph_is_drawn_and_the_others_are_named(tmp_path: Path) -> None:
+    gradviz("check", written_script(tmp_path, CUT_IN_THE_SECOND_STEP), "-o", "run.gradviz", cwd=tmp_path)
+    run = gradviz("render", "run.gradviz", "-o", "net.svg", cwd=tmp_path)
+    assert "backward 2 at train.py:7" in run.stdout
+    assert "1 more backward call is recorded (--backward N draws one of them, --backward all each)" in run.stdout
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"net.svg"}
+    gradviz("render", "run.gradviz", "--backward", "all", "-o", "net.svg", cwd=tmp_path)
+    assert {path.name for path in tmp_path.glob("*.svg")} == {"net.svg", "net-1.svg", "net-2.svg"}
+
+
 @pytest.mark.parametrize("option", ["--no-gradients", "--root=loss"])
 def test_what_a_check_needs_cannot_be_left_out_of_it(option: str, tmp_path: Path) -> None:
     run = gradviz("render", written_script(tmp_path, VANISHING), "--check", option, cwd=tmp_path)

@@ -34,7 +34,8 @@ class Program:
 
     name: str
     script: Path
-    nodes: int
+    nodes: int | None
+    """None where the libraries decide it, from release to release: then a naive walk counts them."""
     parameters: int = 0
     repeated: tuple[int, ...] = ()
     """How often the parts repeat that are drawn once."""
@@ -52,7 +53,7 @@ class Program:
 
 
 PROGRAMS = (
-    Program("gpt2", SAMPLES / "gpt2.py", 858, parameters=148, repeated=(12,), root="out.loss"),
+    Program("gpt2", SAMPLES / "gpt2.py", None, parameters=148, repeated=(12,), root="out.loss"),
     Program("resnet50", SAMPLES / "resnet50.py", 339, parameters=161, repeated=(2, 3, 5)),
     Program("rnn", SAMPLES / "unrolled_rnn.py", 10_005, repeated=(2_000,), arguments=("2000",)),
     Program(
@@ -154,8 +155,9 @@ def of(*programs: Program) -> pytest.MarkDecorator:
 def test_the_whole_graph_is_recorded(program: Program, drawn: Drawn) -> None:
     graph = drawn.graph
     check_graph(graph)
-    assert len(graph.nodes) == program.nodes
-    assert f"{program.nodes:,} nodes" in drawn.summary
+    expected = drawn.naive["nodes"] if program.nodes is None else program.nodes
+    assert len(graph.nodes) == expected
+    assert f"{expected:,} nodes" in drawn.summary
 
 
 @of(*WALKED)

@@ -15,6 +15,7 @@ from gradviz.graph.invariants import check_graph
 from gradviz.graph.model import BackwardCall, Graph, Node
 from gradviz.graph.query.composite_inputs import with_constants_at_users
 from gradviz.graph.traversal import ancestor_nodes
+from gradviz.recording.torch_access.capabilities import works
 from gradviz.rendering.words.gradient_words import norm_of
 from tests.end_to_end.command import SAMPLES
 from tests.golden.drawn_pictures import DrawnPicture, drawn_picture
@@ -153,7 +154,11 @@ def test_every_sample_is_looked_at_here() -> None:
 def test_a_sample_runs_to_its_end_with_all_that_it_asserts(picture: Picture, look: Look) -> None:
     document = look(picture.name).document
     assert document.outcome == ("failed" if picture.exit_code else "finished")
-    assert document.disclosures == ()
+    if picture.exit_code and not works("failed nodes"):
+        (told,) = document.disclosures
+        assert told.endswith("does not report which node failed in backward")
+    else:
+        assert document.disclosures == ()
 
 
 @pytest.mark.parametrize("name", WHOLE_GRAPHS)

@@ -115,7 +115,8 @@ def difference(one: Path, other: Path) -> float:
 
 def _coarse(file: Path) -> Image.Image:
     with Image.open(file) as picture:
-        return picture.convert("RGB").reduce(COARSE)
+        reduced: Image.Image = picture.convert("RGB").reduce(COARSE)
+    return reduced
 
 
 def _largest(picture: Image.Image) -> Iterator[int]:

@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.recording.torch_access.capabilities import works
 from tests.end_to_end.command import SAMPLES
+from tests.end_to_end.installed_libraries import COMMITTED_NODES, nodes_of_gpt2
 from tests.golden.drawn_pictures import drawn_picture
 from tests.golden.gallery import GALLERY, PAGE, PICTURES, REPLAY, Picture, draw_replay, page
 from tests.shared_runs import SharedFolders
@@ -37,6 +39,12 @@ def test_a_sample_is_drawn_as_its_committed_picture(picture: Picture, shared: Sh
     if picture.file.exists() and comparable(drawn) == comparable(picture.file.read_bytes()):
         actual.unlink(missing_ok=True)
         return
+    if picture.sample == "gpt2" and nodes_of_gpt2() != COMMITTED_NODES:
+        pytest.skip(
+            f"the installed libraries make {nodes_of_gpt2()} nodes of it, and the picture has {COMMITTED_NODES}"
+        )
+    if picture.exit_code and not works("failed nodes"):
+        pytest.skip("this torch does not report which node failed in backward, and what is drawn says so")
     ACTUAL.mkdir(exist_ok=True)
     actual.write_bytes(drawn)
     pytest.fail(

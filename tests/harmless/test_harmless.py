@@ -64,6 +64,7 @@ def test_a_function_is_the_same_recorded() -> None:
         optimizer.step()
         return model, optimizer, loss
 
+    step()  # some releases of torch import a module when the first optimizer steps
     assert recorded_differences(step) == []
 
 

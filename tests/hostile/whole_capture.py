@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gradviz.capture.capture import Capture
+from gradviz.capture.capture import Capture, Settings
 from gradviz.graph.call_log import (
     Call,
     CallLog,
@@ -77,6 +77,7 @@ def whole_capture() -> Capture:
         graphs=(graph, refused),
         error=replace(capture.error, in_backward=True),
         calls=whole_call_log(capture.calls),
+        settings=Settings(4, True, True, False, True, "AVX2"),
         missing={"hooks": "hooks of tensors are not seen"},
     )
 

@@ -59,7 +59,7 @@ export const wire = (source, target, route, more = {}) => ({ source, target, rou
 export const documentOf = (items, boxes, more = {}) => ({
   name: "train.py", facts: "", error: "", notes: [], shapes: [{ front: "M0 0", inner: "", behind: [] }], roles: {}, items, boxes, opened: [],
   legends: {}, sources: {}, costs: [], parameters: [], memory: null, findings: [], replay: null, arrows: "data", color_by: "none",
-  theme: "auto", calls: [], changes: [], index: 0, ...more,
+  theme: "auto", calls: [], changes: [], index: 0, difference: null, ...more,
 });
 
 /** By what they are called in `nestedModel`. */

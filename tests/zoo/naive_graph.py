@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from tests.stored_tensors import stored_tensors
+
 LEAF_NUMBER = 2**64 - 1
 
 
@@ -71,15 +73,7 @@ def walk(loss: torch.Tensor, model: torch.nn.Module) -> list[NaiveNode]:
 def saved_tensors(node: Any) -> dict[str, NaiveTensor]:
     """What a node keeps, by the name of the slot."""
     found = {}
-    for attribute in dir(node):
-        if attribute.startswith("_raw_saved_"):
-            name = attribute.removeprefix("_raw_saved_")
-            value = getattr(node, attribute)
-            numbered = isinstance(value, tuple)
-            for number, slot in enumerate(value if numbered else (value,)):
-                tensor = slot.data if slot is not None else None
-                if tensor is not None:
-                    dtype = str(tensor.dtype).removeprefix("torch.")
-                    size = tensor.numel() * tensor.element_size()
-                    found[f"{name}[{number}]" if numbered else name] = NaiveTensor(tuple(tensor.shape), dtype, size)
+    for slot, tensor in stored_tensors(node):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        found[slot] = NaiveTensor(tuple(tensor.shape), dtype, tensor.numel() * tensor.element_size())
     return found

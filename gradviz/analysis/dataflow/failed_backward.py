@@ -82,6 +82,11 @@ class FailedBackwards:
         found = (self._freed(row) for row in self._that_raised(SECOND_TIME))
         return tuple(each for each in found if each is not None)
 
+    def is_of_own_gradient(self, freed: Freed) -> bool:
+        """Whether the backward starts at a loss that was computed from the gradients that the earlier call returned."""
+        roots = self._log.calls[freed.backward].roots
+        return any(freed.earlier in self._flow.ancestors(use.tensor, before=freed.backward) for use in roots)
+
     def _that_raised(self, words: str) -> list[int]:
         return [row for row in self._flow.rows_of_kind("backward") if words in (self._log.calls[row].raised or "")]
 

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 from gradviz.analysis.diff.alignment import Alignment, aligned
 from gradviz.analysis.diff.backward import backward_origin, nodes_that_belong_together
-from gradviz.analysis.diff.closeness import Tolerance
+from gradviz.analysis.diff.closeness import Apart, Tolerance
 from gradviz.analysis.diff.difference import Change, Difference, Origin, Where
 from gradviz.analysis.diff.figures import figures_of
 from gradviz.analysis.diff.findings import are_comparable, findings_changed
 from gradviz.analysis.diff.origin import Forward, ForwardComparison, growth
 from gradviz.analysis.diff.runs import Run, runs_of
+from gradviz.analysis.diff.settings import settings_that_differ
 from gradviz.analysis.diff.structure import changes_between
 from gradviz.capture.capture import Capture
 from gradviz.errors import NothingRecorded
@@ -39,6 +40,9 @@ class Compared:
     alignment: Alignment
     nodes: dict[int, int]
     """Pairs of autograd nodes."""
+    results: dict[int, Apart]
+    """For each pair, by the operation of the first run, how far apart its results are."""
+    tolerance: Tolerance
 
 
 def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compared:
@@ -75,7 +79,7 @@ def compare(one: Side, other: Side, tolerance: Tolerance | None = None) -> Compa
         differing=sum(result.differs for result in forward.results.values()),
         disclosures=tuple(dict.fromkeys(_disclosures(one, other, a, b))),
     )
-    return Compared(difference, a, b, alignment, nodes)
+    return Compared(difference, a, b, alignment, nodes, forward.results, tolerance)
 
 
 def _run_of(side: Side, *, without_calls: bool = False) -> Run:
@@ -130,14 +134,28 @@ def _sentence(
     if first is not None:
         if first.cause == "rounding":
             return f"Different: {first.what}, and the difference grows beyond the tolerance."
+        if (
+            has_values
+            and forward.results
+            and not any(result.level == "different" for result in forward.results.values())
+        ):
+            how = "within the tolerance" if forward.rounding is not None else "bit for bit"
+            return f"Different: {first.what}; the results of all operations that both have are the same, {how}."
         return f"Different: {first.what}."
-    names = [change for change in changes if change.is_cosmetic]
-    apart_from = f", apart from {counted(len(names), 'change')} of names and order" if names else ""
+    apart_from = _apart_from([change for change in changes if change.is_cosmetic])
     if not has_values:
         return f"The same structure, shapes and gradient norms{apart_from}; values of the forward were not recorded."
     if forward.rounding is not None:
         return f"The same within the tolerance{apart_from}: some results differ in their last bits."
     return f"The same: structure, shapes, values and gradients, bit for bit{apart_from}."
+
+
+def _apart_from(changes: list[Change]) -> str:
+    names = sum(change.kind != "form" for change in changes)
+    forms = len(changes) - names
+    parts = [f"{counted(names, 'change')} of names and order"] if names else []
+    parts += [f"{counted(forms, 'operation')} that {'changes' if forms == 1 else 'change'} no value"] if forms else []
+    return f", apart from {' and '.join(parts)}" if parts else ""
 
 
 def _disclosures(one: Side, other: Side, a: Run, b: Run) -> Iterator[str]:
@@ -155,6 +173,8 @@ def _disclosures(one: Side, other: Side, a: Run, b: Run) -> Iterator[str]:
         x, y = (getattr(side.capture.program, f"{what}_version") for side in (one, other))
         if x != y:
             yield f"recorded with different versions of {what}: {x or 'unknown'} (A), {y or 'unknown'} (B)"
+    for sentence in settings_that_differ(one.capture.settings, other.capture.settings).values():
+        yield f"another setting: {sentence}"
     for side, name in ((one, "A"), (other, "B")):
         if side.capture.error is not None:
             yield f"the script of {name} failed: {side.capture.error.type_name}; what it did until then is compared"

@@ -75,9 +75,11 @@ ChangeKind = Literal[
     "file",
     "wrapped",
     "compiled",
+    "form",
     "finding",
 ]
-_OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled"})
+"""``form``: an operation that keeps the values and the gradient as they are, as `contiguous` does."""
+_OF_NAMES_AND_ORDER = frozenset({"moved", "renamed", "file", "wrapped", "compiled", "form"})
 
 
 class Change(Struct, frozen=True, omit_defaults=True):
@@ -91,7 +93,7 @@ class Change(Struct, frozen=True, omit_defaults=True):
 
     @property
     def is_cosmetic(self) -> bool:
-        """True for names and order alone."""
+        """True for names, order, and operations that change no value."""
         return self.kind in _OF_NAMES_AND_ORDER
 
 

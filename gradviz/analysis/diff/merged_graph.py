@@ -8,8 +8,9 @@ link is left out and counted. Each step is one pass over the nodes.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 
 from msgspec.structs import replace
 
@@ -28,6 +29,16 @@ MAX_SHOWN = 200
 
 
 @dataclass(frozen=True)
+class Counterparts:
+    """Which nodes of the two runs a node of their merged graph stands for."""
+
+    compared: Compared
+    in_a: Mapping[int, int]
+    """For nodes of the merged graph, the node of the first run."""
+    in_b: Mapping[int, int]
+
+
+@dataclass(frozen=True)
 class MergedGraph:
     """The graph of both runs, what differs in it, and what is to be said about it."""
 
@@ -35,6 +46,7 @@ class MergedGraph:
     graph: Graph
     marks: Marks
     notes: tuple[str, ...]
+    counterparts: Counterparts
 
 
 def merged_graph(compared: Compared) -> MergedGraph:
@@ -97,7 +109,9 @@ class _Merger:
             unplaced_findings=(),
         )
         marks = self._marks(graph)
-        return MergedGraph(sources.capture(), graph, marks, tuple(self._notes(marks)))
+        in_a, in_b = ({new: old for old, new in of.items()} for of in (self._of_a, self._of_b))
+        counterparts = Counterparts(self._compared, in_a, in_b)
+        return MergedGraph(sources.capture(), graph, marks, tuple(self._notes(marks)), counterparts)
 
     # -- Which nodes there are, and in which order ---------------------------------------------------------------------
 
@@ -253,8 +267,18 @@ class _Merger:
         if self._first_node is not None and compared.difference.first is not None:
             old = marks.get(self._first_node, Mark("changed"))
             marks[self._first_node] = Mark(old.state, compared.difference.first.what, is_first=True)
+        for run in (compared.a, compared.b):
+            self._mark_details(run, graph, marks)
         shown = sorted(marks, key=lambda node: (not marks[node].is_first, node))[:MAX_SHOWN]
         return Marks(dict(sorted(marks.items())), frozenset(shown))
+
+    def _mark_details(self, run: Run, graph: Graph, marks: dict[int, Mark]) -> None:
+        for operation in run.operations:
+            own = [node for node in self._nodes_of(run, operation.index) if node in marks]
+            if len(own) > 1 and any(not _only_reshapes(graph.nodes[node]) for node in own):
+                for node in own:
+                    if _only_reshapes(graph.nodes[node]):
+                        marks[node] = dataclass_replace(marks[node], is_detail=True)
 
     def _is_detail(self, run: Run, node: int) -> bool:
         """Whether it is a view or copy that an operation made which both runs have: torch's way to compute it."""
@@ -275,23 +299,24 @@ class _Merger:
         for run, place in () if first is None else ((self._compared.b, first.b), (self._compared.a, first.a)):
             if place is None or place.index >= len(run.operations):
                 continue
-            own = self._nodes_of(run, place.index)
-            if own:
-                computing = [node for node in own if not _only_reshapes(graph.nodes[node])] or own
-                return next((node for node in reversed(computing) if node in marks), computing[-1])
             reached = {place.index}
-            for operation in run.operations[place.index + 1 :]:
-                if any(operand.source in reached for operand in operation.operands):
+            for operation in run.operations[place.index :]:
+                if operation.index == place.index or any(each.source in reached for each in operation.operands):
                     reached.add(operation.index)
-                    taking = self._nodes_of(run, operation.index)
-                    if taking:
-                        return taking[-1]
+                    if own := self._nodes_of(run, operation.index):
+                        return _computing_node(graph, own, marks)
+        return None if first is None else self._first_with_other_result(graph, marks)
+
+    def _first_with_other_result(self, graph: Graph, marks: dict[int, Mark]) -> int | None:
+        for index, result in sorted(self._compared.results.items()):
+            if result.differs and (own := self._nodes_of(self._compared.a, index)):
+                return _computing_node(graph, own, marks)
         return None
 
     def _notes(self, marks: Marks) -> Iterator[str]:
         difference = self._compared.difference
         if difference.first is not None and self._first_node is None:
-            yield "the first difference is at no autograd node, so it is not marked here"
+            yield "the first difference is at no autograd node and reaches none, so it is not marked here"
         if difference.differing:
             yield (
                 f"{counted(difference.differing, 'result')} differ in value; an operation counts as changed only where "
@@ -386,6 +411,12 @@ def _leaves_taken(graph: Graph, nodes: Iterable[int]) -> dict[object, list[int]]
         if graph.nodes[target].is_leaf:
             found[graph.nodes[target].outputs].append(target)
     return found
+
+
+def _computing_node(graph: Graph, nodes: list[int], marks: Collection[int]) -> int:
+    """The last node of an operation that is no view, if possible a marked one."""
+    computing = [node for node in nodes if not _only_reshapes(graph.nodes[node])] or nodes
+    return next((node for node in reversed(computing) if node in marks), computing[-1])
 
 
 def _only_reshapes(node: Node) -> bool:

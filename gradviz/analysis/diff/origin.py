@@ -15,7 +15,9 @@ from gradviz.analysis.diff.alignment import Alignment
 from gradviz.analysis.diff.closeness import SAME, Apart, Tolerance, apart, worst
 from gradviz.analysis.diff.difference import Cause, GrowthPoint, Origin
 from gradviz.analysis.diff.runs import Operand, Operation, Run
-from gradviz.analysis.diff.wording import arguments_words, changed_arguments, operand_words, where
+from gradviz.analysis.diff.settings import reasons_for, settings_that_differ
+from gradviz.analysis.diff.wording import are_of_one_form, arguments_words, changed_arguments, operand_words, where
+from gradviz.graph.number_words import counted
 
 _ADDS_UP = frozenset(
     [
@@ -97,6 +99,8 @@ class ForwardComparison:
         self._alignment = alignment
         self._tolerance = tolerance
         self._last_draws = _DrawsBefore(a), _DrawsBefore(b)
+        self._settings = settings_that_differ(a.capture.settings, b.capture.settings)
+        self._knows_settings = a.capture.settings is not None and b.capture.settings is not None
         self.found = Forward()
 
     def run(self) -> Forward:
@@ -147,6 +151,9 @@ class ForwardComparison:
             elsewhere = self._from_elsewhere(one, other, x, y)
             if elsewhere is not None:
                 return _with_distance(elsewhere, result)
+        if len(differing) > 1 and _are_the_same_in_another_order(one, other):
+            what = f"{one.word} takes the same tensors in another order"
+            return self._at("wiring", what, one, other, result.distance, "reduced in another order")
         is_inherited = any(x.source is not None or y.source is not None for x, y, _ in differing)
         own = self._own_cause(one, other, result, is_inherited=is_inherited)
         if own is not None:
@@ -165,11 +172,22 @@ class ForwardComparison:
                 source = counterpart.get(source)
             if source is not None and self.found.results.get(source, SAME).differs:
                 return None
-        return self._computed_origin(one, other, result)
+        name = "A" if compiled is one else "B"
+        inside = (self._alignment.compiled_b if compiled is one else self._alignment.compiled_a).get(
+            (other if compiled is one else one).index, []
+        )
+        replaced = counted(len(inside) + 1, "operation")
+        what = f"the compiled code of {name} gives another result than the {replaced} in its place, for the same inputs"
+        if result.level == "rounding":
+            what = f"the compiled code of {name} rounds otherwise than the {replaced} in its place"
+        cause: Cause = "rounding" if result.level == "rounding" else "values"
+        return self._at(cause, what, one, other, result.distance, self._reason(compiled, result))
 
     def _own_cause(self, one: Operation, other: Operation, result: Apart, *, is_inherited: bool) -> Origin | None:
         """The operation, its arguments or its operands changed in number."""
         cause: Cause
+        if are_of_one_form(one, other):
+            return None
         if one.word != other.word:
             cause, what = "operation", f"{one.word} in A, {other.word} in B"
         elif changed := changed_arguments(one, other):
@@ -234,13 +252,24 @@ class ForwardComparison:
         return self._at(cause, what, one, other, far.distance, None)
 
     def _computed_origin(self, one: Operation, other: Operation, result: Apart) -> Origin:
-        compiled = one if one.kind == "compiled" else other
-        reason = _reason(compiled, result)
+        reason = self._reason(one, result)
         if result.level == "rounding":
             what = f"{one.word} rounds the same numbers differently"
             return self._at("rounding", what, one, other, result.distance, reason)
         what = f"{one.word} gives another result for the same inputs"
         return self._at("values", what, one, other, result.distance, reason)
+
+    def _reason(self, operation: Operation, result: Apart) -> str | None:
+        if operation.kind == "compiled":
+            return "compiled code may fuse and reorder operations"
+        settings = "; ".join(reasons_for(operation, self._settings))
+        if operation.word not in _ADDS_UP:
+            return settings or None
+        if result.level == "rounding":
+            if self._knows_settings and not settings:
+                settings = "settings that are recorded are the same; threads may take turns, or another kernel ran"
+            return f"reduced in another order ({settings or 'another number of threads, another kernel, or TF32'})"
+        return settings or None
 
     def _random_origin(self, one: Operation, other: Operation, result: Apart) -> Origin:
         before_a, before_b = (
@@ -308,6 +337,17 @@ def _operand_pairs(one: Operation, other: Operation) -> Iterator[tuple[Operand, 
         yield from zip(one.operands, other.operands, strict=False)
 
 
+def _are_the_same_in_another_order(one: Operation, other: Operation) -> bool:
+    checksums = [sorted(map(_checksum, each.operands)) for each in (one, other)]
+    return checksums[0] == checksums[1] and -1 not in checksums[0]
+
+
+def _checksum(operand: Operand) -> int:
+    """-1 if it is unknown."""
+    fingerprint = None if operand.figures is None else operand.figures.fingerprint
+    return -1 if fingerprint is None else fingerprint.checksum
+
+
 def _result_dtypes(operation: Operation) -> list[str]:
     return [result.facts.dtype for result in operation.results if result.facts is not None]
 
@@ -316,17 +356,6 @@ def _with_distance(origin: Origin, result: Apart) -> Origin:
     from msgspec.structs import replace
 
     return replace(origin, distance=result.distance)
-
-
-def _reason(operation: Operation, result: Apart) -> str | None:
-    if operation.kind == "compiled":
-        return "compiled code may fuse and reorder operations"
-    if operation.word in _ADDS_UP:
-        on_gpu = any(r.facts is not None and r.facts.device.startswith("cuda") for r in operation.results)
-        tf32 = ", or TF32 in one of them" if on_gpu else ""
-        if result.level == "rounding":
-            return f"reduced in another order (another number of threads, another kernel{tf32})"
-    return None
 
 
 def growth(a: Run, alignment: Alignment, forward: Forward, *, points: int = 8) -> tuple[GrowthPoint, ...]:

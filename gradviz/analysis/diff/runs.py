@@ -22,6 +22,32 @@ from gradviz.graph.tensor_facts import TensorFacts
 
 _COMPARED_KINDS = frozenset({"operation", "custom", "compiled", "step"})
 _MAKES_NOTHING = frozenset({"torch.Tensor.backward", "torch.autograd.backward", "torch.autograd.grad"})
+_MAY_KEEP_VALUES = frozenset(
+    [
+        "view",
+        "view_as",
+        "reshape",
+        "reshape_as",
+        "flatten",
+        "unflatten",
+        "squeeze",
+        "unsqueeze",
+        "expand",
+        "expand_as",
+        "contiguous",
+        "clone",
+        "to",
+        "float",
+        "type_as",
+        "alias",
+        "dropout",
+        "dropout1d",
+        "dropout2d",
+        "dropout3d",
+        "alpha_dropout",
+    ]
+)
+"""Operations that pass the gradient on as it is where they keep the values as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +87,8 @@ class Operation:
     grad_mode: str = "enabled"
     kind: str = "operation"
     hooks: tuple[str, ...] = ()
+    keeps_values: bool = False
+    """Whether it gave what it took, bit for bit, perhaps in another shape: `contiguous`, or a dropout of nothing."""
 
 
 @dataclass
@@ -110,6 +138,15 @@ class Run:
     def module_path(self, operation: Operation) -> str:
         """``model.h.0.attn``; empty outside of modules."""
         return "" if operation.scope is None else self.scopes[operation.scope].path
+
+    def modules_around(self, operation: Operation) -> list[int]:
+        """The module calls that it ran in, by scope, the outermost first."""
+        chain: list[int] = []
+        scope = operation.scope
+        while scope is not None:
+            chain.append(scope)
+            scope = self.scopes[scope].parent
+        return chain[::-1]
 
     def program(self) -> str:
         return PurePath(self.capture.program.name).name
@@ -205,6 +242,8 @@ class _LogReader:
         self._made: dict[tuple[int, int | None], int] = {}
         self._made_in: dict[int, list[int]] = defaultdict(list)
         """The operations that wrote to a memory."""
+        self._kept: dict[int, Operand] = {}
+        """For operations that keep values, by index, what they took: whose result it is, is the result of another."""
         self._figures: dict[tuple[int, int | None], TensorFigures] = {}
         for call in log.calls:
             for use in (*call.outputs, *call.inputs):
@@ -218,7 +257,7 @@ class _LogReader:
             storage = self._log.tensors[use.tensor].storage
             if storage is not None:
                 self._made_in[storage].append(index)
-        return Operation(
+        made = Operation(
             index,
             call.function,
             call_word(call.function.removesuffix(".apply")),
@@ -236,6 +275,10 @@ class _LogReader:
             call.grad_mode,
             call.kind,
         )
+        if _keeps_values(made):
+            made.keeps_values = True
+            self._kept[index] = operands[0]
+        return made
 
     def _operand(self, use: TensorUse) -> Operand:
         tensor = self._log.tensors[use.tensor]
@@ -246,8 +289,12 @@ class _LogReader:
         leaf = None
         if source is None or tensor.role == "parameter":
             leaf = tensor.names[0] if tensor.names else tensor.role if tensor.role != "tensor" else "data"
+        is_parameter = tensor.role == "parameter"
+        kept = None if source is None or is_parameter else self._kept.get(source)
+        if kept is not None:
+            source, leaf, is_parameter = kept.source, kept.leaf, kept.is_parameter
         figures = self._figures.get((use.tensor, use.version))
-        return Operand(use.place, tensor.facts, figures, source, leaf, tensor.role == "parameter")
+        return Operand(use.place, tensor.facts, figures, source, leaf, is_parameter)
 
     def _figures_of(self, use: TensorUse) -> TensorFigures:
         facts = self._log.tensors[use.tensor].facts
@@ -255,6 +302,23 @@ class _LogReader:
         return TensorFigures(
             facts.shape, facts.dtype, facts.device, norm=use.fingerprint.norm, fingerprint=use.fingerprint
         )
+
+
+def _keeps_values(operation: Operation) -> bool:
+    if operation.word not in _MAY_KEEP_VALUES or len(operation.results) != 1 or not operation.operands:
+        return False
+    if operation.draw is not None or operation.grad_mode != "enabled":
+        return False
+    if _elements(operation.operands[0]) != _elements(operation.results[0]):
+        return False
+    taken, given = operation.operands[0].figures, operation.results[0].figures
+    if taken is None or given is None or taken.fingerprint is None or given.fingerprint is None:
+        return False
+    return taken.fingerprint == given.fingerprint and taken.dtype == given.dtype
+
+
+def _elements(operand: Operand) -> int | None:
+    return None if operand.facts is None else operand.facts.elements
 
 
 def _ids_of(call: Call, nodes: tuple[list[int], list[int]]) -> tuple[int, ...]:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from gradviz.analysis.diff.alignment import Alignment
 from gradviz.analysis.diff.closeness import UNKNOWN, Apart
 from gradviz.analysis.diff.difference import Change
 from gradviz.analysis.diff.runs import Operand, Operation, Run
-from gradviz.analysis.diff.wording import arguments_words, changed_arguments, is_given_in_both, where
+from gradviz.analysis.diff.wording import (
+    are_of_one_form,
+    arguments_words,
+    changed_arguments,
+    is_given_in_both,
+    where,
+)
 from gradviz.capture.capture import Parameter
 from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import file_name
@@ -41,18 +48,18 @@ def changes_between(a: Run, b: Run, alignment: Alignment, results: Mapping[int, 
 # -- Operations that only one run has: whole module calls as one ------------------------------------------------------
 
 
-def _only(run: Run, kind: str, indices: list[int]) -> Iterator[Change]:
+def _only(run: Run, kind: Literal["only_a", "only_b"], indices: list[int]) -> Iterator[Change]:
     unmatched = set(indices)
     size: Counter[int] = Counter()
     missing: Counter[int] = Counter()
     for operation in run.operations:
-        for scope in _chain(run, operation.scope):
+        for scope in run.modules_around(operation):
             size[scope] += 1
             missing[scope] += operation.index in unmatched
     groups: defaultdict[tuple[int | None, int], list[Operation]] = defaultdict(list)
     for index in indices:
         operation = run.operations[index]
-        whole = next((scope for scope in _chain(run, operation.scope) if size[scope] == missing[scope]), None)
+        whole = next((scope for scope in run.modules_around(operation) if size[scope] == missing[scope]), None)
         groups[whole, -1 if whole is not None else index].append(operation)
     name = "A" if kind == "only_a" else "B"
     for (outermost, _), operations in groups.items():
@@ -60,20 +67,12 @@ def _only(run: Run, kind: str, indices: list[int]) -> Iterator[Change]:
         if outermost is not None:
             module = run.scopes[outermost]
             what = f"only {name} has {module.path} ({module.class_name}, {counted(len(operations), 'operation')})"
+        is_form = all(operation.keeps_values for operation in operations)
+        if is_form:
+            what += ", which changes no value"
         place = where(run, operations[0])
-        if kind == "only_a":
-            yield Change("only_a", what, place, None, len(operations))
-        else:
-            yield Change("only_b", what, None, place, len(operations))
-
-
-def _chain(run: Run, scope: int | None) -> list[int]:
-    """A module call and those around it, the outermost first."""
-    chain: list[int] = []
-    while scope is not None:
-        chain.append(scope)
-        scope = run.scopes[scope].parent
-    return chain[::-1]
+        a, b = (place, None) if kind == "only_a" else (None, place)
+        yield Change("form" if is_form else kind, what, a, b, len(operations))
 
 
 # -- Operations that belong together -----------------------------------------------------------------------------------
@@ -82,7 +81,11 @@ def _chain(run: Run, scope: int | None) -> list[int]:
 def _of_pair(a: Run, b: Run, one: Operation, other: Operation, result: Apart) -> Iterator[Change]:
     if (one.kind == "compiled") != (other.kind == "compiled"):
         return
-    if one.word != other.word:
+    if are_of_one_form(one, other):
+        if one.word != other.word:
+            what = f"{one.word} in A, {other.word} in B, with the same result"
+            yield Change("form", what, where(a, one), where(b, other))
+    elif one.word != other.word:
         yield Change("replaced", f"{one.word} in A, {other.word} in B", where(a, one), where(b, other))
     else:
         changed = changed_arguments(one, other)
@@ -223,14 +226,14 @@ def _moved(a: Run, b: Run, alignment: Alignment) -> Iterator[Change]:
 
 def _wrapped(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator[Change]:
     """Module calls around operations that are in fewer module calls in the other run."""
-    depths = {(len(_chain(a, one.scope)), len(_chain(b, other.scope))) for one, other in pairs}
+    depths = {(len(a.modules_around(one)), len(b.modules_around(other))) for one, other in pairs}
     if all(x == y for x, y in depths):
         return
     for run, name, side in ((a, "A", 0), (b, "B", 1)):
         deeper: Counter[str] = Counter()
         other_run = (b, a)[side]
         for pair in pairs:
-            chain, counterpart = _chain(run, pair[side].scope), _chain(other_run, pair[1 - side].scope)
+            chain, counterpart = run.modules_around(pair[side]), other_run.modules_around(pair[1 - side])
             for scope in _without_counterpart(run, chain, other_run, counterpart):
                 deeper[f"{run.scopes[scope].path} ({run.scopes[scope].class_name})"] += 1
         for path, count in deeper.items():
@@ -253,7 +256,7 @@ def _without_counterpart(run: Run, chain: list[int], other: Run, counterpart: li
 def _renamed_modules(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator[Change]:
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one, other in pairs:
-        chain_a, chain_b = _chain(a, one.scope), _chain(b, other.scope)
+        chain_a, chain_b = a.modules_around(one), b.modules_around(other)
         if len(chain_a) == len(chain_b):
             for x, y in zip(chain_a, chain_b, strict=True):
                 votes[a.scopes[x].path][b.scopes[y].path] += 1

@@ -80,6 +80,12 @@ def _joined(changed: Changes) -> Changes:
     return changed
 
 
+def are_of_one_form(one: Operation, other: Operation) -> bool:
+    """Whether both only pass their values on, in the same shape, however they were called."""
+    shapes = [[result.facts and result.facts.shape for result in each.results] for each in (one, other)]
+    return one.keeps_values and other.keeps_values and shapes[0] == shapes[1]
+
+
 def _is_same(x: Any, y: Any) -> bool:
     return bool(x == y) or (x != x and y != y)
 

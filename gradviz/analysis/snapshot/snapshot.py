@@ -14,7 +14,7 @@ from gradviz.analysis.parameters.parameter_outcomes import outcomes
 from gradviz.analysis.snapshot.structure_lines import structure_lines
 from gradviz.capture.capture import Capture
 from gradviz.errors import BadInput
-from gradviz.graph.number_words import byte_words
+from gradviz.graph.number_words import byte_words, counted
 from gradviz.safe_text import one_line, printable
 
 HEADER = "gradviz snapshot 1"
@@ -119,7 +119,11 @@ def _in_short(kept: str, now: str, memory: str | None) -> Iterator[str]:
             yield memory
             continue
         gone, come = len(set(old) - set(new)), len(set(new) - set(old))
-        yield f"{title}: {gone} lines gone, {come} new" if gone or come else f"{title}: in another order or number"
+        yield (
+            f"{title}: {counted(gone, 'line')} gone, {come} new"
+            if gone or come
+            else f"{title}: in another order or number"
+        )
 
 
 def _sections(text: str) -> dict[str, list[str]]:

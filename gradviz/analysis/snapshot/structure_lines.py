@@ -30,7 +30,7 @@ def structure_lines(run: Run) -> list[str]:
     for operation in run.operations:
         if not operation.nodes and operation.scope is None:
             continue  # initialisation, or how the data were made
-        chain = _chain(run, operation.scope)
+        chain = run.modules_around(operation)
         kept = 0
         while kept < min(len(chain), len(opened) - 1) and opened[kept + 1].scope == chain[kept]:
             kept += 1
@@ -43,14 +43,6 @@ def structure_lines(run: Run) -> list[str]:
     while opened:
         _close(opened.pop())
     return [line[2:] for line in top.text]
-
-
-def _chain(run: Run, scope: int | None) -> list[int]:
-    chain: list[int] = []
-    while scope is not None:
-        chain.append(scope)
-        scope = run.scopes[scope].parent
-    return chain[::-1]
 
 
 def _module_call(run: Run, scope: int) -> _Entry:

@@ -51,9 +51,8 @@ def _for_drawing(source: Source, options: SourceOptions, rules: RuleSet | None) 
     if rules is None:
         if options.check is False or source.capture.calls is None:
             return _with_advice_to_check(source, options)
-        return selected(_marked(source, rules_of(check_settings({}, Path.cwd()))), options)
-    source = _marked(source, rules)
-    return _with_its_graph(source) if options.backward is None else selected(source, options)
+        rules = rules_of(check_settings({}, Path.cwd()))
+    return _chosen(_marked(source, rules), options)
 
 
 def _with_advice_to_check(source: Source, options: SourceOptions) -> Source:
@@ -88,14 +87,21 @@ def _marked(source: Source, rules: RuleSet) -> Source:
     return replace(source, capture=capture, graphs=capture.graphs, notes=notes)
 
 
-def _with_its_graph(source: Source) -> Source:
-    """Keep only the graph with the most findings, as no other was asked for."""
+def _chosen(source: Source, options: SourceOptions) -> Source:
+    """The graphs that the options select; if they select none, only the first in which a finding has a node.
+
+    A check records every backward call, and nobody wants a picture of each.
+    """
+    if options.backward is not None:
+        return selected(source, options)
     from gradviz.analysis.check.marked_findings import first_graph_with_alarm
 
     graph = source.graphs[first_graph_with_alarm(source.capture)]
     others = len(source.graphs) - 1
     are = "is" if others == 1 else "are"
-    note = f"{counted(others, 'more backward call')} {are} recorded (--backward N draws one of them)"
+    note = (
+        f"{counted(others, 'more backward call')} {are} recorded (--backward N draws one of them, --backward all each)"
+    )
     return replace(source, graphs=(graph,), notes=(*source.notes, note) if others else source.notes)
 
 

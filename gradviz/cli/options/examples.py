@@ -11,6 +11,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ("gradviz check train.py --why encoder.weight", "explain why a parameter gets no gradient"),
         ("gradviz check train.py -- --epochs 1", "pass arguments on to the script"),
     ),
+    "completion": (
+        ("gradviz completion bash >> ~/.bashrc", "complete commands, options and files in bash"),
+        ("gradviz completion zsh >> ~/.zshrc", "the same in zsh"),
+        ("gradviz completion fish > ~/.config/fish/completions/gradviz.fish", "the same in fish"),
+    ),
     "demo": (
         ("gradviz demo", "show what gradviz can do, without a script"),
         ("gradviz render train.py", "draw a script of your own"),

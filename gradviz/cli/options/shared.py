@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import click
+from click.shell_completion import CompletionItem
 
 from gradviz.cli.options.examples import EXAMPLES
 
@@ -223,7 +224,12 @@ def optional_recording_options(command: _Command) -> _Command:
 
 
 def _words(metavar: str) -> Callable[[Any], Any]:
-    return click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar=metavar)
+    return click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar=metavar, shell_complete=completed_file)
+
+
+def completed_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Leaves it to the shell to complete the name of a file."""
+    return [CompletionItem(incomplete, type="file")]
 
 
 def viewing_options(command: _Command) -> _Command:

@@ -39,8 +39,9 @@ def unfolded(images: Any, weight: Any, stride: Any, padding: Any, dilation: Any)
     size, spatial = weight.shape[2:], images.shape[2:]
     sides = [side + 2 * width for side, width in zip(spatial, padding, strict=True)]
     padded = images.new_zeros([*images.shape[:2], *sides])
-    inside = (slice(width, width + side) for side, width in zip(spatial, padding, strict=True))
-    padded[(slice(None), slice(None), *inside)] = images
+    all_of_both = (slice(None), slice(None))
+    inside = (*all_of_both, *(slice(width, width + side) for side, width in zip(spatial, padding, strict=True)))
+    padded[inside] = images
     for axis, (length, step, gap) in enumerate(zip(size, stride, dilation, strict=True), start=2):
         padded = padded.unfold(axis, gap * (length - 1) + 1, step)[..., ::gap]
     rank = len(size)

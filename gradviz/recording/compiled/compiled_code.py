@@ -16,6 +16,7 @@ from typing import Any
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
+from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
 from gradviz.recording.torch_access.name_lookup import find
@@ -68,14 +69,18 @@ class CompiledCodeWatch:
         return any(not owns(hook) for table in global_hook_tables() for hook in table)
 
     def _pausing(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        switch_off = off_switch()
+
+        @untraced
         def switch(callback: Any) -> Any:
             # Python compiles everything that runs while a callback is set, gradviz included: pause before it is set,
             # resume after it is gone.
+            before = switch_off(None)
             self._before_switch(calling_frame(), enters_compiled_code=callback is not None and callback is not False)
             result = original(callback)
             if self._is_leaving:
                 self._after_compiled_call()
-            return result
+            return result if before is None else before
 
         return switch
 

@@ -21,7 +21,7 @@ from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph
 from gradviz.recording.torch_access.modules import own_modules
-from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, stored_in
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, away_from_modes, kept_without_hooks
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, plain_value, read_class
@@ -186,7 +186,7 @@ class InnerRegionMaker:
             self._frame_scope(),
             self._traced.backend,
             self._traced.function,
-            list(self._expected(local)),
+            away_from_modes(lambda: list(self._expected(local))),
         )
 
     def _expected(self, local: dict[int, int]) -> Iterator[WouldSave]:
@@ -194,9 +194,7 @@ class InnerRegionMaker:
         for index, new in local.items():
             wrapper = walked.wrappers[index]
             for slot in self._class_of(wrapper).saved:
-                stored = stored_in(wrapper, slot.attribute)
-                for each in stored if isinstance(stored, tuple) else (stored,):
-                    tensor = getattr(each, "data", each)
+                for tensor in kept_without_hooks(wrapper, slot.attribute):
                     if isinstance(tensor, torch.Tensor):
                         yield self._would_save(new, slot, tensor, local)
 

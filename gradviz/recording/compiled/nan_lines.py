@@ -21,6 +21,8 @@ from msgspec.structs import replace
 from gradviz.graph.model import CallSite, Graph
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.compiled.traced_stacks import frames_of
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import schema_of
 from gradviz.recording.torch_access.engine import compiled_backward_of
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
@@ -95,7 +97,8 @@ class CompiledReruns:
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
     for index, wrapper in enumerate(walk.wrappers):
-        module = compiled_backward_of(python_function_class(wrapper)) if SHOWS_SLOTS else None
+        is_told = SHOWS_SLOTS and works("graphs of compiled code")
+        module = compiled_backward_of(python_function_class(wrapper)) if is_told else None
         if isinstance(module, torch.fx.GraphModule):
             slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
@@ -118,7 +121,7 @@ def _origin_of(kept: _Kept) -> BrokenOperation | None:
 def _is_repeatable(module: Any) -> bool:
     """Whether it draws no random numbers and changes none of its inputs."""
     for node in module.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
+        schema = schema_of(node.target)
         tags = getattr(node.target, "tags", ())
         if torch.Tag.nondeterministic_seeded in tags or (schema is not None and schema.is_mutable):
             return False

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import torch
 
-from gradviz.recording.torch_access.modules import WRAPPED, is_compiled_wrapper, own_modules, own_parameters
+from gradviz.recording.torch_access.modules import compiled_from, own_modules, own_parameters
 
 
 def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[str, torch.nn.Module]]:
@@ -19,9 +19,9 @@ def modules_inside(root: torch.nn.Module, prefix: str = "") -> Iterator[tuple[st
         if id(module) not in opened:
             opened.add(id(module))
             # What torch.compile wraps has the name of the wrapper, as the program calls it.
-            is_wrapper = is_compiled_wrapper(module)
+            compiled = compiled_from(module)
             children = [
-                (path if is_wrapper and name == WRAPPED else f"{path}.{name}", child)
+                (path if child is compiled else f"{path}.{name}", child)
                 for name, child in own_modules(module).items()
                 if child is not None
             ]

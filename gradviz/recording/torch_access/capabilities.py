@@ -401,6 +401,8 @@ CAPABILITIES = (
         "to keep Dynamo from tracing the recorder",
         (
             "torch._dynamo.eval_frame._maybe_set_eval_frame",
+            "torch._dynamo.eval_frame.skip_code",
+            "torch._C._dynamo.eval_frame.set_eval_frame",
             "torch.nn.modules.module._has_any_global_hook",
             "torch.nn.modules.module._global_forward_pre_hooks",
             "torch.nn.modules.module._global_forward_hooks",
@@ -430,6 +432,7 @@ CAPABILITIES = (
             "OutputGraph.root_tx",
             "CompiledFunction._aot_id",
             "CompiledFunction.metadata",
+            "OpOverload._schema",
         ),
         probes.graphs_of_compiled_code,
         instead="",
@@ -437,6 +440,17 @@ CAPABILITIES = (
         unseen="operations inside compiled code are not seen",
         seen="2.6 to 2.15",
         waits_for="torch._functorch.aot_autograd",  # loaded when something is compiled, not by each optimizer as Dynamo
+    ),
+    Capability(
+        "compiled modules",
+        "to name parameters of torch.compile(model) as the model does",
+        ("OptimizedModule._orig_mod",),
+        probes.compiled_modules,
+        instead="",
+        lost="which module torch.compile made another one from: it has the names and the class of the compiled one",
+        unseen="compiled modules are not seen",
+        seen="2.6 to 2.15",
+        waits_for="torch._dynamo",
     ),
     Capability(
         "leaving a handler",

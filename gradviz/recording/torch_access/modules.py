@@ -61,9 +61,14 @@ def is_compiled_wrapper(module: Any) -> bool:
     return type(module).__name__ == "OptimizedModule" and type(module).__module__ == "torch._dynamo.eval_frame"
 
 
+def compiled_from(module: Any) -> Any:
+    """The module that `torch.compile` made this one from; None for others, or if this torch does not tell it."""
+    return own_modules(module).get(WRAPPED) if is_compiled_wrapper(module) and works("compiled modules") else None
+
+
 def class_name_of(module: Any) -> str:
     """The class that the program wrote: for what `torch.compile` returned, that of the module inside."""
-    inner = own_modules(module).get(WRAPPED) if is_compiled_wrapper(module) else None
+    inner = compiled_from(module)
     return type(module if inner is None else inner).__name__
 
 

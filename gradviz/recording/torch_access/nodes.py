@@ -9,6 +9,7 @@ from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.checkpoint_inputs import inputs_of_checkpoint
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import attribute, attributes_like, find, method
+from gradviz.recording.torch_access.own_thread import result_of_own_thread
 
 _Result = TypeVar("_Result")
 
@@ -85,8 +86,30 @@ def stored_in(node: Any, slot: str) -> Any:
     """
     if SHOWS_SLOTS:
         return getattr(node, slot)
-    # Functions written in Python call theirs otherwise.
-    return read_slot(node, "saved_tensors" if slot == "_raw_saved_tensors" else slot.removeprefix("_raw"))
+    return read_slot(node, _unpacking_name(slot))
+
+
+def _unpacking_name(slot: str) -> str:
+    """Functions written in Python call theirs otherwise."""
+    return "saved_tensors" if slot == "_raw_saved_tensors" else slot.removeprefix("_raw")
+
+
+def kept_without_hooks(node: Any, slot: str) -> list[Any]:
+    """The tensors in a raw slot of a node of ours, which no hook packed.
+
+    To be called inside `away_from_modes`.
+    """
+    if SHOWS_SLOTS:
+        stored = getattr(node, slot)
+        slots = stored if isinstance(stored, tuple) else (stored,)
+        return [each.data for each in slots if each is not None]
+    kept = getattr(node, _unpacking_name(slot))
+    return list(kept) if isinstance(kept, (tuple, list)) else [kept]
+
+
+def away_from_modes(work: Callable[[], _Result]) -> _Result:
+    """What `work` gives, which may use `kept_without_hooks`: to unpack is an operation, which modes would see."""
+    return work() if SHOWS_SLOTS else result_of_own_thread(work)
 
 
 def reading_slots(work: Callable[[], _Result]) -> _Result:

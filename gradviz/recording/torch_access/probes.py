@@ -217,6 +217,7 @@ def guarded_unpacking() -> bool:
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: "packed", unpack):
         packed = left * right
     stored, hooked = with_guard(lambda: [read_slot(each.grad_fn, "_saved_self") for each in (plain, packed)])
+    # Which hook it was is not asked here: finding its name may take long.
     return stored.data is left and stored.unpack_hook is None and hooked.data == "packed" and not ran
 
 
@@ -470,15 +471,20 @@ def failed_node() -> bool:
 
 
 def compiled_code() -> bool:
-    """A global of Dynamo is called when compiled code starts and ends."""
+    """A global of Dynamo is called when compiled code starts and ends, and Dynamo is off inside what replaces it."""
     import torch._dynamo
 
-    owner, name = owner_of("torch._dynamo.eval_frame._maybe_set_eval_frame")
-    original, switched = getattr(owner, name), []
+    from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
 
+    owner, name = owner_of("torch._dynamo.eval_frame._maybe_set_eval_frame")
+    original, switched, switch_off = getattr(owner, name), [], off_switch()
+
+    @untraced
     def switch(callback: Any) -> Any:
-        switched.append(callback)
-        return original(callback)
+        before = switch_off(None)
+        switched.append(find("torch._C._dynamo.eval_frame.set_eval_frame")(None))
+        result = original(callback)
+        return result if before is None else before
 
     setattr(owner, name, switch)
     try:
@@ -486,7 +492,8 @@ def compiled_code() -> bool:
     finally:
         setattr(owner, name, original)
     before, after = (find(f"torch.nn.modules.module._global_forward_{which}") for which in ("pre_hooks", "hooks"))
-    return len(switched) == 2 and isinstance(before, dict) and isinstance(after, dict)
+    is_skipped = callable(find("torch._dynamo.eval_frame.skip_code"))
+    return switched == [None, None] and is_skipped and isinstance(before, dict) and isinstance(after, dict)
 
 
 def graphs_of_compiled_code() -> bool:
@@ -503,4 +510,21 @@ def graphs_of_compiled_code() -> bool:
     fake = find("torch._subclasses.fake_tensor.FakeTensorMode")
     with fake():
         result = torch.ones(2, requires_grad=True) * 2
-    return takes[:2] == ["self", "gm"] and counter.startswith("count(") and result.grad_fn is not None
+    schemas = [
+        attribute("OpOverload._schema")(each) for each in (torch.ops.aten.add_.Tensor, torch.ops.aten.add.Tensor)
+    ]
+    tells_changes = [each.is_mutable for each in schemas] == [True, False]
+    is_counted = takes[:2] == ["self", "gm"] and counter.startswith("count(")
+    return is_counted and tells_changes and result.grad_fn is not None
+
+
+def compiled_modules() -> bool:
+    """A compiled module contains the one that it was made from. Nothing is compiled, and no backend is loaded."""
+    import torch._dynamo
+
+    from gradviz.recording.torch_access.modules import WRAPPED, is_compiled_wrapper
+
+    module = torch.nn.Module()
+    compiled: Any = torch._dynamo.run(module)
+    is_inside = attribute("OptimizedModule._orig_mod")(compiled) is module
+    return is_inside and is_compiled_wrapper(compiled) and dict(compiled.named_children()) == {WRAPPED: module}

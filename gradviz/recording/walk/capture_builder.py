@@ -32,6 +32,7 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.settings import settings_now
 from gradviz.recording.torch_access.sharded_parameters import (
     own_parameter,
     parameters_with_reduced_gradient,
@@ -205,6 +206,7 @@ class CaptureBuilder:
             sources=kept_lines(graphs, calls, error),
             disclosures=self.disclosures(),
             calls=calls,
+            settings=settings_now(),
             missing=capabilities.unseen(self.happened),
         )
 

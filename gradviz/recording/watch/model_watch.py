@@ -30,6 +30,7 @@ from gradviz.graph.number_words import counted
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.notebook_cells import program_name
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
+from gradviz.recording.torch_access.modules import compiled_from
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import program_of
 from gradviz.recording.watch.measured_step import MeasuredStep
@@ -240,7 +241,7 @@ def _watchable(model: Any) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
 
 def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
     """The user's own module: torch's wrappers add a prefix to every name."""
-    inner = getattr(model, "_orig_mod", None)
+    inner = compiled_from(model)
     if isinstance(model, (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)):
         inner = model.module
     return _unwrapped(inner) if isinstance(inner, torch.nn.Module) else model

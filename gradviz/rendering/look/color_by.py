@@ -365,20 +365,27 @@ def _path(facts: SubjectFacts, item: Item) -> str | None:
 
 # What differs between two runs.
 
-_STATE_CATEGORIES = {"only_a": 1, "only_b": 0, "changed": 6}
+_STATE_INKS = {"only_a": 1, "only_b": 0, "changed": 6}
 """Ochre, blue and violet, which users with any one colour blindness tell apart; outlines differ, too."""
 
 
 def _colouring_by_state(facts: SubjectFacts) -> Colouring:
-    tints = tuple(_state_tints(facts, item) for item in facts.view.items)
+    tints = tuple(state_tints(facts, item) for item in facts.view.items)
     present = {tint for own in tints for tint in own}
-    words = (*NODE_STATES.items(), ("first", f"✗ {FIRST_DIFFERENCE}"), ("plain", "the same in both"))
-    return Colouring(
-        "state", tints, ("",) * len(tints), categories=tuple(entry for entry in words if entry[0] in present)
-    )
+    categories = tuple(entry for entry in STATE_CATEGORIES if entry[0] in present)
+    return Colouring("state", tints, ("",) * len(tints), categories=categories)
 
 
-def _state_tints(facts: SubjectFacts, item: Item) -> tuple[Tint, ...]:
+STATE_CATEGORIES: tuple[tuple[Tint, str], ...] = (
+    *NODE_STATES.items(),
+    ("first", f"✗ {FIRST_DIFFERENCE}"),
+    ("plain", "the same in both"),
+)
+"""The tint of each state, and its words in legends."""
+
+
+def state_tints(facts: SubjectFacts, item: Item) -> tuple[Tint, ...]:
+    """The tint of an item in a graph of two runs, by what differs; none for an open box and a root."""
     if item.is_open or item.root is not None:
         return ()
     if any(mark.is_first for mark in marks_in(facts, item)):
@@ -389,4 +396,4 @@ def _state_tints(facts: SubjectFacts, item: Item) -> tuple[Tint, ...]:
 def _state_ink(tint: Tint, theme: Theme) -> Ink:
     if tint == "first":
         return theme.failed
-    return theme.tints.categories[_STATE_CATEGORIES[tint]] if tint in _STATE_CATEGORIES else theme.tints.unknown
+    return theme.tints.categories[_STATE_INKS[tint]] if tint in _STATE_INKS else theme.tints.unknown

@@ -1,4 +1,4 @@
-"""Colours for items of the page by category: by kind of operation, module, dtype or finding."""
+"""Colours for items of the page by category: by kind of operation, module, dtype, finding, or what differs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,13 @@ from collections.abc import Iterator
 from itertools import chain
 
 from gradviz.graph.model import Graph
-from gradviz.rendering.look.color_by import KIND_CATEGORIES, kind_tints, module_categories
+from gradviz.rendering.look.color_by import (
+    KIND_CATEGORIES,
+    STATE_CATEGORIES,
+    kind_tints,
+    module_categories,
+    state_tints,
+)
 from gradviz.rendering.look.color_ramps import CATEGORIES
 from gradviz.rendering.page.document import PageLegend
 from gradviz.rendering.page.level import Level
@@ -14,7 +20,7 @@ from gradviz.rendering.words.flags import worst_finding
 from gradviz.safe_text import printable
 from gradviz.view.model import Item
 
-PAGE_CATEGORIES = ("kind", "module", "dtype", "finding")
+PAGE_CATEGORIES = ("kind", "module", "dtype", "finding", "state")
 _SEVERITIES = {"error": "broken", "warning": "category1", "note": "category0"}
 """The tint of each severity, the most severe first."""
 
@@ -41,6 +47,8 @@ class PageCategories:
                 worst = worst_finding(level.facts, item)
                 if kind := kind_tints(level.facts, item):
                     self._tinted["kind"][number] = kind
+                if level.facts.marks is not None:
+                    self._tinted["state"][number] = state_tints(level.facts, item)
                 self._tinted["module"][number] = (modules[item.id] or "plain",)
                 self._tinted["dtype"][number] = tuple(self._tints_of_dtypes(item)) or ("plain",)
                 self._tinted["finding"][number] = ("plain" if worst is None else _SEVERITIES[worst.severity],)
@@ -71,3 +79,7 @@ class PageCategories:
         if present != {"plain"} and present:
             names = tuple((tint, severity) for severity, tint in _SEVERITIES.items() if tint in present)
             yield "finding", self._tinted["finding"], PageLegend("finding", (*names, ("plain", "nothing found")))
+        states = set(chain.from_iterable(self._tinted["state"].values()))
+        if states:
+            names = tuple((tint, words) for tint, words in STATE_CATEGORIES if tint in states)
+            yield "state", self._tinted["state"], PageLegend("state", names)

@@ -112,6 +112,15 @@ class PageSaved(Struct, frozen=True, omit_defaults=True, gc=False):
     """The number of those nodes."""
 
 
+class PageSides(Struct, frozen=True, array_like=True, gc=False):
+    """A fact about one item in each of two runs."""
+
+    what: str
+    a: str
+    b: str
+    """Both empty for a row about the two together, whose words are in `what`."""
+
+
 class PageDetails(Struct, frozen=True, omit_defaults=True, gc=False):
     """The facts about one item that the picture does not show; of several repetitions, about the first."""
 
@@ -132,6 +141,8 @@ class PageDetails(Struct, frozen=True, omit_defaults=True, gc=False):
     saved: tuple[PageSaved, ...] = ()
     findings: tuple[int, ...] = ()
     """Indices in `PageDocument.findings`."""
+    sides: tuple[PageSides, ...] = ()
+    """For a graph of two runs: the facts of both."""
 
 
 class PageFlow(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -352,6 +363,29 @@ class PageChanges(Struct, frozen=True, gc=False):
     """The number of differences that are left out."""
 
 
+class PageStop(Struct, frozen=True, gc=False):
+    """A difference between two runs, at an item."""
+
+    item: int
+    words: str
+    """``+ only in B``"""
+    reason: str
+    """What differs there, in a sentence; empty if the words say all."""
+    is_first: bool
+    """Whether the runs begin to differ here."""
+
+
+class PageDifference(Struct, frozen=True, gc=False):
+    """What differs between two runs that are drawn as one graph."""
+
+    sentence: str
+    a: str
+    b: str
+    """Names of the two runs."""
+    stops: tuple[PageStop, ...]
+    """In the order of the computation."""
+
+
 class PageDocument(Struct, frozen=True):
     """The data of one graph in the page."""
 
@@ -389,3 +423,5 @@ class PageDocument(Struct, frozen=True):
     """The differences from the graph before."""
     index: int = 0
     """The index of this graph among them."""
+    difference: PageDifference | None = None
+    """For a graph of two runs."""

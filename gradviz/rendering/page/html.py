@@ -17,6 +17,7 @@ from gradviz.rendering.look.legend_words import role_words
 from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.page.backward_calls import PageCalls
 from gradviz.rendering.page.box_layouts import PageBoxes
+from gradviz.rendering.page.differences import PageDifferences
 from gradviz.rendering.page.document import Lines, PageDocument
 from gradviz.rendering.page.findings import PageFindings
 from gradviz.rendering.page.html_file import PageContent, page_file
@@ -35,6 +36,8 @@ from gradviz.rendering.svg.style import ThemeChoice
 from gradviz.rendering.words.source_links import editor_template
 from gradviz.view.folding import FoldPlan, plan_folding
 from gradviz.view.model import View
+
+WHOSE_FIGURES = "beside the table of both runs, lines and figures are those of B; of what only A has, those of A"
 
 
 @dataclass(frozen=True)
@@ -87,19 +90,24 @@ class HtmlRenderer:
         plan = subject.plan or plan_folding(subject.graph)
         identities = Identities(subject.graph)
         findings = PageFindings(subject.graph)
-        boxes, items = PageBoxes(), PageItems(subject.graph, subject.graph.failed_node, self._link_template())
-        details = PageItemDetails(subject.graph, findings)
-        finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details))
+        boxes, items = PageBoxes(), PageItems(subject, self._link_template())
+        details = PageItemDetails(subject.graph, findings, subject.counterparts)
+        differences = PageDifferences(subject)
+        finest, notes_on_repetitions = _take_levels(subject, plan, identities, (boxes, items, details, differences))
         page_items, tints, legends = items.finished(_closed(subject, identities))
         error, notes = remarks(subject)
-        replay = page_replay(subject, finest)
-        unplayed = [] if replay is not None or subject.graph.refused else [TOO_MANY_STEPS]
+        is_of_two = subject.counterparts is not None
+        # Two runs have no common backward, and what both keep for it is in no memory at once.
+        replay = None if is_of_two else page_replay(subject, finest)
+        more_notes = [] if replay is not None or is_of_two or subject.graph.refused else [TOO_MANY_STEPS]
+        if is_of_two:
+            more_notes.append(WHOSE_FIGURES)
         program = subject.capture.program
         document = PageDocument(
             name=cut(subject.capture.titled(" ".join([program.name, *program.arguments]))),
             facts=cut(call_facts(subject)),
             error=cut(error),
-            notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *notes_on_repetitions, *unplayed))),
+            notes=tuple(map(cut, (*page_notes(notes), *boxes.notes, *notes_on_repetitions, *more_notes))),
             shapes=items.shapes,
             roles={role: (role_words(role, subject), *role_outline(role)) for role in ROLE_STYLES},
             items=page_items,
@@ -110,17 +118,18 @@ class HtmlRenderer:
             opened=tuple(number for number in _opened(subject, identities) if number < len(page_items)),
             legends=legends,
             sources=_sources(subject),
-            costs=page_costs(subject.graph),
-            parameters=page_parameters(subject),
-            memory=page_memory(subject.graph),
+            costs=() if is_of_two else page_costs(subject.graph),
+            parameters=() if is_of_two else page_parameters(subject),
+            memory=None if is_of_two else page_memory(subject.graph),
             findings=findings.all(),
             replay=replay,
             arrows=self.arrows,
-            color_by=self.color_by,
+            color_by=self.color_by if subject.marks is None else "state",
             theme=self.theme,
             calls=calls.listed(),
             changes=calls.changes(index),
             index=index,
+            difference=differences.finished(),
         )
         return document, details.finished()
 

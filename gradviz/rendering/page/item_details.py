@@ -10,14 +10,16 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from gradviz.analysis.diff.merged_graph import Counterparts
 from gradviz.graph.gradients import BranchShare, TensorFigures, at_index
 from gradviz.graph.model import Edge, Graph, Node
-from gradviz.rendering.page.document import PageDetails, PageGradient, PageSaved, PageSection
+from gradviz.rendering.page.document import PageDetails, PageGradient, PageSaved, PageSection, PageSides
 from gradviz.rendering.page.findings import PageFindings
 from gradviz.rendering.page.items import cut
 from gradviz.rendering.page.level import Level
 from gradviz.rendering.replay.step_words import formula_fact
 from gradviz.rendering.words.common_words import shape_words_of
+from gradviz.rendering.words.difference_sides import DifferenceSides
 from gradviz.rendering.words.flags import findings_about
 from gradviz.rendering.words.formula_words import node_formulas
 from gradviz.rendering.words.gradient_tooltips import MAX_NUMBERS, arrivals, figures_facts, share_words
@@ -48,8 +50,9 @@ _SHOWN_IN_OTHER_FORMS = {
 class PageItemDetails:
     """Collects the details of a graph's items, level by level."""
 
-    def __init__(self, graph: Graph, findings: PageFindings) -> None:
+    def __init__(self, graph: Graph, findings: PageFindings, counterparts: Counterparts | None = None) -> None:
         self._graph, self._findings = graph, findings
+        self._sides = None if counterparts is None else DifferenceSides(counterparts)
         self._edges = ItemEdges(graph)
         self._formulas = 0
         self._keepers: list[list[int]] = [[] for _ in graph.storages]
@@ -84,7 +87,15 @@ class PageItemDetails:
             norms=tuple(_norms(facts, item)),
             saved=() if node is None else tuple(self._saved(facts, node)),
             findings=self._findings.numbers_of(findings_about(facts, item)),
+            sides=tuple(self._sides_of(item)),
         )
+
+    def _sides_of(self, item: Item) -> Iterator[PageSides]:
+        """The facts of both runs; none for data without gradient, which no node stands for."""
+        if self._sides is None or not item.nodes:
+            return
+        rows = self._sides.of_nodes(item.nodes) if item.node is None else self._sides.of_node(item.node)
+        yield from (PageSides(cut(row.what), cut(row.a), cut(row.b)) for row in rows)
 
     def _formula(self, facts: SubjectFacts, node: Node) -> PageSection | None:
         self._formulas += 1

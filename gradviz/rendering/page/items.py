@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import Graph
 from gradviz.graph.query.operation_names import constant_names
+from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.color_by import QUANTITY_WORDS, Measured, common_scale, measured, was_measured
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 from gradviz.rendering.look.geometry import Rect
@@ -43,18 +44,22 @@ Tints = dict[int, dict[str, Lines]]
 class PageItems:
     """Collects the items of a graph, level by level."""
 
-    graph: Graph
-    failed: int | None
-    """The node in which backward raised."""
+    subject: Subject
     link_template: str | None
     _items: dict[int, PageItem] = field(default_factory=dict)
     _measured: dict[int, dict[Quantity, Measured]] = field(default_factory=dict)
     _shapes: dict[Shape, int] = field(default_factory=dict)
     _lines: dict[PageLine, int] = field(default_factory=dict)
+    graph: Graph = field(init=False)
     _categories: PageCategories = field(init=False)
+    _quantities: list[Quantity] = field(init=False)
 
     def __post_init__(self) -> None:
+        self.graph = self.subject.graph
         self._categories = PageCategories(self.graph)
+        # The figures of two runs have no common scale.
+        is_of_one_run = self.subject.marks is None
+        self._quantities = [by for by in QUANTITIES if is_of_one_run and was_measured(self.graph, by)]
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -69,11 +74,10 @@ class PageItems:
     def add(self, level: Level) -> None:
         """Add the items that a level shows first."""
         self._categories.add(level)
-        quantities = [by for by in QUANTITIES if was_measured(self.graph, by)]
         for item in level.closed:
             number = level.number(item.id)
             self._items[number] = self._page_item(level, item)
-            self._measured[number] = {by: measured(level.facts, item, by) for by in quantities}
+            self._measured[number] = {by: measured(level.facts, item, by) for by in self._quantities}
         self._add_boxes_with_each(level)
 
     def _add_boxes_with_each(self, level: Level) -> None:
@@ -126,6 +130,7 @@ class PageItems:
         node_label, text = level.node_labels[item.id], level.texts[item.id]
         lines, chips = _words(node_label)
         worst = worst_finding(level.facts, item)
+        failed = self.graph.failed_node
         return PageItem(
             role=node_label.role,
             width=round(node_label.width, 1),
@@ -147,7 +152,7 @@ class PageItems:
             node_count=len(item.nodes),
             repeat=item.repeat,
             finding="" if worst is None else worst.severity,
-            is_failed=self.failed is not None and (item.node == self.failed or self.failed in item.nodes),
+            is_failed=failed is not None and (item.node == failed or failed in item.nodes),
         )
 
 

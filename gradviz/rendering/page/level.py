@@ -73,7 +73,7 @@ class Level:
 
 def level_of(subject: Subject, view: View, depth: int, identities: Identities) -> Level:
     """The words and labels of the items that a view shows at a depth."""
-    facts = SubjectFacts(subject.capture, subject.graph, view)
+    facts = SubjectFacts(subject.capture, subject.graph, view, subject.marks)
     depths = view.depths()
     numbers = identities.of_view(view, depth)
     new = [item for item in view.items if identities.is_new(numbers[item.id])]

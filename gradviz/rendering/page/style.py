@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gradviz.rendering.look.color_by import ink_of
+from gradviz.rendering.look.color_by import STATE_CATEGORIES, ink_of
 from gradviz.rendering.look.color_ramps import CATEGORIES, STEPS
 from gradviz.rendering.look.palette import THEMES, Theme
 from gradviz.rendering.notebook import confined
@@ -18,6 +18,7 @@ from gradviz.rendering.svg.style import (
     font_faces,
     link_state_rules,
     link_widths,
+    state_outlines,
     tint_rule,
 )
 
@@ -60,9 +61,12 @@ def _tint_rules(theme: Theme) -> Iterator[str]:
     for by in QUANTITIES:
         for tint in (*(f"step{step}" for step in range(STEPS)), "plain", "unknown", "broken"):
             yield tint_rule(tint, ink_of(tint, by, theme), f'[data-color="{by}"] ', OWN_OUTLINE)
-    others = ",".join(f"[data-color={by}]" for by in PAGE_CATEGORIES if by != "kind")
+    others = ",".join(f"[data-color={by}]" for by in PAGE_CATEGORIES if by not in ("kind", "state"))
     for tint in (*(f"category{index}" for index in range(CATEGORIES)), "others", "plain", "broken"):
         yield tint_rule(tint, ink_of(tint, "module", theme), f":is({others}) ", OWN_OUTLINE)
     for index in range(CATEGORIES):
         tint = f"category{index}"
         yield tint_rule(tint, ink_of(tint, "kind", theme), "[data-color=kind] ", OWN_OUTLINE)
+    for tint, _ in STATE_CATEGORIES:
+        yield tint_rule(tint, ink_of(tint, "state", theme), "[data-color=state] ", OWN_OUTLINE)
+    yield from state_outlines("[data-color=state] ", OWN_OUTLINE)

@@ -139,10 +139,17 @@ def tint_rules(colouring: Colouring, *, and_also: Iterable[Tint] = ()) -> More:
             yield tint_rule(tint, ink_of(tint, colouring.by, theme))
         yield ".unknown .s{stroke-dasharray:4 3}"
         if colouring.by == "state":
-            yield ".only_a .s{stroke-width:2;stroke-dasharray:7 4}.only_b .s{stroke-width:3}.first .s{stroke-width:4}"
-            yield ".changed .s,.changed .i{stroke-width:1.5}"
+            yield from state_outlines()
 
     return rules
+
+
+def state_outlines(within: str = "", outline: str = ".s") -> Iterator[str]:
+    """Outlines of what differs between two runs, which tell the states apart without colours."""
+    dashed = "stroke-width:2;stroke-dasharray:7 4"
+    for tint, look in (("only_a", dashed), ("only_b", "stroke-width:3"), ("first", "stroke-width:4")):
+        yield f"{within}.{tint} {outline}{{{look}}}"
+    yield f"{within}.changed {outline},{within}.changed .i{{stroke-width:1.5}}"
 
 
 def tint_rule(tint: Tint, ink: Ink, within: str = "", outline: str = ".s") -> str:

@@ -69,8 +69,9 @@ def _difference_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     marks = marks_in(facts, item)
     if not marks:
         return None
-    reasons = dict.fromkeys(mark.sentence for mark in marks if mark.sentence)
-    level: FlagLevel = "alarm" if any(mark.is_first for mark in marks) else "quiet"
+    first_ones_first = sorted(marks, key=lambda mark: not mark.is_first)
+    reasons = dict.fromkeys(mark.sentence for mark in first_ones_first if mark.sentence)
+    level: FlagLevel = "alarm" if first_ones_first[0].is_first else "quiet"
     return Flag(mark_words(facts, item), level, " · ".join(list(reasons)[:MAX_REASONS]))
 
 

@@ -57,7 +57,8 @@ def draw_sheet(subjects: Sequence[Subject], theme: ThemeName, file: Path) -> Non
 def _picture(subject: Subject, theme: ThemeName) -> Image.Image:
     with Image.open(BytesIO(PngRenderer(theme=theme, scale=1.0).render(subject))) as picture:
         height = round(picture.height * WIDTH / picture.width)
-        return picture.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+        reduced: Image.Image = picture.convert("RGB").resize((WIDTH, height), Image.Resampling.LANCZOS)
+    return reduced
 
 
 def redraw_sheets(gallery: Path) -> None:

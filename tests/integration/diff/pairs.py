@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from threading import Thread
 from typing import Any
 
 import torch
@@ -105,11 +106,15 @@ def autocast_step() -> Any:
         return model(x).float().square().mean()
 
 
-def compiled_step() -> Any:
+def compiled_step(backend: str = "aot_eager", **options: Any) -> Step:
     """The block, compiled."""
-    model = Block()
-    x = torch.randn(2, 5, 16)
-    return torch.compile(model, backend="aot_eager")(x).square().mean()
+
+    def step() -> Any:
+        model = Block(**options)
+        x = torch.randn(2, 5, 16)
+        return torch.compile(model, backend=backend)(x).square().mean()
+
+    return step
 
 
 def seeded_step(seed: int) -> Step:
@@ -145,6 +150,74 @@ def index_add_step(*, is_reversed: bool) -> Step:
         return (total * total).sum()
 
     return step
+
+
+def threads_step(threads: int) -> Step:
+    """A long sum; with another number of threads it is added up in other parts."""
+
+    def step() -> Any:
+        weight = nn.Parameter(torch.randn(1_000_003))
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return (weight * weight).mean() + weight.sum()
+        finally:
+            torch.set_num_threads(before)
+
+    return step
+
+
+def workers_step(order: Sequence[int]) -> Step:
+    """Threads of the program compute parts, which are added up in the order in which the threads end."""
+
+    def step() -> Any:
+        weights = [nn.Parameter(torch.randn(100)) for _ in order]
+        parts: list[torch.Tensor] = []
+        for index in order:
+            worker = Thread(target=lambda index=index: parts.append(weights[index].exp()))
+            worker.start()
+            worker.join()
+        rows = torch.arange(100).repeat(len(order))
+        return torch.zeros(100).index_add(0, rows, torch.cat(parts)).square().mean()
+
+    return step
+
+
+class HandWrittenLayer(nn.Module):
+    """The layer of BERT as somebody writes it who does not know the one of Hugging Face."""
+
+    def __init__(self, width: int, inner: int, heads: int, eps: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.to_q, self.to_k, self.to_v = (nn.Linear(width, width) for _ in range(3))
+        self.mix = nn.Linear(width, width)
+        self.after_attention, self.after_mlp = nn.LayerNorm(width, eps), nn.LayerNorm(width, eps)
+        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        def split(each: torch.Tensor) -> torch.Tensor:
+            return each.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+        q, k, v = split(self.to_q(x)), split(self.to_k(x)), split(self.to_v(x))
+        scores = torch.matmul(q, k.transpose(2, 3)) * q.shape[-1] ** -0.5
+        mixed = torch.matmul(F.softmax(scores, dim=-1), v).transpose(1, 2).flatten(-2)
+        x = self.after_attention(self.mix(mixed) + x)
+        return self.after_mlp(self.narrow(F.gelu(self.wide(x))) + x)
+
+    def copy_from(self, layer: nn.Module) -> None:
+        """Take the weights of the layer of Hugging Face."""
+        names = {
+            "to_q": "attention.self.query",
+            "to_k": "attention.self.key",
+            "to_v": "attention.self.value",
+            "mix": "attention.output.dense",
+            "after_attention": "attention.output.LayerNorm",
+            "wide": "intermediate.dense",
+            "narrow": "output.dense",
+            "after_mlp": "output.LayerNorm",
+        }
+        for own, other in names.items():
+            self.get_submodule(own).load_state_dict(layer.get_submodule(other).state_dict())
 
 
 def initialised_step(limit: float) -> Step:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +15,7 @@ import gradviz
 from gradviz.analysis.diff.difference import Where
 from tests.integration.diff import pairs
 from tests.integration.diff.pairs import block_step, recorded
+from tests.integration.recording.child import child_result
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,103 @@ def test_a_port_with_other_names_is_the_same_and_the_names_are_told() -> None:
 
 
 def test_compiled_code_is_the_same_as_the_program_within_rounding() -> None:
-    found = gradviz.diff(recorded(block_step()), recorded(pairs.compiled_step))
+    eager = recorded(block_step())
+    found = gradviz.diff(eager, recorded(pairs.compiled_step()))
     assert found.same
     assert [change.what for change in found.changes if change.kind == "compiled"] == [
         "14 operations of A are compiled code in B"
     ]
+    planted = gradviz.diff(eager, recorded(pairs.compiled_step(eps=1e-2)))
+    assert planted.first is not None and planted.first.b is not None
+    assert planted.first.what == (
+        "the compiled code of B gives another result than the 14 operations in its place, for the same inputs"
+    )
+    assert planted.first.b.source == "return torch.compile(model, backend=backend)(x).square().mean()"
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+def test_what_inductor_compiles_is_the_same_within_rounding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", os.fspath(tmp_path))
+    same, sentence, compiled, first = child_result(
+        """
+import gradviz
+from tests.integration.diff.pairs import block_step, compiled_step, recorded
+
+eager = recorded(block_step())
+found = gradviz.diff(eager, recorded(compiled_step("inductor")))
+planted = gradviz.diff(eager, recorded(compiled_step("inductor", eps=1e-2)))
+compiled = [change.what for change in found.changes if change.kind == "compiled"]
+print(json.dumps([found.same, found.difference.sentence, compiled, planted.first.what]))
+"""
+    )
+    assert same and compiled == ["14 operations of A are compiled code in B"], sentence
+    assert first.startswith("the compiled code of B gives another result than the 14 operations in its place")
+
+
+def test_another_number_of_threads_is_named_as_the_reason() -> None:
+    def with_threads(threads: int) -> gradviz.Recording:
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        try:
+            return recorded(pairs.threads_step(threads))
+        finally:
+            torch.set_num_threads(before)
+
+    one = with_threads(1)
+    found = next((each for n in (2, 3, 4, 8) if (each := gradviz.diff(one, with_threads(n))).difference.rounding), None)
+    if found is None:
+        pytest.skip("this machine adds up alike with any number of threads")
+    rounding = found.difference.rounding
+    assert rounding is not None and rounding.a is not None and rounding.a.operation in ("mean", "sum")
+    assert "reduced in another order (1 thread in A, " in (rounding.reason or "")
+    assert any("another setting: 1 thread in A" in sentence for sentence in found.difference.disclosures)
+
+
+def test_the_order_in_which_threads_of_the_program_end_is_named_first() -> None:
+    found = gradviz.diff(recorded(pairs.workers_step((0, 1, 2))), recorded(pairs.workers_step((2, 0, 1))))
+    assert found.first is not None and found.first.a is not None and found.first.reason == "reduced in another order"
+    assert found.first.what == "cat takes the same tensors in another order"
+    assert found.first.a.source.endswith("index_add(0, rows, torch.cat(parts)).square().mean()")
+
+
+def test_a_layer_of_hugging_face_is_the_same_as_one_written_by_hand() -> None:
+    transformers = pytest.importorskip("transformers")
+    from transformers.models.bert.modeling_bert import BertLayer
+
+    config = transformers.BertConfig(
+        hidden_size=16,
+        num_attention_heads=2,
+        intermediate_size=32,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        attn_implementation="eager",
+    )
+    torch.manual_seed(0)
+    layer = BertLayer(config)
+    data = torch.randn(2, 5, 16)
+
+    def recorded_with(module: torch.nn.Module) -> gradviz.Recording:
+        module.zero_grad()
+        with gradviz.record(fingerprints=True) as recording:
+            result = module(data)
+            (result[0] if isinstance(result, tuple) else result).square().mean().backward()
+        return recording
+
+    def by_hand(eps: float) -> gradviz.Recording:
+        written = pairs.HandWrittenLayer(16, 32, 2, eps)
+        written.copy_from(layer)
+        return recorded_with(written)
+
+    original = recorded_with(layer)
+    found = gradviz.diff(original, by_hand(config.layer_norm_eps))
+    assert found.same and not found.difference.differing, str(found)
+    assert "bit for bit, apart from 7 changes of names and order and 10 operations" in found.difference.sentence
+    assert any(change.what == "view in A, unflatten in B, with the same result" for change in found.changes)
+    planted = gradviz.diff(original, by_hand(1e-5))
+    assert planted.first is not None and planted.first.b is not None
+    assert (planted.first.cause, planted.first.b.operation) == ("arguments", "layer_norm")
+    assert planted.first.b.source == "x = self.after_attention(self.mix(mixed) + x)"
+    assert "eps is 1e-12 in A, 1e-05 in B" in planted.first.what
 
 
 def test_one_changed_element_in_a_million_is_seen() -> None:

@@ -95,14 +95,16 @@ def test_a_removed_activation_is_drawn_between_its_neighbours() -> None:
     (relu,) = subject.marks.of_nodes
     users = [node.name for node in graph.nodes if any(edge is not None and edge.target == relu for edge in node.edges)]
     (source,) = [edge for edge in graph.nodes[relu].edges if edge is not None]
-    assert users == ["AddmmBackward0"] and graph.nodes[source.target].name == "ViewBackward0"
+    last_of_linear = nn.Linear(16, 16)(torch.ones(2, 5, 16)).grad_fn  # a view, of another name since torch 2.14 or 2.15
+    assert last_of_linear is not None
+    assert users == ["AddmmBackward0"] and graph.nodes[source.target].name == last_of_linear.name()
 
 
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
         (block_step(), []),
-        (pairs.compiled_step, []),
+        (pairs.compiled_step(), []),
         (block_step(is_post_norm=True), ["layer_norm: ✗ first difference: changed"]),
         (block_step(dropout=0.1), ["dropout: ✗ first difference: only in B"]),
     ],
@@ -124,11 +126,15 @@ def test_the_command_draws_pictures_and_refuses_what_it_cannot_draw(
     for name, step in (("a", layers_step(2)), ("b", layers_step(2, other_eps_at=1))):
         recorded(step).save(tmp_path / f"{name}.gradviz")
     both = [str(tmp_path / "a.gradviz"), str(tmp_path / "b.gradviz")]
-    for suffix, beginning in (("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF")):
+    for suffix, beginning in (("svg", b"<svg"), ("png", b"\x89PNG"), ("pdf", b"%PDF"), ("html", b"<!doctype html>")):
         assert run(["diff", *both, "-o", str(tmp_path / f"d.{suffix}")]) == 1
         assert "Where it began" in capsys.readouterr().out
-        assert (tmp_path / f"d.{suffix}").read_bytes().startswith(beginning)
-    for output, message in (("d.html", "diff draws no html"), ("d.xyz", "no known format"), ("-", "standard output")):
+        written = (tmp_path / f"d.{suffix}").read_bytes()
+        assert written.startswith(beginning)
+        if suffix in ("svg", "html"):
+            saved = gradviz.diff(*both).save(tmp_path / f"saved.{suffix}")
+            assert saved.read_bytes() == written
+    for output, message in (("d.json", "diff draws no json"), ("d.xyz", "no known format"), ("-", "standard output")):
         assert run(["diff", *both, "-o", output if output == "-" else str(tmp_path / output)]) == 2
         printed = capsys.readouterr()
         assert message in printed.err and printed.err.count("\n") == 1 and not printed.out

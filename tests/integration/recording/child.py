@@ -27,6 +27,10 @@ from tests.integration.recording.helpers import EVERY_BACKWARD
 """
 
 
+_OF_GPU_BUILDS = "No CUDA runtime is found"
+"""What some releases of torch print by themselves when inductor is loaded and there is no GPU."""
+
+
 def child_result(source: str) -> Any:
     """What the program printed last, as JSON; fails where it did not end well or wrote to standard error."""
     done = subprocess.run(
@@ -39,5 +43,6 @@ def child_result(source: str) -> Any:
     )
     last = (done.stdout.splitlines() or ["null"])[-1]
     assert done.returncode == 0, f"exit code {done.returncode} after {last}: {done.stderr[-3000:]}"
-    assert done.stderr == "", done.stderr[-3000:]
+    said = "".join(line for line in done.stderr.splitlines(keepends=True) if not line.startswith(_OF_GPU_BUILDS))
+    assert said == "", said[-3000:]
     return json.loads(last)

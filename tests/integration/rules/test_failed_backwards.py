@@ -57,6 +57,21 @@ shared = torch.randn(3, requires_grad=True).exp()
 for loss in [shared.sum(), shared.prod()]:
     loss.backward()  # here
 """
+PENALTY_WITHOUT_CREATE_GRAPH = """
+critic = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+points = torch.randn(4, 2, requires_grad=True)
+score = critic(points)
+(slope,) = torch.autograd.grad(score.sum(), points)  # here
+(score.mean() + (slope.norm(dim=1) - 1).square().mean()).backward()
+"""
+GRADIENT_THAT_IS_ONLY_PRINTED = """
+critic = nn.Linear(2, 1)
+points = torch.randn(4, 2, requires_grad=True)
+score = critic(points).tanh()
+(slope,) = torch.autograd.grad(score.sum(), points)  # here
+print(slope.norm())
+score.mean().backward()
+"""
 STATE_IN_A_VARIABLE = """
 class Model(nn.Module):
     def __init__(self):
@@ -161,6 +176,8 @@ def marked_line(program: str) -> int:
         ("graph_freed", GENERATOR_NOT_DETACHED),
         ("graph_freed", FEATURES_OF_THE_WHOLE_EPOCH),
         ("graph_freed", LOSSES_IN_A_LIST),
+        ("create_graph_missing", PENALTY_WITHOUT_CREATE_GRAPH),
+        ("graph_freed", GRADIENT_THAT_IS_ONLY_PRINTED),
         ("state_not_detached", STATE_IN_A_VARIABLE),
         ("state_not_detached", STATE_IN_A_MODULE),
         ("state_not_detached", AVERAGE_MOVED_BEHIND_BACKWARD),

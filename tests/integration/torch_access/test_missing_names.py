@@ -23,6 +23,7 @@ ALSO_LOST: dict[str, set[str]] = {
     "custom functions": {"call_site", "forward_call", "module", "constants", "findings"},
     "slots of nodes": {"attributes", "saved", "storages", "allocators", "kind", "knows_saved_tensors"},
     "saved tensors": {"saved", "storages", "allocators", "kind", "knows_saved_tensors"},
+    "checkpointing": {"kind"},
     "records of checkpoints": {"saved", "storages"},
     "hooks of leaves": {"hooks", "before_hooks"},
     "identity of tensors": {"findings"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_help_begins_with_three_examples_of_options_that_exist(name: str) -> Non
     assert len(EXAMPLES[name]) == 3
     for line, _ in EXAMPLES[name]:
         assert line in shown
-        program, other, *words = shlex.split(line.partition(" > ")[0])
+        program, other, *words = shlex.split(re.split(" >>? ", line)[0])
         assert program == "gradviz"
         command(other).make_context(other, words, resilient_parsing=False).close()
 

@@ -55,7 +55,7 @@ def test_no_file_outside_the_folder_reads_a_private_attribute_of_something_else(
 
 def looked_up() -> Iterator[str]:
     """Names that are looked up as string constants."""
-    for file in sorted(ACCESS.glob("*.py")):
+    for file in sorted(ACCESS.rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in DOORS and node.args:
                 path = node.args[0]

@@ -49,7 +49,8 @@ class GraphFreed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
         for found in failed.freed:
-            if not found.is_carried_over:
+            # A loss of a gradient lacks create_graph=True, which keeps the graph, too: GV112 reports that.
+            if not found.is_carried_over and not failed.is_of_own_gradient(found):
                 yield self._explain(case, flow, failed, found)
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> Finding:

@@ -10,6 +10,7 @@ from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.failed_backward import Freed
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rules.bases.cut_rule import CutRule
@@ -26,7 +27,8 @@ class CreateGraphMissing(CutRule):
     Why it matters
     --------------
     Without ``create_graph=True``, ``autograd.grad()`` returns numbers without a history. If other terms have one,
-    nothing raises: the penalty is in the loss, and no parameter learns from it.
+    nothing raises: the penalty is in the loss, and no parameter learns from it. Without ``retain_graph=True``, the call
+    also frees the graph, and the backward of the loss raises; keeping the graph would only hide the fault.
 
     Example
     -------
@@ -68,6 +70,10 @@ class CreateGraphMissing(CutRule):
             if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
                 told.add(location)
                 yield self._of_term(case, term, location)
+        failed = case.failed_backwards
+        for freed in failed.freed:
+            if failed.is_of_own_gradient(freed):
+                yield self._of_freed_graph(case, freed)
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         return "autograd.grad() without create_graph=True"
@@ -92,6 +98,26 @@ class CreateGraphMissing(CutRule):
             symptom_location=added if added != location else None,
             tensors=names_of(flow, term.parameters),
             evidence={"parameters": len(term.parameters)},
+        )
+
+    def _of_freed_graph(self, case: Case, freed: Freed) -> Finding:
+        flow = case.dataflow
+        line = location_of_call(flow, freed.backward)
+        return self.finding(
+            f"the loss of the backward{at_line(line)} is computed from what autograd.grad() returned, and that "
+            "call kept no graph: it freed what this backward needs, and its result is a constant",
+            severity="error",
+            symptom="raises",
+            why=_WHY,
+            fix=f"{_FIX}; retain_graph=True alone stops the error, and nothing would learn from the gradient",
+            location=location_of_call(flow, freed.earlier),
+            symptom_location=line,
+            tensors=names_of(flow, case.failed_backwards.reached(freed.backward).above(freed.call).leaves),
+            evidence={
+                "earlier_backward": flow.log.calls[freed.earlier].name,
+                "backward": flow.log.calls[freed.backward].name,
+            },
+            **case.facts_of_node(freed.node),
         )
 
 

@@ -251,7 +251,7 @@ class MeasurementBatch:
         """Measure the rows, which belong to these numbers; each element stands for `times` elements."""
         self._sampler.add(numbers, matrix)
         values = matrix.clone() if self._keeps_values else None
-        self._measured.append(_Measured(numbers, figures_of(matrix), times, values))
+        self._measured.append(_Measured(numbers, figures_of(matrix, self._sampler.scratch), times, values))
 
     def results(self) -> list[torch.Tensor]:
         """What was computed, on its device: `facts` takes it from memory. First all figures, then all values."""

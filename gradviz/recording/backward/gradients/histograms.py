@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from gradviz.recording.backward.gradients.statistics import decades, histograms
+from gradviz.recording.backward.gradients.statistics import Scratch, decades, histograms
 
 SAMPLE = 128
 """This many elements, evenly spaced, represent a tensor."""
@@ -30,6 +30,8 @@ class Sampler:
     def __init__(self, dtype: torch.dtype, device: torch.device, stream: object = None) -> None:
         self.dtype = dtype
         self.stream = stream
+        self.scratch = Scratch()
+        """For kernels on the same stream."""
         self._device = device
         self._rows: torch.Tensor | None = None
         self._numbers: list[int] = []
@@ -37,10 +39,12 @@ class Sampler:
 
     def add(self, numbers: list[int], matrix: torch.Tensor) -> None:
         """Sample each row; the rows belong to these numbers."""
-        if self._rows is None or len(self._numbers) + len(numbers) > _ROWS:
-            self.flush()
+        if self._rows is None:
             # Unused elements of a row are zero, which no histogram counts.
             self._rows = torch.zeros((_ROWS, SAMPLE), dtype=self.dtype, device=self._device)
+        elif len(self._numbers) + len(numbers) > _ROWS:
+            self.flush()
+            self._rows.zero_()
         sample = matrix[:, :: -(-matrix.shape[1] // SAMPLE)]
         start = len(self._numbers)
         self._rows[start : start + len(numbers), : sample.shape[1]] = sample

@@ -221,6 +221,17 @@ def aot_id_of(function_class: Any) -> int | None:
         return None
 
 
+_schema = attribute("OpOverload._schema")
+
+
+def schema_of(function: Any) -> Any:
+    """The schema of an operator of torch; None for other functions."""
+    try:
+        return _schema(function)
+    except AttributeError:
+        return None
+
+
 _HAS_BASE = frozenset({"alias_of_intermediate", "alias_of_intermediate_save_as_output"})
 
 

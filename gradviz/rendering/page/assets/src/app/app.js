@@ -20,6 +20,7 @@ import { announce, say } from "../shared/announce.js";
 import { byId } from "../shared/dom.js";
 import { isFramed } from "../shared/framed.js";
 import { hashOf, hashOfGraph, viewOf } from "./address.js";
+import { nextStop } from "./next-stop.js";
 import { showBreadcrumbs } from "./breadcrumbs.js";
 import { listenToHelp, showHelp } from "./help-dialog.js";
 import { KEYS, listenToKeys } from "./keyboard.js";
@@ -71,6 +72,7 @@ export class App {
     useTheme(facts.theme, () => this.stage.repaintMinimap());
     offerTools(this);
     this.state = viewOf(this.model, location.hash); // It may have changed while something was unpacked.
+    if (!location.hash) this.#selectFirstDifference();
     this.#recolour();
     this.#show();
     this.stage.fit({ isLegible: true, isMoved: false });
@@ -79,6 +81,14 @@ export class App {
     byId("picture").setAttribute("data-ready", "");
     const later = globalThis.requestIdleCallback ?? setTimeout;
     later(() => this.search.prepare());
+  }
+
+  #selectFirstDifference() {
+    const { stops = [] } = this.model.document.difference ?? {};
+    const first = stops.find((stop) => stop.is_first) ?? stops[0];
+    if (!first) return;
+    const opened = this.model.withOpen(this.state.opened, this.model.boxesAround(first.item));
+    this.state = { ...this.state, opened, selected: first.item };
   }
 
   // -- what is open -------------------------------------------------------------------------------------------------
@@ -242,7 +252,26 @@ export class App {
   }
 
   help() {
-    showHelp(KEYS);
+    showHelp(KEYS.filter(({ isOffered }) => isOffered?.(this) ?? true));
+  }
+
+  /** Whether there are differences between two runs to go to. */
+  get canJump() {
+    return Boolean(this.model.document.difference?.stops.length);
+  }
+
+  /**
+   * Goes to a difference between two runs, from what is selected, and says which of them it is.
+   *
+   * @param {1|-1} step
+   */
+  nextDifference(step) {
+    const stops = this.model.document.difference?.stops ?? [];
+    if (!stops.length) return;
+    const at = nextStop(stops.map(({ item }) => item), this.state.selected, step);
+    this.goTo(stops[at].item);
+    const { words, reason } = stops[at];
+    announce(`difference ${at + 1} of ${stops.length}: ${[words, reason].filter(Boolean).join(" · ")}`);
   }
 
   /** Begins or ends playing the backward pass, where it can be played. */

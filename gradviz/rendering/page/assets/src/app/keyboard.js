@@ -3,7 +3,7 @@
  *
  * @import { App } from "./app.js"
  *
- * @typedef {{key: string, words: string, action: (app: App) => void}} Key with `words` for the list of them
+ * @typedef {{key: string, words: string, action: (app: App) => void, isOffered?: (app: App) => boolean}} Key with `words` for the list of them
  */
 import { byId, targetOf } from "../shared/dom.js";
 
@@ -12,6 +12,8 @@ export const KEYS = [
   { key: "/", words: "search", action: (app) => app.search.focus() },
   { key: "n", words: "next of what was found; N the one before", action: (app) => app.search.step(1) },
   { key: "N", words: "", action: (app) => app.search.step(-1) },
+  { key: "d", words: "next difference; D the one before", action: (app) => app.nextDifference(1), isOffered: hasDifferences },
+  { key: "D", words: "", action: (app) => app.nextDifference(-1), isOffered: hasDifferences },
   { key: "f", words: "fit all of it into the window", action: (app) => app.fit() },
   { key: "e", words: "unfold or fold what is selected; Enter and double click, too", action: withSelected((app, number) => app.toggle(number)) },
   { key: "E", words: "unfold all that is inside", action: (app) => app.unfoldAll(app.state.selected) },
@@ -42,6 +44,11 @@ const PLAYING = new Map([
   ["End", (app) => app.player.go(Infinity)],
   [" ", (app) => app.player.run()],
 ]);
+
+/** @param {App} app */
+function hasDifferences(app) {
+  return app.canJump;
+}
 
 /**
  * @param {(app: App, number: number) => void} action

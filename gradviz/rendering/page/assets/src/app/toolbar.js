@@ -8,7 +8,10 @@ import { byId, h, listenToButtons } from "../shared/dom.js";
 import { nextTheme } from "./theme.js";
 
 /** @type {Record<string, string>} */
-const COLOURS = { none: "what it is", kind: "kind of operation", gradient: "gradient", memory: "memory", time: "time", module: "module", dtype: "dtype", finding: "findings" };
+const COLOURS = {
+  none: "what it is", kind: "kind of operation", gradient: "gradient", memory: "memory", time: "time",
+  module: "module", dtype: "dtype", finding: "findings", state: "what differs",
+};
 
 /** @param {App} app */
 export function offerTools(app) {
@@ -17,6 +20,7 @@ export function offerTools(app) {
   byId("facts").textContent = facts;
   byId("play").hidden = !app.player.canPlay;
   byId("weigh").hidden = !app.canWeigh;
+  byId("next-difference").hidden = !app.canJump;
   byId("colour").append(...["none", ...Object.keys(legends)].map((by) => h("option", { value: by }, COLOURS[by])));
   byId("colour").addEventListener("change", () => app.colourBy(byId("colour").value));
   byId("calls").hidden = !calls.length;
@@ -35,6 +39,7 @@ export function listenToTools(app) {
     help: () => app.help(),
     play: () => app.play(),
     weigh: () => app.weigh(),
+    "next-difference": () => app.nextDifference(1),
     "panel-toggle": () => { document.body.classList.toggle("no-panel"); },
   });
 }

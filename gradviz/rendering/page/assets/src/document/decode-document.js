@@ -3,9 +3,9 @@
  * numbers of what many things share. Everything else has objects with names (`types.d.ts`).
  *
  * @import { PackedPagePosition, PageCluster, PageDetails, PageDocument, PageItem, PageLegend, PageMemory, PageReplay, PageWire } from "./wire-types.js"
- * @import { Cluster, Details, GraphDocument, Item, Legend, PageArrival, PageCell, PageFlow, PageLine, PlacedItem, Role, Shape, Step, Tints, Wire } from "./types.js"
+ * @import { Cluster, Details, GraphDocument, Item, Legend, PageArrival, PageCell, PageFlow, PageLine, PageSides, PlacedItem, Role, Shape, Step, Tints, Wire } from "./types.js"
  */
-import { ARRIVAL_FIELDS, CELL_FIELDS, POSITION_FIELDS } from "./record-fields.js";
+import { ARRIVAL_FIELDS, CELL_FIELDS, POSITION_FIELDS, SIDES_FIELDS } from "./record-fields.js";
 
 /**
  * The document by names. What it holds is changed, not copied: of a large graph there should not be two.
@@ -36,6 +36,7 @@ export function decodeDocument({ shapes, roles, items, lines, tints, boxes, flow
 export function decodeDetails(packed) {
   return packed.map((details) => Object.assign(details, {
     callers: details.callers?.map(([file, line]) => ({ file, line })),
+    sides: details.sides?.map((record) => /** @type {PageSides} */ (named(SIDES_FIELDS, record))),
   }));
 }
 

@@ -3,11 +3,13 @@
  * the file tells by its position in a list has a name here, and what many things share stands where it belongs.
  */
 import type {
-  PageArrival, PageBox, PageCluster, PageDetails, PageDocument, PageFlow, PageItem, PageLegend, PageLine, PagePosition, PageStep, PageWire,
+  PageArrival, PageBox, PageCluster, PageDetails, PageDocument, PageFlow, PageItem, PageLegend, PageLine, PagePosition, PageSides, PageStep,
+  PageWire,
 } from "./wire-types.js";
 
 export type {
   PageArrival, PageCell, PageChip, PageFinding, PageFlow, PageGradient, PageLine, PageParameter, PageSaved, PageSection,
+  PageSides,
 } from "./wire-types.js";
 
 /** Changes the types of some fields. */
@@ -58,7 +60,7 @@ export interface Range {
 
 export type Legend = With<PageLegend, { tints: { tint: string; words: string }[]; ends: Range | null }>;
 
-export type Details = With<PageDetails, { callers?: SourceLine[] }>;
+export type Details = With<PageDetails, { callers?: SourceLine[]; sides?: PageSides[] }>;
 
 export type Step = With<PageStep, { arrivals: PageArrival[] }>;
 

@@ -94,6 +94,17 @@ export interface PageSaved {
   sharing?: number;
 }
 
+/** A fact about one item in each of two runs. */
+export interface PageSides {
+  what: string;
+  a: string;
+  /** Both empty for a row about the two together, whose words are in `what`. */
+  b: string;
+}
+
+/** PageSides as the file has it. */
+export type PackedPageSides = [what: string, a: string, b: string];
+
 /** The facts about one item that the picture does not show; of several repetitions, about the first. */
 export interface PageDetails {
   sections?: PageSection[];
@@ -113,6 +124,8 @@ export interface PageDetails {
   saved?: PageSaved[];
   /** Indices in `PageDocument.findings`. */
   findings?: number[];
+  /** For a graph of two runs: the facts of both. */
+  sides?: PackedPageSides[];
 }
 
 /** The words for data that flows, and for the gradient that flows back. */
@@ -325,6 +338,27 @@ export interface PageChanges {
   more: number;
 }
 
+/** A difference between two runs, at an item. */
+export interface PageStop {
+  item: number;
+  /** ``+ only in B`` */
+  words: string;
+  /** What differs there, in a sentence; empty if the words say all. */
+  reason: string;
+  /** Whether the runs begin to differ here. */
+  is_first: boolean;
+}
+
+/** What differs between two runs that are drawn as one graph. */
+export interface PageDifference {
+  sentence: string;
+  a: string;
+  /** Names of the two runs. */
+  b: string;
+  /** In the order of the computation. */
+  stops: PageStop[];
+}
+
 /** The data of one graph in the page. */
 export interface PageDocument {
   name: string;
@@ -361,4 +395,6 @@ export interface PageDocument {
   changes: PageChanges[];
   /** The index of this graph among them. */
   index: number;
+  /** For a graph of two runs. */
+  difference: PageDifference | null;
 }

@@ -8,6 +8,7 @@
  */
 import { h } from "../shared/dom.js";
 import { counted } from "../shared/number-words.js";
+import { sidesTable } from "./differences.js";
 import { findingParts } from "./findings.js";
 import { factBody } from "./formulas.js";
 import { gradientParts, ofTheFirst } from "./item-gradients.js";
@@ -31,6 +32,7 @@ export function itemDetails(model, number, details, { from, to }, go) {
   return [
     figures(item),
     findings.length ? section("findings", findingParts(findings)) : null,
+    sidesTable(details?.sides, item.repeat ?? 1),
     codeOf(model, item, details),
     details?.formula ? section(details.formula.heading, [factBody(details.formula.heading, details.formula.lines)]) : null,
     neighbours(model, "takes data from", from, "and sends its gradient there", go),

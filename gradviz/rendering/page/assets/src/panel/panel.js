@@ -29,6 +29,7 @@ import { DetailsReader } from "../document/read-document.js";
 import { copy, textOf } from "../shared/clipboard.js";
 import { byId, h, isThere } from "../shared/dom.js";
 import { callParts } from "./backward-calls.js";
+import { differenceList, differenceSummary } from "./differences.js";
 import { findingList } from "./findings.js";
 import { itemDetails } from "./item-details.js";
 import { Memory } from "./memory.js";
@@ -155,12 +156,13 @@ export class Panel {
    * @returns {Tab[]}
    */
   #tabs() {
-    const { calls, findings, memory, parameters, sources } = this.model.document;
+    const { calls, difference, findings, memory, parameters, sources } = this.model.document;
     /** @param {number} number */
     const go = (number) => this.#goFromList(number);
     const selected = this.#number;
     /** @type {Tab[]} */
     const tabs = [{ key: "about", words: "About", parts: () => (selected === null ? this.#aboutGraph() : this.#aboutItem(selected)) }];
+    if (difference?.stops.length) tabs.push({ key: "differences", words: "Differences", parts: () => differenceList(this.model, go, selected) });
     if (findings.length) tabs.push({ key: "findings", words: "Findings", parts: () => findingList(this.model, go, selected) });
     if (calls.length) tabs.push({ key: "calls", words: "Calls", parts: () => callParts(this.model, (index) => this.actions.graph(index, this.tab), go) });
     if (parameters.length) tabs.push({ key: "parameters", words: "Parameters", parts: () => this.parameters.parts(selected) });
@@ -242,6 +244,7 @@ export class Panel {
     const save = (kind, words) => h("button", { type: "button", onclick: () => this.actions.save(kind) }, words);
     return [
       error ? h("p", { class: "error" }, error) : null,
+      differenceSummary(this.model),
       notes.length ? section("notes", [lines(notes)]) : null,
       h("div", { class: "buttons" }, save("svg", "Save as SVG"), save("png", "Save as PNG")),
       h("p", { class: "hint" }, "Click something to see all that is known of it; what its gradient flows to and came from lights up. ",

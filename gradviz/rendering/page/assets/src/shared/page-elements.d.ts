@@ -15,6 +15,7 @@ export interface PageElements {
   "minimap": HTMLCanvasElement;
   "minimap-frame": HTMLDivElement;
   "name": HTMLHeadingElement;
+  "next-difference": HTMLButtonElement;
   "panel": HTMLElement;
   "panel-content": HTMLDivElement;
   "panel-edge": HTMLDivElement;

@@ -1,0 +1,27 @@
+"""Keeps Dynamo from tracing a function of gradviz that torch calls while Dynamo is on, as it does until torch 2.9."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gradviz.recording.torch_access.name_lookup import find
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def untraced(function: _Function) -> _Function:
+    """The same function, of which Dynamo compiles no frame; what it calls is still traced, until Dynamo is off."""
+    skip = find("torch._dynamo.eval_frame.skip_code")
+    if skip is not None:
+        skip(function.__code__)
+    return function
+
+
+def off_switch() -> Callable[[None], Any]:
+    """Called with None, it switches Dynamo off on this thread, and returns what was on.
+
+    It is looked up beforehand, and is no function written in Python: Dynamo would trace that.
+    """
+    switch: Callable[[None], Any] | None = find("torch._C._dynamo.eval_frame.set_eval_frame")
+    return (lambda _: None) if switch is None else switch
