@@ -173,8 +173,8 @@ def test_one_process_has_nothing_to_compare(recorded: Path) -> None:
         (
             "less data",
             "rank 0 waits in backward 3 at ranks.py:36 rank 1 waits in barrier() at ranks.py:43, after 2 backward "
-            "calls rank 0 waits in backward 3 for gradients of rank 1, which made only 2 backward calls: its loop ended "
-            "earlier, for example because its data is shorter",
+            "calls rank 0 waits in backward 3 for gradients of rank 1, which made only 2 backward calls: its loop "
+            "ended earlier, for example because its data is shorter",
         ),
         (
             "one barrier",
