@@ -36,6 +36,7 @@ from gradviz.recording.run.line_attribution import CallFrame, StackTable, callin
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.distributed.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
@@ -45,7 +46,6 @@ from gradviz.recording.torch_access.modules import (
     global_hook_tables,
 )
 from gradviz.recording.torch_access.nodes import peek_sequence_nr, sequence_nr_of
-from gradviz.recording.torch_access.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.swapped_tensors import SwappedTensors
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, MAKE_NO_NODES, requires_grad_of

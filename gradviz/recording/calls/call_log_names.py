@@ -21,8 +21,8 @@ from gradviz.recording.forward.module_tree import distinct_modules, modules_insi
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS
 from gradviz.recording.run.line_attribution import StackTable
+from gradviz.recording.torch_access.distributed.sharded_parameters import is_flat_parameter, own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
-from gradviz.recording.torch_access.sharded_parameters import is_flat_parameter, own_parameter
 
 MAX_CLASSES = 5
 """Classes of modules that are named in a disclosure about other threads."""

@@ -14,7 +14,7 @@ import torch
 from gradviz.graph.call_log import Holder, LeafEnd
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording.forward.forward_memory import storage_of
-from gradviz.recording.torch_access.sharded_parameters import sharded_of
+from gradviz.recording.torch_access.distributed.sharded_parameters import sharded_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable, answers_itself
 from gradviz.recording.torch_access.tensors import (
     ADDRESSES_STAY_TAKEN,

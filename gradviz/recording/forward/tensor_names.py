@@ -24,8 +24,8 @@ from gradviz.recording.forward.tensors_in_containers import (
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
+from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_modules, own_parameters
-from gradviz.recording.torch_access.sharded_parameters import own_parameter
 
 _CO_OPTIMIZED = 0x1
 

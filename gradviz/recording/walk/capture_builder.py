@@ -32,12 +32,12 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
-from gradviz.recording.torch_access.settings import settings_now
-from gradviz.recording.torch_access.sharded_parameters import (
+from gradviz.recording.torch_access.distributed.sharded_parameters import (
     own_parameter,
     parameters_with_reduced_gradient,
     reducers_of,
 )
+from gradviz.recording.torch_access.settings import settings_now
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
 from gradviz.recording.walk.graph_walker import Walk, walk

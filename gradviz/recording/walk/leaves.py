@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from gradviz.graph.model import HeldTensor, Node
 from gradviz.recording.forward.tensor_hooks import hooks_on, names_of_hooks
 from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
-from gradviz.recording.torch_access.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, unwrapped
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.node_outputs import OutputReader

@@ -9,7 +9,7 @@ from typing import Any
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, Flow, measuring
-from gradviz.recording.torch_access.sharded_parameters import local_part, own_parameter, sharded_of
+from gradviz.recording.torch_access.distributed.sharded_parameters import local_part, own_parameter, sharded_of
 from gradviz.recording.torch_access.tensors import post_accumulate_hooks
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
