@@ -41,8 +41,6 @@ class Member:
         """Whether it recorded all that is wanted, and ran on for the others."""
         self._has_ended = False
         self._standstill = Standstill()
-        self._is_hung = False
-        """Whether it is ended because no rank got on."""
         self._stand: Stand | None = None
         self._watcher: threading.Thread | None = None
         self.keep: Callable[[], object] = _nothing
@@ -140,14 +138,15 @@ class Member:
 
     def _look_for_hang(self, seconds: float) -> None:
         """If this rank does not move, say where it stands; if no rank does, end the process."""
+        hangs = self.folder.hangs
         stands = self._standstill.look() > seconds
-        if stands != (self._stand is not None):
+        if not hangs and stands != (self._stand is not None):
             self._stand = where_it_stands(self._backward_calls) if stands else None
             self._tell()
-        if stands and not self.folder.hangs and self._no_rank_moves():
+        if stands and not hangs and self._no_rank_moves():
             self.folder.note_hang()
-        if self.folder.hangs:
-            self._is_hung = True
+            hangs = True
+        if hangs:
             self.keep()
             sys.stdout.flush()
             sys.stderr.flush()
@@ -159,7 +158,8 @@ class Member:
         return len(ranks) == self._rank.world_size and all(each.stand or each.has_ended for each in ranks)
 
     def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
-        has_ended = has_ended and not self._is_hung
+        if self._stand is not None and self.folder.hangs:
+            has_ended = False  # only because another rank was ended: what counts is where this one stood
         try:
             self.folder.tell(
                 Process(
