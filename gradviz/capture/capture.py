@@ -45,6 +45,9 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
     names: Names
     tensor: TensorFacts
     requires_grad: bool = True
+    gets_reduced_gradient: bool = False
+    """Whether a wrapper made its ``.grad`` out of the gradients of all ranks, in a recorded backward: other ranks may
+    have sent something where this one did not use it."""
 
 
 class ScriptError(Struct, frozen=True, omit_defaults=True):

@@ -27,6 +27,7 @@ COMMANDS = {
     "flow": ("gradviz.cli.flow", "Run a script and print the gradient of every parameter."),
     "replay": ("gradviz.cli.replay", "Run a script and show its backward pass step by step."),
     "record": ("gradviz.cli.record", "Run a script and save the recording in a file."),
+    "ranks": ("gradviz.cli.ranks", "Compare the processes of one job: graphs, gradients, replicas."),
     "memory": ("gradviz.cli.memory", "Run a script and show which lines hold its memory."),
     "compiled": ("gradviz.cli.compiled", "Run a script and print its graph breaks under torch.compile."),
     "demo": ("gradviz.cli.demo", "Show a first graph; needs no script and no torch."),

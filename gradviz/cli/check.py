@@ -78,8 +78,9 @@ def check_command(
     terminal = standard_output(options["color"])
     settings = check_settings(options, Path.cwd())
     chosen = SourceOptions(
-        words, module, outputs=outputs, rank=options["rank"], ranks=options["ranks"], may_be_command=_has_dashes()
-    )
+        words, module, outputs=outputs, rank=options["rank"], ranks=options["ranks"],
+        hang=options["hang"] or settings.seconds, may_be_command=_has_dashes(),
+    )  # fmt: skip
     source_choice = options_for_check(chosen, settings)
     is_capture = source_choice.is_capture
     if is_capture:

@@ -113,3 +113,7 @@ class LeafGradient(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_
     ``taken``: a gradient arrived, but a hook had removed it when backward returned."""
     before: TensorFigures | None = None
     after: TensorFigures | None = None
+    reduced_by: str = ""
+    """The wrapper that made ``.grad`` out of the local gradients of several ranks, such as ``DistributedDataParallel``;
+    what arrived at the leaf is the local gradient of this rank. After `fully_shard`, `after` is the shard of this
+    rank."""

@@ -37,6 +37,7 @@ from gradviz.recording.run.line_attribution import CallFrame, StackTable, callin
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.distributed.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import (
@@ -84,6 +85,7 @@ class ForwardWatch:
         self._swapped = SwappedTensors(self._release)
         watch_class = custom_functions.working_way() if works("custom functions") else None
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
+        self._sharding = ShardingWatch()
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
 
@@ -115,6 +117,7 @@ class ForwardWatch:
         self._mode.take_off_permanently()
         self._remove_probe()
         self._swapped.stop()
+        self._sharding.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
@@ -122,6 +125,7 @@ class ForwardWatch:
     def release_all(self) -> None:
         """The recording has ended and was read: drop all references to tensors of the program, also weak ones."""
         self.memory.forget()
+        forget_sharded_parameters()
         self.log.release_all()
         self.traced_graphs.clear()
         if self.calls is not None:
@@ -275,6 +279,7 @@ class ForwardWatch:
 
     @shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
+        self._sharding.look()
         log = self._log()
         running = log.running_calls
         call_frame = self._module_call_frame(calling_frame())

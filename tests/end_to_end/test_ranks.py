@@ -7,8 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from gradviz.capture.capture_file import load_capture
+from gradviz.capture.capture import Rank
+from gradviz.capture.capture_file import load_capture, write_capture
+from gradviz.capture.job_file import Job, RankFile, write_job
 from tests.end_to_end.command import SCRIPTS, Run, gradviz, installed_gradviz, python
 
 RANKS = SCRIPTS / "ranks.py"
@@ -116,3 +119,75 @@ def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> Non
     run = gradviz("record", script, cwd=tmp_path)
     assert run.programs_output == python(script, cwd=tmp_path).stdout
     assert load_capture(tmp_path / "evaluates.gradviz").rank is None
+
+
+@pytest.mark.parametrize(
+    ("case", "code", "told"),
+    [
+        ("", 0, "no difference between them stands out"),
+        (
+            "drifts",
+            1,
+            "replicas have drifted apart: before backward 3, 1 parameter of rank 1 differs from those of rank 0 "
+            "model.module.inner.weight: norm ",
+        ),
+        ("same data", 1, "all 2 ranks have the same gradients of their own in all 3 compared backward calls"),
+        ("unused", 0, "model.module.extra.bias, model.module.extra.weight: only rank 0 uses them"),
+        ("killed", 1, "numbers of backward calls differ: rank 0 made 3, rank 1 made 2"),
+    ],
+)
+def test_ranks_are_compared(tmp_path: Path, case: str, code: int, told: str) -> None:
+    run = gradviz("ranks", RANKS, "--", case, cwd=tmp_path)
+    assert told in " ".join(run.stdout.split())
+    assert run.exit_code == code
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_thousand_ranks_are_compared_on_one_page(recorded: Path, tmp_path: Path) -> None:
+    capture, size = load_capture(recorded / "run.rank0.gradviz"), 1000
+    for number in range(size):
+        rank = Rank(number, size, "made", f"host{number // 8}", "gloo")
+        made = replace(capture, rank=rank, backward_calls=2 if number == 7 else 1)
+        (tmp_path / f"run.rank{number}.gradviz").write_bytes(write_capture(made))
+    files = tuple(RankFile(number, f"run.rank{number}.gradviz") for number in range(size))
+    (tmp_path / "run.gradviz").write_bytes(write_job(Job("made", size, files)))
+    (tmp_path / "run.rank9.gradviz").unlink()
+    run = gradviz("ranks", "run.gradviz", cwd=tmp_path)
+    text = " ".join(run.stdout.split())
+    assert "999 of 1,000 ranks on 125 hosts, process group gloo" in text
+    assert "ranks 0-6, 8, 10-999 made 1, rank 7 made 2" in text
+    assert "rank 9: its capture run.rank9.gradviz is missing" in text
+    assert len(run.stdout.splitlines()) < 30
+    assert run.exit_code == 1
+
+
+def test_one_process_has_nothing_to_compare(recorded: Path) -> None:
+    run = gradviz("ranks", "run.rank0.gradviz", cwd=recorded)
+    assert "run.rank0.gradviz is one rank of a job: there is nothing to compare" in run.stderr
+    assert run.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        (
+            "less data",
+            "rank 0 waits in backward 3 at ranks.py:36 rank 1 waits in barrier() at ranks.py:43, after 2 backward "
+            "calls rank 0 waits in backward 3 for gradients of rank 1, which made only 2 backward calls: its loop "
+            "ended earlier, for example because its data is shorter",
+        ),
+        (
+            "one barrier",
+            "ranks wait in different collectives: all_reduce() at ranks.py:45 and barrier() at ranks.py:43; all ranks "
+            "must call the same ones in the same order",
+        ),
+    ],
+)
+def test_a_job_that_hangs_is_ended_and_explained(tmp_path: Path, case: str, told: str) -> None:
+    run = gradviz("check", "--hang", "1", RANKS, "--", case, cwd=tmp_path)
+    report = " ".join(run.stdout.split())
+    assert "ranks.py, 2 ranks: it hung: no rank got on" in report
+    assert told in report
+    assert run.exit_code == 1
+    assert "exit codes 1 1" in run.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -15,7 +15,12 @@ MAX_GROUPS = 6
 """How many groups of ranks that say different things are told one by one."""
 
 
-def job_report(reports: Sequence[tuple[Rank, Report]], world_size: int, disclosures: Iterable[str] = ()) -> Report:
+def job_report(
+    reports: Sequence[tuple[Rank, Report]],
+    world_size: int,
+    disclosures: Iterable[str] = (),
+    hang: tuple[str, ...] = (),
+) -> Report:
     """The reports of some ranks of a job (at least one) as a single one; `disclosures` are about the whole job."""
     first = reports[0][1]
     source: SourceText = {}
@@ -41,6 +46,7 @@ def job_report(reports: Sequence[tuple[Rank, Report]], world_size: int, disclosu
             f"{kind} on {rank_words(ranks, reports[0][0], world_size)}" for kind, ranks in raised.items()
         )
         or None,
+        hang=hang,
         is_empty=all(report.is_empty for _, report in reports),
     )
 

@@ -41,6 +41,8 @@ class Report(Struct, frozen=True):
     """The type of the exception that ended the program, if any."""
     is_empty: bool = False
     """Whether there was nothing to check: no backward ran, and nothing was found."""
+    hang: tuple[str, ...] = ()
+    """Of a job in which no rank got on: where each rank stood, and why."""
 
     def line_at(self, location: Location | None) -> str:
         """The text of a line; empty if unknown."""

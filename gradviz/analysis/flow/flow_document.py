@@ -63,6 +63,9 @@ class ParameterFlow(Struct, frozen=True):
     """Id of the node that made all of it zero."""
     node: int | None
     """Id of the leaf."""
+    reduced_norm: float | None
+    """Norm of ``.grad``, if `reduced_by` made it out of the gradients of several ranks."""
+    reduced_by: str | None
     losses: tuple[LossShare, ...]
     """With ``--root-shares``; else empty."""
     cosines: tuple[LossCosine, ...]
@@ -146,6 +149,8 @@ def _parameter(row: FlowRow, shares: RootShares | None, products: Products | Non
         nothing=row.nothing,
         lost_at=row.lost_at,
         node=next(iter(row.leaves), None),
+        reduced_norm=row.reduced_norm,
+        reduced_by=row.reduced_by or None,
         losses=_shares(shares, products),
         cosines=_cosines(shares, products),
     )

@@ -45,6 +45,11 @@ class FlowRow:
     """Why no gradient arrived, if known."""
     lost_at: int | None = None
     """The node that made the gradient zero, if all of it is zero."""
+    reduced_norm: float | None = None
+    """L2 norm of ``.grad``, if a wrapper made it out of the gradients of several ranks; `norm` is then of this rank's
+    own gradient. Of a sharded parameter, the norm of the shard on this rank."""
+    reduced_by: str = ""
+    """That wrapper."""
     leaves: tuple[int, ...] = ()
     """Ids of the nodes at which it arrived."""
 
@@ -163,6 +168,9 @@ def _row_of(parameter: Parameter, leaf: Node | None, lost: LostGradients, arriva
         return replace(row, nothing=lost.why_nothing_arrived(parameter, leaf))
     if arrived.unmeasured is not None:
         return replace(row, nothing=f"not measured: {arrived.unmeasured}")
+    left = leaf.leaf_gradient
+    if left is not None and left.reduced_by:
+        row = replace(row, reduced_by=left.reduced_by, reduced_norm=None if left.after is None else left.after.norm)
     return replace(
         row,
         count=arrived.count,
@@ -199,6 +207,7 @@ def module_at(name: str, depth: int) -> str:
 def _together(module: str, rows: Sequence[FlowRow]) -> FlowRow:
     arrived = [row for row in rows if row.nothing is None]
     norms = [row.norm for row in arrived if row.norm is not None]
+    reduced = [row.reduced_norm for row in arrived if row.reduced_norm is not None]
     weights = [row.weight_norm for row in arrived if row.weight_norm is not None]
     silent = len(rows) - len(arrived)
     return FlowRow(
@@ -214,6 +223,8 @@ def _together(module: str, rows: Sequence[FlowRow]) -> FlowRow:
         min((row.order for row in arrived if row.order is not None), default=None),
         nothing=f"{silent} of {len(rows)}" if silent else None,
         lost_at=next((row.lost_at for row in arrived if row.lost_at is not None), None),
+        reduced_norm=hypot(*reduced) if reduced else None,
+        reduced_by=next((row.reduced_by for row in arrived if row.reduced_by), ""),
         leaves=tuple(leaf for row in arrived for leaf in row.leaves),
     )
 

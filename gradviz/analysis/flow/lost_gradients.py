@@ -22,6 +22,8 @@ class LostGradients:
         """In a few words, why this parameter, whose leaf may not be in the graph, got nothing."""
         if not parameter.requires_grad:
             return "frozen (requires_grad=False)"
+        if leaf is None and parameter.gets_reduced_gradient:
+            return "not used on this rank: its .grad is made of the gradients of other ranks"
         if leaf is None:
             return self._why_not_in_graph
         if leaf.run is not None:

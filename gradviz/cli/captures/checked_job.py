@@ -23,6 +23,7 @@ class Ranks:
     captures: Iterator[Capture]
     world_size: int
     disclosures: tuple[str, ...] = ()
+    hang: tuple[str, ...] = ()
 
 
 def other_ranks(source: Source, options: SourceOptions) -> Ranks | None:
@@ -30,7 +31,7 @@ def other_ranks(source: Source, options: SourceOptions) -> Ranks | None:
     if options.rank is not None:
         return None
     if source.job is not None:
-        return Ranks(source.job.captures(), source.job.world_size, source.job.disclosures)
+        return Ranks(source.job.captures(), source.job.world_size, source.job.disclosures, source.job.hang)
     start = options.start_of_file
     if start is None or not is_job(start) or named_file(options.name)[1] is not None:
         return None
@@ -55,4 +56,4 @@ def report_of_job(own: Report, capture: Capture, ranks: Ranks, rules: RuleSet, b
         report = own if is_own else check_report(Case(each), rules.rules, baseline, rules.unusable)
         if each.rank is not None:
             reports.append((each.rank, report))
-    return job_report(reports, ranks.world_size, ranks.disclosures) if reports else own
+    return job_report(reports, ranks.world_size, ranks.disclosures, ranks.hang) if reports else own

@@ -152,4 +152,5 @@ def _plan_of_children(options: SourceOptions, plan: RecordingPlan, output: Path,
         fingerprints=plan.fingerprints,
         root_shares=plan.root_shares,
         ranks=options.ranks,
+        hang=options.hang,
     )

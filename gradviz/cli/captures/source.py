@@ -52,6 +52,8 @@ class SourceOptions:
     """Of a job of several processes, the one to show."""
     ranks: tuple[int, ...] | None = None
     """Of such a job, those to record."""
+    hang: float | None = None
+    """Seconds in which no rank of such a job gets on, after which it is ended."""
     may_be_command: bool = False
     """Whether the user wrote ``--``, after which a command may come in place of a script."""
     outputs: tuple[str, ...] = ()
@@ -177,13 +179,19 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
     if ran.printed_error is not None:
         tell_as_it_is(ran.printed_error)
     capture = ran.capture
+    exit_code = ran.exit_code
+    if ran.job is not None and ran.job.hang:
+        tell(f"the job was ended: no rank got on for {ran.job.plan.hang:g} s")
+        for sentence in ran.job.hang if needs_graph else ():
+            tell(sentence)  # a report tells it otherwise
+        exit_code = 1
     if ran.job is not None:
         capture = chosen_capture(ran.job, options)
         if needs_graph:
             tell_rank(ran.job, capture, options)
     if needs_graph and not capture.graphs:
-        raise _no_graph(capture, ran.exit_code)
-    return Source(capture, capture.graphs, ran.exit_code, job=ran.job, spool=ran.spool)
+        raise _no_graph(capture, exit_code)
+    return Source(capture, capture.graphs, exit_code, job=ran.job, spool=ran.spool)
 
 
 def _name_spools(options: SourceOptions) -> None:

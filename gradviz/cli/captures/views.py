@@ -35,6 +35,7 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
         "values_up_to",
         "rank",
         "ranks",
+        "hang",
     )
     more = {name: options[name] for name in ("root_shares", "check", "fingerprints") if name in options}
     return SourceOptions(**{name: options[name] for name in names}, may_be_command=has_dashes, **more)

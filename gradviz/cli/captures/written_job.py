@@ -30,6 +30,7 @@ def written_job(source: Source, options: SourceOptions, output: str) -> str:
         else:
             lines = _written_ranks(source, output, Path(index))
     name = shlex.quote(index)
+    lines += job.hang
     lines += [f"not recorded: {sentence}" for sentence in job.disclosures]
     return "\n".join([*lines, f"next:  gradviz render {name}   or   gradviz check {name}"]) + "\n"
 

@@ -51,6 +51,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ("gradviz memory train.py --by operation", "the same by operation"),
         ("gradviz memory train.py -o memory.png", "a treemap"),
     ),
+    "ranks": (
+        ("gradviz ranks run.gradviz", "compare the ranks that were recorded"),
+        ("gradviz ranks -- torchrun --nproc-per-node 2 train.py", "record all ranks and compare them"),
+        ("gradviz ranks run.gradviz --json", "the same as data"),
+    ),
     "record": (
         ("gradviz record train.py", "write train.gradviz, which all commands take"),
         ("gradviz record train.py --backward last", "record the last step"),

@@ -45,6 +45,12 @@ class _RankNumbers(click.ParamType[tuple[int, ...]]):
 
 _RANKS = (
     click.option("--ranks", type=_RankNumbers(), metavar="N,...", help="Of a job of many ranks, use only these: 0,3."),
+    click.option(
+        "--hang",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="S",
+        help="End a job of many ranks if none of them gets on for S seconds, and say where each stands.",
+    ),
     click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
 )
 
@@ -143,7 +149,7 @@ NAMES_HELP = (
 
 
 _SECTIONS = {
-    "Recording": "module rank ranks backward keep_going root gradients values values_up_to check root_shares",
+    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to check root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
     "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",

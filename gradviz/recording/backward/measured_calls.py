@@ -53,6 +53,7 @@ class MeasuredCalls:
                 reruns.stop()
             self._add_what_flowed(gradients, recorded.graph_index, result)
             self._look_into_compiled_code(reruns, recorded.graph_index)
+            self.builder.note_reduced_gradients()
         return result
 
     def _reruns(self, recorded: Recorded) -> CompiledReruns | None:
@@ -90,7 +91,7 @@ class MeasuredCalls:
             graph = self._with_root_shares(recorded, request)
         fingerprints = FingerprintMeter() if self.plan.fingerprints else None
         meter = GradientMeter(self.facts, self.plan.values_up_to, self.builder.unmeasured, fingerprints)
-        gradients = GradientRecorder(recorded.walk, graph, request, meter)
+        gradients = GradientRecorder(recorded.walk, graph, request, meter, self.builder.reducers())
         try:
             gradients.start()
         except Exception as defect:  # must not reach the program

@@ -21,6 +21,7 @@ from gradviz.recording.forward.module_tree import distinct_modules, modules_insi
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS
 from gradviz.recording.run.line_attribution import StackTable
+from gradviz.recording.torch_access.distributed.sharded_parameters import is_flat_parameter, own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 
 MAX_CLASSES = 5
@@ -88,13 +89,13 @@ class CallLogNames:
             if tensor is not None and not torch.nn.parameter.is_lazy(tensor):
                 known = self._recorder.writer.uses.tensors.known(tensor)
                 known.role = role
-                known.names.update(dict.fromkeys(names.get(id(tensor), ())))
+                known.names.update(dict.fromkeys(names.get(id(own_parameter(tensor)), ())))
 
     def _note_hidden(self, module: torch.nn.Module, modules: ModuleNames) -> None:
         path = modules.paths.get(id(module))
         tensors = self._recorder.writer.uses.tensors
         for name, tensor in hidden_tensors(module, path) if path is not None else ():
-            if requires_grad(tensor) and id(tensor) not in modules.parameters:
+            if requires_grad(tensor) and id(own_parameter(tensor)) not in modules.parameters:
                 known = tensors.known(tensor)
                 if known.is_leaf:
                     known.names[name] = None
@@ -189,7 +190,11 @@ def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, to
     """
     for attribute, value in list(vars(module).items()):
         if attribute not in _OWN_ATTRIBUTES:
-            yield from _tensors_in(value, f"{path}.{attribute}")
+            yield from (
+                (name, tensor)
+                for name, tensor in _tensors_in(value, f"{path}.{attribute}")
+                if not is_flat_parameter(tensor)
+            )
 
 
 def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:

@@ -14,6 +14,7 @@ import torch
 from gradviz.graph.call_log import Holder, LeafEnd
 from gradviz.graph.tensor_facts import TensorFacts
 from gradviz.recording.forward.forward_memory import storage_of
+from gradviz.recording.torch_access.distributed.sharded_parameters import sharded_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable, answers_itself
 from gradviz.recording.torch_access.tensors import (
     ADDRESSES_STAY_TAKEN,
@@ -56,6 +57,7 @@ class KnownTensor:
         "facts",
         "first_row",
         "from_numpy_of",
+        "gathered",
         "gradient_of",
         "hidden_in",
         "holder",
@@ -94,6 +96,8 @@ class KnownTensor:
         self.end: LeafEnd | None = None
         self.alive_after: Any = None
         self.holder: Holder | None = None
+        self.gathered: Any = None
+        """Of a sharded parameter: keeps the address of the whole one, which counts as the same."""
 
 
 class KnownTensors:
@@ -116,6 +120,11 @@ class KnownTensors:
         """Add a new tensor."""
         if len(self._tensors) >= self._sweep_at:
             self.forget_dead()
+        sharded = sharded_of(tensor)
+        if sharded is not None:
+            known = self._tensors[address_of(tensor)] = self.known(sharded)
+            known.gathered = weak_tensor(tensor)
+            return known
         known = KnownTensor(tensor, self._facts.of_tensor(tensor), self.storage(tensor))
         if known.storage is not None and not known.is_leaf:
             known.storage.computed = known

@@ -24,6 +24,7 @@ from gradviz.recording.forward.tensors_in_containers import (
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
+from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_modules, own_parameters
 
 _CO_OPTIMIZED = 0x1
@@ -200,7 +201,7 @@ class ModuleNames:
 
         A variable that holds a parameter of a module is usually that of a loop or a list, and would only be noise.
         """
-        in_modules = self.parameters.get(id(tensor)) or self.buffers.get(id(tensor))
+        in_modules = self.parameters.get(id(own_parameter(tensor))) or self.buffers.get(id(tensor))
         return tuple(in_modules) if in_modules else self.variables.variables_of(tensor)
 
     def _name_all(self, roots: Iterable[torch.nn.Module]) -> None:
@@ -217,7 +218,7 @@ class ModuleNames:
             for table, tensors in ((self.parameters, own_parameters(module)), (self.buffers, own_buffers(module))):
                 for name, tensor in tensors.items():
                     if tensor is not None:
-                        _append_once(table.setdefault(id(tensor), []), f"{path}.{name}")
+                        _append_once(table.setdefault(id(own_parameter(tensor)), []), f"{path}.{name}")
                         if table is self.buffers:
                             self.buffer_tensors.append(tensor)
 

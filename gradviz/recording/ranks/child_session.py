@@ -123,6 +123,7 @@ class ChildSession:
         self._session.end()
         problem = self._written(ending)
         self._member.end(problem)
+        self._member.tell_end_if_known(problem)
         self._spool.remove()
 
     def _begin(self) -> None:

@@ -13,6 +13,7 @@ from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.capture_file import load_capture, write_capture
 from gradviz.capture.whole_file import write_whole_file
 from gradviz.graph.number_words import counted
+from gradviz.recording.ranks.hang_words import hang_words
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
 
 
@@ -37,6 +38,8 @@ class CollectedJob:
     ranks: tuple[RecordedRank, ...]
     world_size: int
     disclosures: tuple[str, ...] = field(default=())
+    hang: tuple[str, ...] = ()
+    """Where each rank stood and why, if none got on and the job was ended."""
 
     def captures(self) -> Iterator[Capture]:
         """What they recorded, one at a time."""
@@ -67,7 +70,7 @@ def collected_job(plan: JobPlan, parent: Capture | None) -> CollectedJob | None:
     told = (*_without_recording(plan, members, {each.rank.number for each in ranks}, world_size), *_besides(others))
     if in_group and parent is not None and parent.backward_calls:
         told += ("what the parent process itself computed: it is no rank of the process group",)
-    return CollectedJob(folder, plan, ranks, world_size, told)
+    return CollectedJob(folder, plan, ranks, world_size, told, tuple(hang_words(members)) if folder.hangs else ())
 
 
 def _members(processes: Sequence[Process]) -> tuple[list[Process], list[Process]]:

@@ -19,6 +19,7 @@ from msgspec import Struct
 from gradviz.capture.capture import Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.capture.whole_file import write_whole_file
+from gradviz.recording.ranks.standstill import Stand
 
 
 class JobPlan(Struct, frozen=True, omit_defaults=True):
@@ -40,6 +41,8 @@ class JobPlan(Struct, frozen=True, omit_defaults=True):
     calls: bool = False
     fingerprints: bool = False
     root_shares: bool = False
+    hang: float | None = None
+    """After how many seconds in which no rank gets on the job is ended."""
     ranks: tuple[int, ...] | None = None
     """The ranks to record; None for all."""
 
@@ -81,6 +84,8 @@ class Process(Struct, frozen=True, omit_defaults=True):
     backward_calls: int = 0
     problem: str = ""
     """Why nothing of it could be recorded."""
+    stand: Stand | None = None
+    """Where it stands, if it has not moved for as long as the plan allows."""
 
 
 class JobFolder:
@@ -120,6 +125,15 @@ class JobFolder:
     def let_all_end(self) -> None:
         """All processes may end."""
         write_whole_file(self.path / "stop", b"")
+
+    def note_hang(self) -> None:
+        """No process gets on."""
+        write_whole_file(self.path / "hang", b"")
+
+    @property
+    def hangs(self) -> bool:
+        """Whether no process gets on."""
+        return (self.path / "hang").exists()
 
     @property
     def may_all_end(self) -> bool:

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from gradviz.capture.capture import Rank
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
 from gradviz.recording.ranks.rank_facts import rank_in_environment, rank_in_group
+from gradviz.recording.ranks.standstill import Stand, Standstill, where_it_stands
 from gradviz.recording.ranks.termination import TerminationNotice
 
 PATIENCE = 3.0
@@ -39,6 +40,8 @@ class Member:
         self._went_on = False
         """Whether it recorded all that is wanted, and ran on for the others."""
         self._has_ended = False
+        self._standstill = Standstill()
+        self._stand: Stand | None = None
         self._watcher: threading.Thread | None = None
         self.keep: Callable[[], object] = _nothing
         """Writes what was recorded so far, if the process is about to end."""
@@ -101,6 +104,11 @@ class Member:
         """What this process recorded is written; nothing more comes."""
         self._tell(problem, has_ended=True)
 
+    def tell_end_if_known(self, problem: str = "") -> None:
+        """The same for a process that may have nothing to do with the job."""
+        if self._backward_calls or self._rank is not None:
+            self.tell_end(problem)
+
     def watch_the_others(self) -> None:
         """Begin to look whether all may end."""
         if self._rank is not None and self._watcher is None:
@@ -119,6 +127,8 @@ class Member:
     def _await_end(self) -> None:
         while not (self.folder.may_all_end or self._has_ended):
             time.sleep(LOOK_EVERY)
+            if self.plan.hang is not None:
+                self._look_for_hang(self.plan.hang)
         time.sleep(PATIENCE)
         if self._has_ended:
             return  # and writes what it recorded
@@ -126,12 +136,35 @@ class Member:
         sys.stderr.flush()
         os._exit(0)
 
+    def _look_for_hang(self, seconds: float) -> None:
+        """If this rank does not move, say where it stands; if no rank does, end the process."""
+        hangs = self.folder.hangs
+        stands = self._standstill.look() > seconds
+        if not hangs and stands != (self._stand is not None):
+            self._stand = where_it_stands(self._backward_calls) if stands else None
+            self._tell()
+        if stands and not hangs and self._no_rank_moves():
+            self.folder.note_hang()
+            hangs = True
+        if hangs:
+            self.keep()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(1)
+
+    def _no_rank_moves(self) -> bool:
+        ranks = [each for each in self.folder.processes() if each.rank is not None]
+        assert self._rank is not None
+        return len(ranks) == self._rank.world_size and all(each.stand or each.has_ended for each in ranks)
+
     def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
+        if self._stand is not None and self.folder.hangs:
+            has_ended = False  # only because another rank was ended: what counts is where this one stood
         try:
             self.folder.tell(
                 Process(
                     self.key, self._process, own_host(), self._program, self._rank, self._has_recorded_all,
-                    has_ended, self._backward_calls, problem,
+                    has_ended, self._backward_calls, problem, None if has_ended else self._stand,
                 )
             )  # fmt: skip
         except OSError as error:  # must not reach the program

@@ -34,6 +34,10 @@ PATCHES = (
     Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),
     Patch("torch._dynamo.output_graph.OutputGraph.compile_subgraph", "to note graph breaks"),
     Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam.init_unsharded_param",
+        "to know which sharded parameter a gathered one stands for",
+    ),
     Patch("os._exit", "to keep what was recorded before the process ends without cleaning up"),
     Patch("os.execv", "to keep what was recorded before another program takes the process"),
     Patch("os.execve", "to keep what was recorded before another program takes the process"),

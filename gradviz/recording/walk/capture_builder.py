@@ -33,6 +33,11 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.distributed.sharded_parameters import (
+    own_parameter,
+    parameters_with_reduced_gradient,
+    reducers_of,
+)
 from gradviz.recording.torch_access.dynamo.compilations import with_guards
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
@@ -70,6 +75,8 @@ class CaptureBuilder:
         self._region_finder = RegionFinder(forward.traced_graphs, facts)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
+        self._reduced: set[int] = set()
+        """The ``id()`` of each parameter whose ``.grad`` was made out of the gradients of several ranks."""
         self._disclosures: dict[str, None] = {}
         self.happened: set[str] = set()
         """What the program did that some capabilities of torch are needed for, in their words."""
@@ -126,6 +133,14 @@ class CaptureBuilder:
         with self._adding:
             self.node_count -= len(self.graphs.pop(index).nodes)
             self._regions.pop(index, None)
+
+    def reducers(self) -> dict[int, str]:
+        """Which parameters get their ``.grad`` from several ranks in the next backward call: see `reducers_of`."""
+        return reducers_of(self._forward.log.called_modules())
+
+    def note_reduced_gradients(self) -> None:
+        """A backward call has ended: note which parameters got their ``.grad`` from several ranks."""
+        self._reduced |= parameters_with_reduced_gradient(self._forward.log.called_modules())
 
     @property
     def saw_no_forward(self) -> bool:
@@ -187,7 +202,10 @@ class CaptureBuilder:
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
-            parameters=tuple(self._parameters.values()),
+            parameters=tuple(
+                replace(parameter, gets_reduced_gradient=True) if key in self._reduced else parameter
+                for key, parameter in self._parameters.items()
+            ),
             sources=kept_lines(graphs, calls, error, compilations),
             compilations=compilations,
             disclosures=self.disclosures(),
@@ -220,7 +238,7 @@ class CaptureBuilder:
         return logs.get(threading.get_ident())
 
     def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
-        for parameter in parameters_inside(*models):
+        for parameter in map(own_parameter, parameters_inside(*models)):
             self._parameters[id(parameter)] = Parameter(
                 tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
             )

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gradviz.graph.model import HeldTensor, Node
 from gradviz.recording.forward.tensor_hooks import hooks_on, names_of_hooks
 from gradviz.recording.forward.tensor_names import ModuleNames
+from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, unwrapped
 from gradviz.recording.walk.graph_walker import Walk
@@ -44,7 +45,7 @@ def leaf_node(node: Node, wrapper: Any, modules: ModuleNames, outputs: OutputRea
         has_grad = tensor.grad is not None
         held = HeldTensor(names, tensor.is_leaf, tensor.requires_grad, tensor.retains_grad, has_grad)
         hooks = names_of_hooks(tensor)
-        is_parameter = isinstance(own, torch.nn.Parameter) or id(own) in modules.parameters
+        is_parameter = isinstance(own, torch.nn.Parameter) or id(own_parameter(own)) in modules.parameters
     return Node(
         node.id,
         node.name,

@@ -132,6 +132,8 @@ class ReplayWords:
         if found is None:
             return "unchanged: grad() returns it" if self._is_returned else ""
         after = tensor_words(found.after)
+        if found.reduced_by:
+            return f"{after}  (what {found.reduced_by} made of the gradients of all ranks)"
         match found.outcome:
             case "fresh":
                 return f"{after}  (there was none before)"

@@ -117,12 +117,15 @@ class FlowTable:
         table.add_column("parameter", no_wrap=True)
         table.add_column("shape", no_wrap=True, max_width=16, overflow="ellipsis")
         table.add_column("norm", justify="right", no_wrap=True)
+        is_reduced = any(row.reduced_by for row in rows)
+        if is_reduced:
+            table.add_column(".grad", justify="right", no_wrap=True)
         table.add_column("/weight", justify="right", no_wrap=True)
         table.add_column("zeros", justify="right", no_wrap=True)
         if has_broken:
             table.add_column("NaN/Inf", justify="right", no_wrap=True, style="bold red")
         table.add_column(scale.title, no_wrap=True, width=_BAR_WIDTH)
-        cells = [[_shape(row), *_figures(row), *_broken(row)][: 4 + has_broken] for row in rows]
+        cells = [[_shape(row), *_figures(row, is_reduced=is_reduced), *_broken(row) * has_broken] for row in rows]
         names = shortened_paths([row.name for row in rows], self._name_width(table, cells), self.look.ellipsis)
         for row, name, others in zip(rows, names, cells, strict=True):
             table.add_row(name, *others, self._bar(row, scale), style=_style(row))
@@ -212,12 +215,13 @@ def _shape(row: FlowRow) -> str:
     return "×".join(map(str, row.shape)) or "scalar"
 
 
-def _figures(row: FlowRow) -> tuple[str, str, str]:
+def _figures(row: FlowRow, *, is_reduced: bool) -> list[str]:
     share = row.zeros / row.count
     zeros = "" if not row.zeros else "<0.1%" if share < 1e-3 else f"{min(share, 0.999):.1%}"
     if row.is_zero:
         zeros = "100%"
-    return _number(row.norm), _number(row.ratio), zeros
+    reduced = [_number(row.reduced_norm)] if is_reduced else []
+    return [_number(row.norm), *reduced, _number(row.ratio), zeros]
 
 
 def _number(value: float | None) -> str:
@@ -234,6 +238,12 @@ def _broken(row: FlowRow) -> list[str]:
     return [f"{row.nans:,}/{row.infs:,}" if row.nans or row.infs else ""]
 
 
+_REDUCED_BY_OTHERS = (
+    "norm is of this rank's own gradient; .grad is what the optimizer sees: {} made it of the gradients of all ranks"
+)
+_REDUCED = {"fully_shard": _REDUCED_BY_OTHERS + "; it is the norm of the shard on this rank"}
+
+
 def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
     failed = graph.failed_node
     if failed is not None:
@@ -247,6 +257,8 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
             lost.setdefault(row.lost_at, []).append(row.name)
     for node, names in lost.items():
         yield f"all zero since {_node_words(graph, graph.nodes[node])}: {listed(names, MAX_NAMES)}", "yellow"
+    for reducer in dict.fromkeys(row.reduced_by for row in flow.rows if row.reduced_by):
+        yield _REDUCED.get(reducer, _REDUCED_BY_OTHERS).format(reducer), ""
     older = [row.name for row in flow.rows if row.outcome == "accumulated"]
     if older:
         yield f"added to a .grad from before, which is not counted here: {listed(older, MAX_NAMES)}", ""

@@ -93,6 +93,8 @@ def _leaf(gradient: LeafGradient | None) -> Iterator[Row]:
     if gradient is not None:
         yield "before", _value(gradient.before) or "None"
         yield "after", _value(gradient.after) or "None"
+        if gradient.reduced_by:
+            yield "made by", f"{gradient.reduced_by}, of the gradients of all ranks; what arrived is of this rank"
 
 
 def _saved_row(saved: SavedTensor) -> Row:

@@ -171,6 +171,9 @@ def _values(what: str, values: Sequence[TensorFigures | None]) -> Iterator[str]:
 
 
 def _outcome(leaf: LeafGradient) -> str:
+    if leaf.reduced_by:
+        norm = figures_words([leaf.after]) or "?"
+        return f".grad, which {leaf.reduced_by} made of the gradients of all ranks: norm {norm}"
     if leaf.outcome != "accumulated":
         return _OUTCOMES[leaf.outcome]
     before, after = figures_words([leaf.before]), figures_words([leaf.after])

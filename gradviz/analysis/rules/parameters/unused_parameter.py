@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
+
+from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
@@ -81,10 +83,11 @@ class UnusedParameter(Rule):
         if _waits_in_vain(case.capture.error):
             yield from self._distributed(histories)
             return
-        for group in never_used(histories):
+        reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
+        for group in _without(reduced, histories, never_used(histories)):
             yield self._never_used(histories, group)
         if case.capture.error is None:
-            for group in used_for_nothing(histories):
+            for group in _without(reduced, histories, used_for_nothing(histories)):
                 yield self._used_for_nothing(case, group)
             if elsewhere := used_on_other_threads(histories):
                 yield self._used_on_other_threads(histories, elsewhere)
@@ -173,6 +176,16 @@ class UnusedParameter(Rule):
             tensors=names_of(histories.flow, silent),
             evidence={"parameters": len(silent)},
         )
+
+
+def _without(
+    reduced: Collection[str], histories: ParameterHistories, groups: Iterable[UnusedParameters]
+) -> Iterator[UnusedParameters]:
+    """The groups without parameters that another rank uses: they got a gradient from there."""
+    for group in groups:
+        tensors = tuple(each for each in group.tensors if not {*histories.tensor(each).names} & {*reduced})
+        if tensors:
+            yield replace(group, tensors=tensors)
 
 
 _IN_COMPILED_CODE = (

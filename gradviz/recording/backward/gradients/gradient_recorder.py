@@ -28,13 +28,22 @@ from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.roots import slots_in
 
 _UNDEFINED_FACTS = TensorFigures(is_undefined=True)
+_NO_REDUCERS: Mapping[int, str] = {}
 
 
 class GradientRecorder:
     """The measurements of one call: `start`, the call itself, `stop`, and then `added_to` its graph."""
 
-    def __init__(self, walk: Walk, graph: Graph, request: BackwardRequest, meter: GradientMeter) -> None:
+    def __init__(
+        self,
+        walk: Walk,
+        graph: Graph,
+        request: BackwardRequest,
+        meter: GradientMeter,
+        reducers: Mapping[int, str] = _NO_REDUCERS,
+    ) -> None:
         self._meter = meter
+        self._reducers = reducers
         self._walk = walk
         self._graph = graph
         self._request = request
@@ -66,7 +75,7 @@ class GradientRecorder:
                 if not self._graph.nodes[index].values
             }
         if self._request.function == "backward":
-            self._leaves = LeafGradients(self._walk, self._meter)
+            self._leaves = LeafGradients(self._walk, self._meter, self._reducers)
         self._started_from = [
             None if slot is None or gradient is None else self._watch.expect(slot, gradient)
             for slot, gradient in zip(self._root_slots, self._request.gradients, strict=False)

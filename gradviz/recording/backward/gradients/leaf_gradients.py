@@ -9,6 +9,7 @@ from typing import Any
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, Flow, measuring
+from gradviz.recording.torch_access.distributed.sharded_parameters import local_part, own_parameter, sharded_of
 from gradviz.recording.torch_access.tensors import post_accumulate_hooks
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
@@ -21,20 +22,24 @@ class _Change:
     outcome: Any
     before: int | None = None
     after: int | None = None
+    reduced_by: str = ""
 
 
 class LeafGradients:
     """Reads every ``.grad`` before the call, when it is made, and again in `after`."""
 
-    def __init__(self, walk: Walk, meter: GradientMeter) -> None:
+    def __init__(self, walk: Walk, meter: GradientMeter, reducers: Mapping[int, str]) -> None:
         self._meter = meter
+        self._reducers = reducers
+        """Which wrapper makes ``.grad`` out of the gradients of several ranks, by the ``id()`` of the parameter."""
         self._variables = dict(leaf_variables(walk))
         self._before: dict[int, int] = {}
         with measuring():
             for index, variable in self._variables.items():
-                if variable.grad is not None:
+                gradient = _gradient_of(variable)
+                if gradient is not None:
                     # Now, because the call will add to this very tensor.
-                    self._before[index] = meter.take(variable.grad)
+                    self._before[index] = meter.take(gradient)
         self._changes: dict[int, _Change] = {}
 
     def after(self, flow: Flow) -> None:
@@ -46,16 +51,22 @@ class LeafGradients:
 
     def _change(self, flow: Flow, index: int, variable: Any) -> _Change:
         before, arrived = self._before.get(index), flow.arrived.get((index, 0), UNDEFINED)
+        reducer = "fully_shard" if sharded_of(variable) is not None else self._reducers.get(id(variable), "")
+        gradient = _gradient_of(variable)
+        if reducer and gradient is not None:
+            # Also if nothing arrived here: other ranks may have sent something.
+            outcome = "fresh" if before is None else "accumulated"
+            return _Change(outcome, before, self._meter.take(gradient), reducer)
         if index not in flow.runs or arrived == UNDEFINED:
             return _Change("unchanged", before, before)
         came_in_parts = index in flow.repeats
         if came_in_parts:
             del flow.arrived[index, 0]
-        if variable.grad is None:
+        if gradient is None:
             return _Change("taken", before)
         if before is None and not came_in_parts and not post_accumulate_hooks(variable):
             return _Change("fresh", None, arrived)
-        after = self._meter.take(variable.grad)
+        after = self._meter.take(gradient)
         if before is not None:
             return _Change("accumulated", before, after)
         if came_in_parts:
@@ -69,6 +80,13 @@ class LeafGradients:
                 change.outcome,
                 facts.get(change.before) if change.before is not None else None,
                 facts.get(change.after) if change.after is not None else None,
+                change.reduced_by,
             )
             for index, change in self._changes.items()
         }
+
+
+def _gradient_of(variable: Any) -> Any:
+    """Its ``.grad``, as the optimizer sees it; of a sharded one, the part on this rank. None if there is none."""
+    gradient = own_parameter(variable).grad
+    return None if gradient is None else local_part(gradient)

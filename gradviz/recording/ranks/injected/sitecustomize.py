@@ -13,12 +13,16 @@ _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - p
 class _UntilTorch:
     """Attaches the recorder when the program begins to import torch."""
 
+    is_asking = False
+    """Whether the other finders are asked for torch now."""
+
     def find_spec(self, name: str, path: object = None, target: object = None) -> object:
-        if name != "torch" or self not in sys.meta_path:
+        if name != "torch" or self.is_asking:
             return None
         import importlib.util
 
-        sys.meta_path.remove(self)
+        self.is_asking = True
+        sys.meta_path.remove(self)  # type: ignore[arg-type]
         spec = importlib.util.find_spec(name)
         if spec is None:
             return None

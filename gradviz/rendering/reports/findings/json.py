@@ -56,6 +56,8 @@ class CheckDocument(Struct, frozen=True):
     disclosures: tuple[str, ...]
     not_looked_for: tuple[SkippedRule, ...]
     """Rules that had nothing to look at on the torch of the recording, and why."""
+    hang: tuple[str, ...]
+    """Of a job in which no rank got on: where each rank stood, and why."""
 
 
 def findings_json(report: Report) -> str:
@@ -71,6 +73,7 @@ def findings_json(report: Report) -> str:
         report.known,
         report.disclosures,
         report.not_looked_for,
+        report.hang,
     )
     return json_text(document)
 

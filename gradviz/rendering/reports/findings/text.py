@@ -13,7 +13,7 @@ from gradviz.analysis.check.report import Report, skipped_rules_in_words
 from gradviz.analysis.finding import SEVERITIES, Finding, Location, Severity
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.reports.findings.evidence import evidence_words
-from gradviz.rendering.reports.terminal_tables import facts_table, printed
+from gradviz.rendering.reports.terminal_tables import facts_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted, listed
 from gradviz.safe_text import one_line
 
@@ -30,14 +30,18 @@ class FindingsText:
 
     def text(self, report: Report) -> str:
         """The whole report."""
-        return printed(_parts(report), self.width, color=self.color)
+        return printed(_parts(report, self.width), self.width, color=self.color)
 
 
-def _parts(report: Report) -> Iterator[RenderableType]:
+def _parts(report: Report, width: int) -> Iterator[RenderableType]:
     yield Text(f"{one_line(report.program)}: {_summary(report)}", style="bold")
     for finding in report.findings:
         yield Text()
         yield from _finding(report, finding)
+    if report.hang:
+        yield Text()
+    for sentence in report.hang:
+        yield wrapped(sentence, width, "")
     yield Text()
     if report.checked:
         yield Text("checked: " + "; ".join(report.checked), style="dim")
@@ -53,6 +57,8 @@ def _parts(report: Report) -> Iterator[RenderableType]:
 def _summary(report: Report) -> str:
     counts = {severity: sum(each.severity == severity for each in report.findings) for severity in SEVERITIES}
     said = [counted(count, severity) for severity, count in counts.items() if count]
+    if report.hang:
+        return ", ".join(["it hung: no rank got on", *said])
     if said:
         return ", ".join(said)
     if report.raised:

@@ -1,0 +1,237 @@
+"""Says in which respects the ranks of a job differ, and in which they are suspiciously alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import median
+
+from msgspec import Struct
+
+from gradviz.analysis.check.job_report import rank_words
+from gradviz.analysis.diff.comparison import Side, compare
+from gradviz.analysis.ranks.rank_summary import (
+    BackwardSummary,
+    RankSummary,
+    graph_of_call,
+    parameter_names,
+    weights_of,
+)
+from gradviz.capture.capture import Capture
+from gradviz.graph.number_words import counted
+
+OUTLIER = 10.0
+"""A gradient norm that is this many times larger or smaller than the median of all ranks stands out."""
+MAX_NAMES = 4
+MAX_CHANGES = 4
+
+
+class RankDifference(Struct, frozen=True):
+    """One respect in which ranks differ, or are alike."""
+
+    kind: str
+    what: str
+    """A sentence."""
+    is_alarm: bool = True
+    """False for what is only worth knowing."""
+    details: tuple[str, ...] = ()
+
+
+class RankComparison(Struct, frozen=True):
+    """All ranks of a job that were recorded."""
+
+    program: str
+    world_size: int
+    ranks: tuple[RankSummary, ...]
+    differences: tuple[RankDifference, ...]
+    disclosures: tuple[str, ...] = ()
+
+    @property
+    def has_alarm(self) -> bool:
+        """Whether something is likely to be wrong."""
+        return any(each.is_alarm for each in self.differences)
+
+
+def compared_ranks(
+    summaries: Sequence[RankSummary],
+    world_size: int,
+    load: Callable[[int], Capture],
+    disclosures: Sequence[str] = (),
+) -> RankComparison:
+    """Compare at least one rank; `load` reads the capture of a rank again, for a few that differ."""
+    return RankComparison(
+        summaries[0].program,
+        world_size,
+        tuple(summaries),
+        tuple(_Comparing(summaries, world_size, load).differences()),
+        (*disclosures, *_what_is_not_compared(summaries)),
+    )
+
+
+class _Comparing:
+    def __init__(self, summaries: Sequence[RankSummary], world_size: int, load: Callable[[int], Capture]) -> None:
+        self._all = summaries
+        self._world_size = world_size
+        self._load = load
+
+    def differences(self) -> Iterator[RankDifference]:
+        if len(self._all) < 2:
+            return
+        yield from self._numbers_of_calls()
+        yield from self._errors()
+        common = sorted(set.intersection(*(set(each.calls) for each in self._all)))
+        yield from self._structures(common)
+        yield from self._drift(common)
+        yield from self._alike(common)
+        yield from self._outliers(common)
+
+    def _who(self, ranks: Sequence[RankSummary]) -> str:
+        return rank_words([each.rank.number for each in ranks], ranks[0].rank, self._world_size)
+
+    def _groups(self, key: Callable[[RankSummary], object]) -> list[list[RankSummary]]:
+        """Ranks with the same key together, the largest group first."""
+        groups: dict[object, list[RankSummary]] = {}
+        for each in self._all:
+            groups.setdefault(key(each), []).append(each)
+        return sorted(groups.values(), key=lambda group: (-len(group), group[0].rank.number))
+
+    def _numbers_of_calls(self) -> Iterator[RankDifference]:
+        groups = self._groups(lambda each: each.backward_calls)
+        if len(groups) > 1:
+            parts = [f"{self._who(group)} made {group[0].backward_calls:,}" for group in groups[:MAX_NAMES]]
+            yield RankDifference(
+                "backward_calls",
+                f"numbers of backward calls differ: {', '.join(parts)}; where gradients are exchanged, a rank that "
+                "makes more of them waits for the others",
+            )
+
+    def _errors(self) -> Iterator[RankDifference]:
+        for group in self._groups(lambda each: each.error):
+            if group[0].error is not None:
+                yield RankDifference("error", f"{self._who(group)} raised {group[0].error}")
+
+    def _structures(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
+        """The first backward call in which graphs differ: what only some ranks have."""
+        for number in numbers:
+            groups = self._groups(lambda each, at=number: each.calls[at].structure)  # type: ignore[misc]
+            if len(groups) > 1:
+                usual = groups[0]
+                for group in groups[1:MAX_NAMES]:
+                    yield self._structure(number, usual, group)
+                return
+
+    def _structure(self, number: int, usual: list[RankSummary], other: list[RankSummary]) -> RankDifference:
+        one, two = usual[0].rank, other[0].rank
+        a, b = self._load(one.number), self._load(two.number)
+        graphs = graph_of_call(a, number), graph_of_call(b, number)
+        assert graphs[0] is not None
+        assert graphs[1] is not None
+        sides = Side("A", a, a.graphs.index(graphs[0])), Side("B", b, b.graphs.index(graphs[1]))
+        changes = [each for each in compare(*sides).difference.changes if not each.is_cosmetic]
+        details = [f"{each.what} (A is {one.kind} {one.number}, B {two.number})" for each in changes[:MAX_CHANGES]]
+        names = parameter_names(graphs[0]), parameter_names(graphs[1])
+        details += self._parameters_of_one(a, sorted(names[0] - names[1]), usual, other)
+        details += self._parameters_of_one(b, sorted(names[1] - names[0]), other, usual)
+        line = usual[0].calls[number].line
+        return RankDifference(
+            "structure",
+            f"the graphs of backward {number}{f' at {line}' if line else ''} differ: {self._who(other)} from "
+            f"{self._who(usual)}",
+            # Wrappers that expect it exchange gradients all the same.
+            is_alarm=not self._all_reduced(a, names[0] ^ names[1]) and not self._all_reduced(b, names[0] ^ names[1]),
+            details=tuple(details),
+        )
+
+    def _parameters_of_one(
+        self, capture: Capture, names: Sequence[str], having: list[RankSummary], missing: list[RankSummary]
+    ) -> list[str]:
+        if not names:
+            return []
+        more = f" and {len(names) - MAX_NAMES} more" if len(names) > MAX_NAMES else ""
+        words = f"{', '.join(names[:MAX_NAMES])}{more}: only {self._who(having)} use{'s' if len(having) == 1 else ''} "
+        words += "it" if len(names) == 1 else "them"
+        if not self._all_reduced(capture, names):
+            words += f"; {self._who(missing)} sends no gradient, for which DistributedDataParallel would wait for ever"
+        return [words]
+
+    def _all_reduced(self, capture: Capture, names: object) -> bool:
+        reduced = {name for each in capture.parameters if each.gets_reduced_gradient for name in each.names}
+        return isinstance(names, (frozenset, list)) and bool(names) and reduced.issuperset(names)
+
+    def _drift(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
+        """The first backward call before which parameters that should be the same are not."""
+        for number in numbers:
+            if any(each.calls[number].reduced_norm is None for each in self._all):
+                continue  # nothing keeps these parameters the same
+            groups = self._groups(
+                lambda each, at=number: (each.calls[at].parameters, each.calls[at].weights)  # type: ignore[misc]
+            )
+            others = [
+                each for each in groups[1:] if each[0].calls[number].parameters == _of(groups[0], number).parameters
+            ]
+            if others:
+                yield self._drifted(number, groups[0], others[0])
+                return
+
+    def _drifted(self, number: int, usual: list[RankSummary], other: list[RankSummary]) -> RankDifference:
+        loaded = [graph_of_call(self._load(group[0].rank.number), number) for group in (usual, other)]
+        assert loaded[0] is not None
+        assert loaded[1] is not None
+        a, b = map(weights_of, (loaded[0], loaded[1]))
+        changed = [name for name in a if name in b and a[name] != b[name]]
+        details = [
+            f"{name}: norm {a[name]:.6g} on {self._who(usual)}, {b[name]:.6g} on {self._who(other)}"
+            for name in changed[:MAX_NAMES]
+        ]
+        if len(changed) > MAX_NAMES:
+            details.append(f"and {len(changed) - MAX_NAMES} more parameters")
+        return RankDifference(
+            "drift",
+            f"replicas have drifted apart: before backward {number}, {counted(len(changed), 'parameter')} of "
+            f"{self._who(other)} {'differs' if len(changed) == 1 else 'differ'} from those of {self._who(usual)}",
+            details=tuple(details),
+        )
+
+    def _alike(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
+        """Ranks whose own gradients are the same have computed them from the same data."""
+        told = [number for number in numbers if all(each.calls[number].gradients for each in self._all)]
+        if not told:
+            return
+        groups = self._groups(lambda each: tuple(each.calls[number].gradients for number in told))
+        same = [group for group in groups if len(group) > 1]
+        if same:
+            calls = f"backward {told[0]}" if len(told) == 1 else f"all {len(told)} compared backward calls"
+            yield RankDifference(
+                "same_data",
+                f"{self._who(same[0])} have the same gradients of their own in {calls}: they compute the same from the "
+                "same data, such as with one seed in every sampler",
+            )
+
+    def _outliers(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
+        for number in numbers[-1:]:
+            norms = [(each, norm) for each in self._all if (norm := each.calls[number].norm) is not None]
+            middle = median(norm for _, norm in norms) if len(norms) > 2 else 0.0
+            outside = [(each, norm) for each, norm in norms if not middle / OUTLIER <= norm <= middle * OUTLIER]
+            far = [each for each, _ in outside]
+            if middle and far:
+                figures = ", ".join(f"{norm:.3g} on {self._who([each])}" for each, norm in outside[:MAX_NAMES])
+                yield RankDifference(
+                    "outlier",
+                    f"the gradient of backward {number} has another size on {self._who(far)}: norm {figures}; the "
+                    f"median of all is {middle:.3g}",
+                    is_alarm=False,
+                )
+
+
+def _of(group: Sequence[RankSummary], number: int) -> BackwardSummary:
+    return group[0].calls[number]
+
+
+def _what_is_not_compared(summaries: Sequence[RankSummary]) -> Iterator[str]:
+    recorded = max((len(each.calls) for each in summaries), default=0)
+    made = max((each.backward_calls for each in summaries), default=0)
+    if recorded < made or made <= 1:
+        yield (
+            f"later steps: {counted(recorded, 'backward call')} of each rank is compared; record with "
+            "--backward all --keep-going to compare more"
+        )
+    yield "parameters are compared by their norms before each recorded backward, not value by value"

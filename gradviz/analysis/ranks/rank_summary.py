@@ -1,0 +1,136 @@
+"""What a comparison needs of one rank: of fixed size, whatever its graphs hold, so that thousands stay in memory."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from math import hypot
+
+from msgspec import Struct
+
+from gradviz.capture.capture import Capture, Rank
+from gradviz.graph.model import Graph, Node
+from gradviz.graph.query.own_line import line_words, own_line
+
+MAX_BACKWARD_CALLS = 64
+"""Of a longer recording, the first and the last calls are compared."""
+
+
+class BackwardSummary(Struct, frozen=True):
+    """One recorded backward call."""
+
+    number: int
+    line: str
+    structure: str
+    """A digest of operations, lines and edges."""
+    parameters: str
+    """A digest of the names of the parameters that its graph has."""
+    weights: str
+    """A digest of the norms of these parameters before the call."""
+    gradients: str
+    """A digest of the figures of the gradients that arrived at them: the rank's own ones."""
+    norm: float | None
+    """L2 norm of all these gradients; None if nothing was measured."""
+    reduced_norm: float | None
+    """The same of ``.grad``, if a wrapper made it out of the gradients of several ranks."""
+
+
+class RankSummary(Struct, frozen=True):
+    """One rank."""
+
+    rank: Rank
+    program: str
+    outcome: str
+    error: str | None
+    backward_calls: int
+    calls: dict[int, BackwardSummary]
+    """By the number of the backward call."""
+
+    @property
+    def last(self) -> BackwardSummary | None:
+        """The last call that was recorded."""
+        return self.calls[max(self.calls)] if self.calls else None
+
+
+def summary_of(capture: Capture, rank: Rank) -> RankSummary:
+    """The summary of a capture."""
+    graphs = [graph for graph in capture.graphs if graph.backward is not None]
+    if len(graphs) > MAX_BACKWARD_CALLS:
+        graphs = [*graphs[: MAX_BACKWARD_CALLS // 2], *graphs[-MAX_BACKWARD_CALLS // 2 :]]
+    return RankSummary(
+        rank,
+        capture.program.name,
+        capture.outcome,
+        None if capture.error is None else capture.error.type_name,
+        capture.backward_calls,
+        {each.number: each for each in map(_of_call, graphs)},
+    )
+
+
+def weights_of(graph: Graph) -> dict[str, float]:
+    """The norm of each parameter of a graph before its backward call."""
+    return {
+        node.names[0]: value.norm
+        for node in _parameters(graph)
+        if (value := node.values[0] if node.values else None) is not None and value.norm is not None
+    }
+
+
+def parameter_names(graph: Graph) -> frozenset[str]:
+    """The parameters that a graph has."""
+    return frozenset(node.names[0] for node in _parameters(graph))
+
+
+def graph_of_call(capture: Capture, number: int) -> Graph | None:
+    """The graph of a backward call."""
+    return next((each for each in capture.graphs if each.backward is not None and each.backward.number == number), None)
+
+
+def _of_call(graph: Graph) -> BackwardSummary:
+    assert graph.backward is not None
+    site = graph.backward.call_site
+    return BackwardSummary(
+        graph.backward.number,
+        "" if site is None else line_words(graph.call_sites[own_line(graph.call_sites, site)]),
+        _digest(_structure(graph)),
+        _digest(sorted(parameter_names(graph))),
+        _digest(f"{name}={norm!r}" for name, norm in sorted(weights_of(graph).items())),
+        _digest(_own_gradients(graph)),
+        _total(node.arrived[0].norm for node in _parameters(graph) if node.arrived and node.arrived[0] is not None),
+        _total(
+            left.after.norm
+            for node in _parameters(graph)
+            if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
+        ),
+    )
+
+
+def _parameters(graph: Graph) -> Iterator[Node]:
+    return (node for node in graph.nodes if node.kind == "parameter" and node.names)
+
+
+def _structure(graph: Graph) -> Iterator[str]:
+    for node in graph.nodes:
+        edges = ",".join("-" if edge is None else f"{edge.target}:{edge.input_nr}" for edge in node.edges)
+        line = "" if node.call_site is None else line_words(graph.call_sites[node.call_site])
+        yield f"{node.name} {line} {edges}"
+
+
+def _own_gradients(graph: Graph) -> Iterator[str]:
+    for node in _parameters(graph):
+        figures = node.arrived[0] if node.arrived else None
+        if figures is not None:
+            yield f"{node.names[0]} {figures.norm!r} {figures.mean!r} {figures.minimum!r} {figures.maximum!r}"
+
+
+def _digest(lines: Iterable[str]) -> str:
+    digest, is_empty = hashlib.sha256(), True
+    for line in lines:
+        digest.update(f"{line}\n".encode())
+        is_empty = False
+    return "" if is_empty else digest.hexdigest()[:16]
+
+
+def _total(norms: Iterable[float | None]) -> float | None:
+    known = [norm for norm in norms if norm is not None]
+    return hypot(*known) if known else None

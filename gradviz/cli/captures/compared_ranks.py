@@ -1,0 +1,49 @@
+"""The summaries of all ranks of a job, from a run or from its captures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from gradviz.analysis.ranks.rank_summary import RankSummary, summary_of
+from gradviz.capture.capture import Capture
+from gradviz.capture.job_file import JobFile, named_file
+from gradviz.cli.captures.checked_job import other_ranks
+from gradviz.errors import BadInput
+
+if TYPE_CHECKING:
+    from gradviz.cli.captures.source import Source, SourceOptions
+
+
+@dataclass(frozen=True)
+class RecordedRanks:
+    """What was recorded of a job."""
+
+    summaries: list[RankSummary]
+    world_size: int
+    load: Callable[[int], Capture]
+    """Reads the capture of a rank."""
+    disclosures: tuple[str, ...]
+
+
+def recorded_ranks(source: Source, options: SourceOptions) -> RecordedRanks:
+    """Read all captures, one at a time.
+
+    Raises `BadInput` if the source is the recording of one process.
+    """
+    ranks = other_ranks(source, options)
+    if ranks is None:
+        what = "one rank of a job" if options.rank is not None or source.capture.rank is not None else "one process"
+        raise BadInput(
+            f"{options.name} is {what}: there is nothing to compare",
+            hint="gradviz record -o run.gradviz -- torchrun --nproc-per-node 2 train.py records all ranks",
+        )
+    summaries = [summary_of(each, each.rank) for each in ranks.captures if each.rank is not None]
+    if not summaries:
+        raise BadInput(f"no rank of {options.name} was recorded")
+    if source.job is not None:
+        files = {each.rank.number: each for each in source.job.ranks}
+        return RecordedRanks(summaries, ranks.world_size, lambda rank: files[rank].capture(), ranks.disclosures)
+    file = JobFile.load(named_file(options.name)[0])
+    return RecordedRanks(summaries, ranks.world_size, file.capture_of, ranks.disclosures)

@@ -1,0 +1,57 @@
+"""``gradviz ranks``: the ranks of one job compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from gradviz.cli.options.shared import HAS_DASHES, GroupedCommand, program_options, terminal_options
+
+MIN_WIDTH = 60
+
+
+@click.command("ranks", cls=GroupedCommand)
+@program_options
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+@terminal_options(min_width=MIN_WIDTH)
+def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_pager: bool, **options: Any) -> int:
+    """Compare the ranks of a job: steps, graphs, parameters, gradients, and whether replicas have drifted apart.
+
+    CAPTURE is what 'gradviz record --backward all --keep-going -- COMMAND' wrote. The exit code is 1 if something is
+    likely to be wrong.
+    """
+    from gradviz.analysis.ranks.rank_comparison import compared_ranks
+    from gradviz.cli.captures.compared_ranks import recorded_ranks
+    from gradviz.cli.captures.kept_recording import keeping_recording
+    from gradviz.cli.captures.source import SourceOptions, open_source
+    from gradviz.cli.terminal.paging import show
+    from gradviz.cli.terminal.printing import print_document
+    from gradviz.cli.terminal.progress import working
+    from gradviz.cli.terminal.terminal import standard_output
+    from gradviz.rendering.reports.ranks_json import ranks_json
+    from gradviz.rendering.reports.ranks_text import ranks_text
+
+    terminal = standard_output(options["color"])
+    choice = SourceOptions(
+        words,
+        module,
+        rank=options["rank"],
+        ranks=options["ranks"],
+        hang=options["hang"],
+        may_be_command=bool(click.get_current_context().meta.get(HAS_DASHES, True)),
+    )
+    if not choice.is_capture:
+        choice = replace(choice, backward="all", keep_going=True)
+    source = open_source(choice, own_output=True, needs_graph=False)
+    with keeping_recording(source, choice):
+        ranks = recorded_ranks(source, choice)
+        with working("comparing the ranks"):
+            comparison = compared_ranks(ranks.summaries, ranks.world_size, ranks.load, ranks.disclosures)
+        if as_json:
+            print_document(ranks_json(comparison))
+        else:
+            text = ranks_text(comparison, terminal.text_width(options["width"], MIN_WIDTH), color=terminal.has_colors)
+            show(text, terminal, use_pager=not no_pager)
+    return source.exit_code or int(comparison.has_alarm)

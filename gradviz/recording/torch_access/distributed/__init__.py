@@ -1,0 +1,1 @@
+"""What wrappers of torch.distributed do with parameters and their gradients."""

@@ -1,0 +1,104 @@
+"""Which wrapper makes ``.grad`` out of the gradients of several ranks, and which parameters it puts in place of others.
+
+`DistributedDataParallel` replaces the ``.grad`` of a parameter by the mean over all ranks when the local gradients of a
+bucket are there. `fully_shard` gathers a whole parameter for forward and backward, and writes the reduced gradient to
+the sharded parameter, which is the module's own: the graph has the whole one, the optimizer the sharded one.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any
+
+import torch
+
+from gradviz.recording.torch_access.name_lookup import is_loaded
+from gradviz.recording.torch_access.patches import Replacement
+
+_MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param"
+_pairs: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
+"""Unsharded and sharded parameter, by the ``id()`` of the first."""
+
+
+def sharded_of(tensor: Any) -> Any:
+    """The sharded parameter for which this whole one stands; None for all other tensors."""
+    if not _pairs:
+        return None
+    whole, sharded = _pairs.get(id(tensor), (None, None))
+    return sharded() if whole is not None and sharded is not None and whole() is tensor else None
+
+
+def own_parameter(tensor: Any) -> Any:
+    """The parameter that the module and the optimizer have, where the graph has a gathered one."""
+    sharded = sharded_of(tensor)
+    return tensor if sharded is None else sharded
+
+
+def local_part(tensor: Any) -> Any:
+    """The part of a distributed tensor that this rank holds; any other tensor itself."""
+    part = getattr(tensor, "_local_tensor", None) if type(tensor) is not torch.Tensor else None
+    return tensor if part is None else part
+
+
+class ShardingWatch:
+    """Notes which whole parameters are gathered, from a `look` that finds `fully_shard` loaded to `stop`."""
+
+    def __init__(self) -> None:
+        self._gathering = Replacement(f"{_MODULE}.FSDPParam.init_unsharded_param")
+
+    def look(self) -> None:
+        """A module is about to run: its parameters are gathered after this, if it is sharded."""
+        if not self._gathering.is_in_force and is_loaded(_MODULE):
+            self._gathering.put(_noting)
+
+    def stop(self) -> None:
+        """Put everything back; safe to call twice."""
+        self._gathering.take_back()
+
+
+def _noting(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @wraps(original)
+    def init_unsharded_param(parameter: Any) -> Any:
+        result = original(parameter)
+        whole, sharded = getattr(parameter, "_unsharded_param", None), getattr(parameter, "sharded_param", None)
+        if whole is not None and sharded is not None:
+            _pairs[id(whole)] = weakref.ref(whole), weakref.ref(sharded)
+        return result
+
+    return init_unsharded_param
+
+
+def forget_sharded_parameters() -> None:
+    """The recording was read: forget all pairs."""
+    _pairs.clear()
+
+
+def reducers_of(modules: Iterable[Any]) -> dict[int, str]:
+    """The parameters whose ``.grad`` the next backward call makes out of the gradients of several ranks.
+
+    By ``id()``, with the name of the wrapper that does so.
+    """
+    return {id(parameter): "DistributedDataParallel" for parameter in _reduced_parameters(modules)}
+
+
+def parameters_with_reduced_gradient(modules: Iterable[Any]) -> set[int]:
+    """The ``id()`` of each parameter whose ``.grad`` such a wrapper has made, after a backward call."""
+    return {id(parameter) for parameter in _reduced_parameters(modules) if parameter.grad is not None}
+
+
+def _reduced_parameters(modules: Iterable[Any]) -> Iterator[Any]:
+    distributed = sys.modules.get("torch.nn.parallel.distributed")
+    if distributed is None:
+        return
+    for module in modules:
+        if isinstance(module, distributed.DistributedDataParallel) and module.require_backward_grad_sync:
+            yield from (parameter for parameter in module.module.parameters() if parameter.requires_grad)
+
+
+def is_flat_parameter(tensor: Any) -> bool:
+    """Whether `FullyShardedDataParallel` made it out of several parameters, which the module still has."""
+    flat = sys.modules.get("torch.distributed.fsdp._flat_param")
+    return flat is not None and isinstance(tensor, flat.FlatParameter)

@@ -1,0 +1,23 @@
+"""The comparison of the ranks of a job as data for programs: ``gradviz ranks --json``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.ranks.rank_comparison import RankComparison
+from gradviz.capture.encoding import json_text
+
+
+class RanksDocument(Struct, frozen=True, kw_only=True):
+    """The whole document."""
+
+    schema: Literal["gradviz ranks"] = "gradviz ranks"
+    version: int = 1
+    comparison: RankComparison
+
+
+def ranks_json(comparison: RankComparison) -> str:
+    """The document as text."""
+    return json_text(RanksDocument(comparison=comparison))
