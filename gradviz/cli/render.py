@@ -98,7 +98,8 @@ def render_command(outputs: tuple[str, ...], formats: tuple[str, ...], **others:
         refusals: list[GradvizError] = []
         for each in sources_of_ranks(source, source_choice):
             drawn = drawable_subjects(each, viewing)
-            files = [output.of_rank(each.capture.rank) for output in wanted] if source.job is not None else wanted
+            is_job = source.job is not None and source_choice.rank is None
+            files = [output.of_rank(each.capture.rank) for output in wanted] if is_job else wanted
             paths, errors = _write_all(drawn, list(zip(files, renderers, strict=True)))
             subjects, written, refusals = subjects or drawn, written + paths, refusals + errors
         if written:

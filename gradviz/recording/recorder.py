@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
-from gradviz.capture.capture import Capture, ScriptError
+from gradviz.capture.capture import Capture, Rank, ScriptError
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.backward.failed_node import FailedBackwards
@@ -26,6 +26,7 @@ from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
+from gradviz.recording.ranks.rank_facts import rank_in_group
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
@@ -80,6 +81,8 @@ class Recorder:
         """Name and arguments of the program, for captures that are made while it runs."""
         self._goes_on_for_others = False
         """Whether nothing more is recorded, and the program runs only because other ranks of its job need it."""
+        self._rank: Rank | None = None
+        """Which rank of a process group this process is, if it is no member of a recorded job."""
         self._stopped_tasks: list[Any] = []
         """Tasks of asyncio that had not ended when the program was made to end; they do before it does."""
         self.was_stopped = False
@@ -160,6 +163,8 @@ class Recorder:
             return run()
         if member is not None:
             member.before_backward()
+        elif self._rank is None:
+            self._rank = rank_in_group(job="")
         with self._lock:
             self.backward_calls += 1
             number = self.backward_calls
@@ -404,7 +409,8 @@ class Recorder:
         return self._with_rank(builder.capture(program, arguments, outcome, error, self.backward_calls, calls))
 
     def _with_rank(self, capture: Capture) -> Capture:
-        return capture if self._plan.member is None else replace(capture, rank=self._plan.member.rank())
+        rank = self._rank if self._plan.member is None else self._plan.member.rank()
+        return capture if rank is None else replace(capture, rank=rank)
 
     def forget_stopped_tasks(self) -> None:
         """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""

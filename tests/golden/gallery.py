@@ -34,6 +34,8 @@ class Picture:
     """Never ``time``: it differs from run to run."""
     with_values: bool = False
     is_checked: bool = False
+    rank: int | None = None
+    """The rank that it shows, if the sample is a job of several processes."""
 
     @property
     def name(self) -> str:
@@ -47,7 +49,8 @@ class Picture:
         colours = () if self.color_by is None else ("--color-by", self.color_by)
         values = ("--values",) if self.with_values else ()
         checked = ("--check",) if self.is_checked else ()
-        return (*options, *colours, *values, *checked, f"samples/{self.sample}.py")
+        rank = () if self.rank is None else ("--rank", str(self.rank))
+        return (*options, *colours, *values, *checked, *rank, f"samples/{self.sample}.py")
 
     @property
     def file(self) -> Path:
@@ -99,7 +102,7 @@ GROUPS: dict[str, tuple[Picture, ...]] = {
         Picture("unrolled_rnn"),
         Picture("resnet50"),
         Picture("gpt2"),
-        Picture("distributed_data_parallel"),
+        Picture("distributed_data_parallel", rank=0),
     ),
     "Without a finished backward": (
         Picture("no_backward"),

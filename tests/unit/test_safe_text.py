@@ -69,6 +69,10 @@ WRITERS = {
     "file_output.py": {"write"},  # whole files
     "recording/script_runner.py": {"write"},  # what Python prints of an error of the program
     "recording/recorded_block.py": {"write"},  # a constant
+    "recording/run_session.py": {"write"},  # what Python prints of an error of the program
+    "recording/ranks/child_session.py": {"write"},  # a line of a process that has no command line, made safe
+    "recording/ranks/member.py": {"write"},  # the same
+    "recording/ranks/injected/sitecustomize.py": {"write"},  # the same, before gradviz can be imported
 }
 
 

@@ -28,6 +28,7 @@ from gradviz.recording.run.user_traceback import traceback_without_our_frames, w
 from gradviz.recording.run_session import Ending, RunSession, run_to_its_end
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.patches import Replacement
+from gradviz.safe_text import terminal_text
 
 _LOADS_DATA = "torch.utils.data"
 """Processes whose function is defined there load data and train nothing."""
@@ -181,7 +182,7 @@ class ChildSession:
 
 
 def _warn(sentence: str) -> None:
-    sys.stderr.write(f"gradviz: {sentence}\n")
+    sys.stderr.write(terminal_text(f"gradviz: {sentence}\n"))
 
 
 # -- Processes of multiprocessing --------------------------------------------------------------------------------------
@@ -217,7 +218,7 @@ def _show_as_multiprocessing_would(process: Any, error: BaseException) -> None:
     caller = next((frame for frame, _ in walk_stack(None) if not is_gradviz_code(frame.f_code)), None)
     if caller is not None:
         trace = TracebackType(trace, caller, caller.f_lasti, caller.f_lineno)
-    sys.stderr.write(f"Process {process.name}:\n")
+    sys.stderr.write(terminal_text(f"Process {process.name}:\n"))
     print_exception(type(error), error, trace)
 
 

@@ -61,6 +61,8 @@ def collected_job(plan: JobPlan, parent: Capture | None) -> CollectedJob | None:
     in_group = bool(members) and members[0].rank is not None
     if in_group:
         ranks = tuple(RecordedRank(each.rank, path) for each, path in recorded if each.rank is not None)
+        ranks = (*_parent_as_rank(plan, folder, parent, {each.rank.number for each in ranks}), *ranks)
+        ranks = tuple(sorted(ranks, key=lambda each: each.rank.number))
         world_size = max((each.rank.world_size for each in ranks), default=0)
     else:
         ranks = _numbered(plan, folder, recorded, parent)
@@ -68,7 +70,7 @@ def collected_job(plan: JobPlan, parent: Capture | None) -> CollectedJob | None:
     if not ranks and not others and not members:
         return None
     told = (*_without_recording(plan, members, {each.rank.number for each in ranks}, world_size), *_besides(others))
-    if in_group and parent is not None and parent.backward_calls:
+    if in_group and parent is not None and parent.rank is None and parent.backward_calls:
         told += ("what the parent process itself computed: it is no rank of the process group",)
     return CollectedJob(folder, plan, ranks, world_size, told, tuple(hang_words(members)) if folder.hangs else ())
 
@@ -83,6 +85,18 @@ def _members(processes: Sequence[Process]) -> tuple[list[Process], list[Process]
         assert each.rank is not None
         newest[each.rank.number] = each
     return [newest[number] for number in sorted(newest)], [each for each in processes if each.rank is None]
+
+
+def _parent_as_rank(
+    plan: JobPlan, folder: JobFolder, parent: Capture | None, known: set[int]
+) -> Iterator[RecordedRank]:
+    """The parent, if it is a rank of the process group itself, which the usual examples of spawning avoid."""
+    if parent is None or parent.rank is None or parent.rank.number in known or not plan.is_wanted(parent.rank.number):
+        return
+    rank = replace(parent.rank, job=plan.job)
+    path = folder.path / "parent.gradviz"
+    write_whole_file(path, write_capture(replace(parent, rank=rank)))
+    yield RecordedRank(rank, path)
 
 
 def _numbered(

@@ -88,8 +88,8 @@ def call_facts(subject: Subject) -> str:
         facts.append(f"from {listed([root.name for root in graph.roots if root.name], 3)}, without a backward()")
     facts.append(counted(len(graph.nodes), "autograd node"))
     rank = subject.capture.rank
-    if rank is not None and rank.world_size > 1:
-        facts.append(f"on {rank.host}" + (f", process group {rank.backend}" if rank.backend else ""))
+    if rank is not None and rank.world_size > 1 and rank.backend:
+        facts.append(f"process group {rank.backend}")  # not the host: the same run gives the same bytes everywhere
     return one_line(" · ".join(filter(None, facts)))
 
 

@@ -51,7 +51,7 @@ def test_without_an_output_the_file_is_called_after_the_format() -> None:
 
 
 def test_several_graphs_are_numbered_before_a_double_suffix() -> None:
-    run(["render", "twice.gradviz", "-o", "net.model-explorer.json", "-o", "net.svg"])
+    run(["render", "twice.gradviz", "--backward", "all", "-o", "net.model-explorer.json", "-o", "net.svg"])
     assert written() == {"net-1.model-explorer.json", "net-2.model-explorer.json", "net-1.svg", "net-2.svg"}
 
 

@@ -32,7 +32,7 @@ class _UntilTorch:
         try:
             from gradviz.recording.ranks.child_session import attach
         except ImportError as error:
-            sys.stderr.write(f"gradviz: process {os.getpid()} is not recorded: {error}\n")
+            sys.stderr.write(f"gradviz: process {os.getpid()} is not recorded: {str(error)!r}\n")
             return spec
         attach()
         return importlib.util.find_spec(name)
