@@ -12,6 +12,7 @@ command that exits with another code, or does not print what ``:shows:`` names, 
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -23,9 +24,11 @@ from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tests.end_to_end.command import gradviz, installed_gradviz, installed_python, python
+from tests.end_to_end.command import GRADVIZ, gradviz, installed_gradviz, installed_python, python
 
 WIDTH = "88"
+# Commands such as torchrun are found where gradviz is.
+_WITH_PROGRAMS = {"PATH": f"{GRADVIZ.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 _WITH_WIDTH = ("tree", "check", "diff", "rules", "explain", "flow", "replay", "memory")
 
 
@@ -59,7 +62,8 @@ class ShownCommand(SphinxDirective):
             has_width = words[0] in _WITH_WIDTH and "--width" not in words
             # What is forked has Dynamo loaded already, and a recording waits for its import.
             run_gradviz = installed_gradviz if "own-process" in self.options else gradviz
-            run = run_gradviz(*words, *(["--width", WIDTH] if has_width else []), cwd=folder)
+            width = ["--width", WIDTH] if has_width else []
+            run = run_gradviz(words[0], *width, *words[1:], cwd=folder, env=_WITH_PROGRAMS)
         printed = run.stderr if "error" in self.options else run.stdout
         self._check(command, run.exit_code, run.stdout, run.stderr)
         found: list[nodes.Node] = []

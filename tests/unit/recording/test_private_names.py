@@ -13,7 +13,7 @@ from gradviz.recording.torch_access.capabilities import CAPABILITIES
 ROOT = Path(gradviz.__file__).parent
 ACCESS = ROOT / "recording" / "torch_access"
 DOORS = {"find", "attribute", "method", "attributes_like", "owner_of"}
-PUBLIC = {"_replace", "_fields", "_asdict", "_make", "_getframe", "_value_", "_name_", "_exit"}
+PUBLIC = {"_replace", "_fields", "_asdict", "_make", "_getframe", "_value_", "_name_", "_exit", "_current_frames"}
 """Of Python's own."""
 
 
