@@ -139,9 +139,9 @@ def test_more_nodes_than_are_kept_at_once_end_the_recording_and_are_reported(tmp
     program = """
 import sys
 from functools import partial
-from gradviz.recording.run import recording_plan
+from gradviz.cli.captures import program_run
 
-recording_plan.RecordingPlan = partial(recording_plan.RecordingPlan, max_kept_nodes=7)
+program_run.RecordingPlan = partial(program_run.RecordingPlan, max_kept_nodes=7)
 from gradviz.cli import main
 main(sys.argv[1:])
 """

@@ -46,7 +46,8 @@ def test_the_recording_holds_no_path_of_a_machine() -> None:
 
 def _without_versions(capture: Capture) -> Capture:
     graphs = capture.graphs if works("slots as stored") else tuple(map(_without_saved_versions, capture.graphs))
-    return replace(capture, graphs=graphs, program=replace(capture.program, torch_version="", gradviz_version=""))
+    program = replace(capture.program, torch_version="", gradviz_version="")
+    return replace(capture, graphs=graphs, program=program, settings=None)  # those of the machine
 
 
 def _without_saved_versions(graph: Graph) -> Graph:

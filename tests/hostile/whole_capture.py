@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gradviz.capture.capture import Capture, Settings
+from gradviz.capture.capture import Capture, Rank, Settings
 from gradviz.graph.call_log import (
     Call,
     CallLog,
@@ -15,6 +15,7 @@ from gradviz.graph.call_log import (
     TensorUse,
     ValueFacts,
 )
+from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import (
@@ -78,7 +79,13 @@ def whole_capture() -> Capture:
         error=replace(capture.error, in_backward=True),
         calls=whole_call_log(capture.calls),
         settings=Settings(4, True, True, False, True, "AVX2"),
+        parameters=tuple(replace(each, gets_reduced_gradient=True) for each in capture.parameters),
         missing={"hooks": "hooks of tensors are not seen"},
+        rank=Rank(1, 2, "a1b2", "host", "gloo", is_in_order=True),
+        compilations=(
+            Compilation(1, 2, "forward", "/project/train.py", 7, True, 3, "inductor", None, "L['k'] == 2"),
+            Compilation(0, 0, "f", "/project/train.py", 5, broken=GraphBreak("item()", "/project/train.py", 6)),
+        ),
     )
 
 
@@ -193,6 +200,6 @@ def _with_gradients(node: Node) -> Node:
         before_hooks=(figure,) if node.hooks else (),
         values=(figures(1.0, 2.0),) * len(node.outputs),
         run=NodeRun(3 - node.id, 0.25),
-        leaf_gradient=LeafGradient("accumulated", figure, figure) if node.is_leaf else None,
+        leaf_gradient=LeafGradient("accumulated", figure, figure, "DistributedDataParallel") if node.is_leaf else None,
         saved=tuple(replace(saved, value=figures(3.0, 4.0)) if saved.tensor else saved for saved in node.saved),
     )

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.modes import is_transforming
 from gradviz.recording.torch_access.tensors import storage_address, weak_storage
 
@@ -30,7 +31,8 @@ def memory_part_of(tensor: torch.Tensor) -> MemoryPart | None:
     """The part of a plain tensor; None for others, whose elements need not lie in one storage."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.layout is not torch.strided:
         return None
-    if is_transforming():
+    # The address of data is used again when it is freed: another tensor would be taken for the same memory.
+    if is_transforming() or not works("identity of storages"):
         return None
     storage = tensor.untyped_storage()
     shape, offset = tuple(tensor.shape), int(tensor.storage_offset())

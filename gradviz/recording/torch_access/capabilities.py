@@ -112,7 +112,7 @@ CAPABILITIES = (
         ("Storage._cdata", "torch.multiprocessing.reductions.StorageWeakRef"),
         probes.storage_identity,
         instead="the address of the data",
-        lost="which memory was freed since forward began",
+        lost="which memory was freed since forward began, and of which tensor an unnamed one is a part",
         unseen="freed memory is not seen",
         seen="2.6 to 2.15",
     ),

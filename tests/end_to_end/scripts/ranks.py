@@ -43,6 +43,8 @@ def train(rank, store, case):
         dist.barrier()
     if case == "one barrier" and rank == 1:
         dist.all_reduce(torch.ones(1))
+    # If the reducer of DDP is what frees the group, it waits for gloo's thread, which waits for Python's lock.
+    del model, optimizer, loss
     dist.destroy_process_group()
 
 

@@ -65,6 +65,8 @@ def train(rank, folder, case, world):
         local = parameter.to_local() if hasattr(parameter, "to_local") else parameter
         digest.update(local.detach().contiguous().numpy().tobytes())
     Path(folder, f"digest{rank}").write_text(digest.hexdigest())
+    # If the reducer of DDP is what frees the group, it waits for gloo's thread, which waits for Python's lock.
+    del model, optimizer, loss, parameter, local
     dist.destroy_process_group()
 
 

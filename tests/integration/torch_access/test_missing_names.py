@@ -22,7 +22,7 @@ ROOT = HERE.parents[2]
 PROGRAM = HERE / "child_programs" / "step.py"
 
 ALSO_LOST: dict[str, set[str]] = {
-    "identity of storages": {"storages"},
+    "identity of storages": {"storages", "constants"},
     "versions of tensors": {"saved"},
     "shapes of results": {"outputs"},
     "classes of custom functions": {"kind", "custom_functions", "findings", "unplaced_findings"},

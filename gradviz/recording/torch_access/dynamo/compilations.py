@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
+from types import CodeType
 from typing import Any
 
 from msgspec.structs import replace
@@ -17,7 +18,7 @@ from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name
 from gradviz.recording.torch_access.import_notice import ImportNotice
-from gradviz.recording.torch_access.name_lookup import attribute, find
+from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
 
 _MODULE = "torch._dynamo.output_graph"
@@ -25,8 +26,6 @@ _REST = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)$"
 _NUMBERS = re.compile(r"(\d+)/(\d+)")
 _MAX_WORDS = 2000
 """Characters of a reason or guard that are kept."""
-
-_root_translator = attribute("OutputGraph.root_tx")
 
 
 class Compilations:
@@ -53,19 +52,18 @@ class Compilations:
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def compile_subgraph(output: Any, *rest: Any, **options: Any) -> Any:
+        def compile_subgraph(output: Any, translator: Any, *rest: Any, **options: Any) -> Any:
             try:
-                self._noted.append(_compilation(output, (*rest, *options.values())))
+                self._noted.append(_compilation(output, translator.f_code, (*rest, *options.values())))
             except Exception as defect:  # must not reach the program
                 self._note_defect(defect)
-            return original(output, *rest, **options)
+            return original(output, translator, *rest, **options)
 
         return compile_subgraph
 
 
-def _compilation(output: Any, given: Iterable[Any]) -> Compilation:
+def _compilation(output: Any, code: CodeType, given: Iterable[Any]) -> Compilation:
     reason = next(each for each in given if hasattr(each, "user_stack"))
-    code = _root_translator(output).f_code
     rest = _REST.match(code.co_name)
     numbers = _NUMBERS.search(str(find("torch._guards.CompileContext.current_compile_id")()))
     frame, version = map(int, numbers.groups()) if numbers is not None else (0, 0)
