@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -32,6 +33,8 @@ WAYS = (
     RECORDED,
     "anomaly mode without NaN check",
     ANOMALY,
+    "with every torch call, as by check",
+    "with fingerprints, as by diff",
 )
 
 
@@ -90,6 +93,8 @@ def _ways(model: str) -> dict[str, float]:
         RECORDED: lambda: _recorded(step, everything),
         WAYS[4]: lambda: _with_anomaly_mode(step, check_nan=False),
         ANOMALY: lambda: _with_anomaly_mode(step, check_nan=True),
+        WAYS[6]: lambda: _recorded(step, replace(everything, calls=True)),
+        WAYS[7]: lambda: _recorded(step, replace(everything, calls=True, fingerprints=True)),
     }
     return medians_in_turns(rivals, turns=TURNS.get(model, 7), clock=time.process_time)
 
