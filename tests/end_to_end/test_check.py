@@ -80,6 +80,12 @@ def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> No
     assert "vanishing_chain" in run.stdout
 
 
+def test_a_script_that_raises_early_is_told_that_nothing_was_checked(tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, "import torch\nraise ValueError('mine')\n"), cwd=tmp_path)
+    assert run.exit_code == 1
+    assert run.stdout == "train.py: it raised ValueError before any backward(): there was nothing to check\n"
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

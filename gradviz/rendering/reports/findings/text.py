@@ -61,6 +61,8 @@ def _summary(report: Report) -> str:
         return ", ".join(["it hung: no rank got on", *said])
     if said:
         return ", ".join(said)
+    if report.raised and not report.checked:
+        return f"it raised {report.raised} before any backward(): there was nothing to check"
     if report.raised:
         return f"it raised {report.raised}, which no rule explains"
     if report.is_empty:
