@@ -7,14 +7,14 @@ one rank of it, ``run.gradviz@1``, and says which.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from gradviz.capture.capture import Capture
+from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, read_capture
 from gradviz.capture.file_header import FirstLine, content_of
 from gradviz.errors import BadCapture, BadInput
@@ -173,7 +173,9 @@ def named_capture(name: str, rank: int | None = None) -> NamedCapture:
     if is_job(data):
         file = JobFile(path, read_job(data, str(path)))
         capture = file.capture_of(wanted)
-        return NamedCapture(capture, _taken(file.job, capture, is_chosen=wanted is not None))
+        assert capture.rank is not None
+        ranks = [each.rank for each in file.job.ranks]
+        return NamedCapture(capture, shown_rank(capture.rank, ranks, is_chosen=wanted is not None))
     capture = read_capture(data, str(path))
     if wanted is not None and (capture.rank is None or capture.rank.number != wanted):
         what = "a program of one process" if capture.rank is None else capture.rank.words
@@ -181,7 +183,7 @@ def named_capture(name: str, rank: int | None = None) -> NamedCapture:
     return NamedCapture(capture)
 
 
-def _taken(job: Job, capture: Capture, *, is_chosen: bool) -> str:
-    assert capture.rank is not None
-    others = [each.rank for each in job.ranks if each.rank != capture.rank.number]
-    return capture.rank.words + (f" (--rank {others[0]} shows another)" if others and not is_chosen else "")
+def shown_rank(rank: Rank, recorded: Iterable[int], *, is_chosen: bool) -> str:
+    """Which rank of a job is shown, and, unless somebody chose it, how to see another of those that were recorded."""
+    others = [number for number in recorded if number != rank.number]
+    return rank.words + (f" (--rank {others[0]} shows another)" if others and not is_chosen else "")

@@ -32,6 +32,11 @@ class Run:
     stderr: str
 
     @property
+    def text(self) -> str:
+        """Standard output in one line: where it is wrapped depends on the length of the path of the tests."""
+        return " ".join(self.stdout.split())
+
+    @property
     def programs_output(self) -> str:
         """Standard output without the lines that gradviz adds when a program has ended."""
         lines = self.stdout.splitlines(keepends=True)

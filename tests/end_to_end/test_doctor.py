@@ -78,7 +78,7 @@ def test_a_cache_that_cannot_be_written_is_a_limit_with_its_remedy(tmp_path: Pat
     first, _, limit = run.stdout.splitlines()[:3]
     assert first.startswith("gradviz works here, with ")
     assert limit.startswith("! limited  formula cache")
-    assert "set GRADVIZ_CACHE_DIR" in " ".join(run.stdout.split())
+    assert "set GRADVIZ_CACHE_DIR" in run.text
 
 
 def test_without_torch_it_says_so_and_succeeds(tmp_path: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_torch_that_cannot_be_imported_is_a_problem(tmp_path: Path) -> None:
     )
     assert (run.exit_code, run.stderr) == (1, "")
     assert run.stdout.startswith("1 problem")
-    assert "torch cannot be imported: OSError: libtorch.so: cannot open" in " ".join(run.stdout.split())
+    assert "torch cannot be imported: OSError: libtorch.so: cannot open" in run.text
 
 
 def test_it_leaves_nothing_behind(tmp_path: Path) -> None:

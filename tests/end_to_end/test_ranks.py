@@ -44,9 +44,9 @@ def test_each_rank_has_a_capture_of_its_own_and_the_job_lists_them(recorded: Pat
 def test_commands_take_one_rank_of_a_job_and_say_which(recorded: Path) -> None:
     default = gradviz("flow", "run.gradviz", cwd=recorded)
     assert "run.gradviz: rank 0 of 2 (--rank 1 shows another)" in default.stderr
-    assert "ranks.py, rank 0 of 2" in " ".join(default.stdout.split())
+    assert "ranks.py, rank 0 of 2" in default.text
     for words in (["run.gradviz@1"], ["run.gradviz", "--rank", "1"]):
-        assert "ranks.py, rank 1 of 2" in gradviz("tree", *words, cwd=recorded).stdout
+        assert "ranks.py, rank 1 of 2" in gradviz("tree", *words, cwd=recorded).text
     assert "rank 7 is not in 'run.gradviz'; it has 0, 1" in gradviz("tree", "run.gradviz@7", cwd=recorded).stderr
     other = gradviz("tree", "run.rank0.gradviz", "--rank", "1", cwd=recorded)
     assert other.stderr == "gradviz: 'run.rank0.gradviz' holds rank 0 of 2, not rank 1; leave out the rank\n"
@@ -61,7 +61,7 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
     both = checked("not cleared", tmp_path)
     assert both.exit_code == 1
     assert both.stdout.count("GV601") == 1
-    assert "(all 2 ranks)" in " ".join(both.stdout.split())
+    assert "(all 2 ranks)" in both.text
     run = gradviz("check", "--format", "json", RANKS, "--", "not finite", cwd=tmp_path)
     assert [(each["code"], each["ranks"]) for each in json.loads(run.stdout)["findings"]] == [("GV301", [1])]
     assert list(tmp_path.iterdir()) == []
@@ -82,7 +82,7 @@ def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_chec
     run = checked(case, tmp_path)
     assert f"exit codes {codes}\n" in run.stderr
     assert "gradviz" not in run.stderr.replace(str(RANKS), "")
-    report = " ".join(run.stdout.split())
+    report = run.text
     assert told in report
     assert "rank 1: 2 backward calls" in report
     assert run.exit_code == 1
@@ -138,7 +138,7 @@ def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> Non
 )
 def test_ranks_are_compared(tmp_path: Path, case: str, code: int, told: str) -> None:
     run = gradviz("ranks", RANKS, "--", case, cwd=tmp_path)
-    assert told in " ".join(run.stdout.split())
+    assert told in run.text
     assert run.exit_code == code
     assert list(tmp_path.iterdir()) == []
 
@@ -153,7 +153,7 @@ def test_a_thousand_ranks_are_compared_on_one_page(recorded: Path, tmp_path: Pat
     (tmp_path / "run.gradviz").write_bytes(write_job(Job("made", size, files)))
     (tmp_path / "run.rank9.gradviz").unlink()
     run = gradviz("ranks", "run.gradviz", cwd=tmp_path)
-    text = " ".join(run.stdout.split())
+    text = run.text
     assert "999 of 1,000 ranks on 125 hosts, process group gloo" in text
     assert "ranks 0-6, 8, 10-999 made 1, rank 7 made 2" in text
     assert "rank 9: its capture run.rank9.gradviz is missing" in text
@@ -185,7 +185,7 @@ def test_one_process_has_nothing_to_compare(recorded: Path) -> None:
 )
 def test_a_job_that_hangs_is_ended_and_explained(tmp_path: Path, case: str, told: str) -> None:
     run = gradviz("check", "--hang", "1", RANKS, "--", case, cwd=tmp_path)
-    report = " ".join(run.stdout.split())
+    report = run.text
     assert "ranks.py, 2 ranks: it hung: no rank got on" in report
     assert told in report
     assert run.exit_code == 1

@@ -31,7 +31,7 @@ def test_a_healthy_training_has_no_findings_and_ends_with_the_same_parameters(
 ) -> None:
     words = SHARDING, "--", case, str(processes)
     run = gradviz("check", *words, cwd=tmp_path)
-    assert "nothing wrong found" in run.stdout
+    assert "nothing wrong found" in run.text
     assert run.exit_code == 0
     digests = python(SHARDING, case, str(processes), cwd=tmp_path).stdout
     assert digests in run.stderr
@@ -42,7 +42,7 @@ def test_a_missing_zero_grad_is_found_behind_fully_shard(tmp_path: Path) -> None
     run = gradviz("check", SHARDING, "--", "fsdp2 not cleared", "2", cwd=tmp_path)
     assert run.stdout.count("GV601") == 1
     assert "model.first.weight" in run.stdout
-    assert "(all 2 ranks)" in " ".join(run.stdout.split())
+    assert "(all 2 ranks)" in run.text
 
 
 def test_the_gradient_of_a_rank_and_the_reduced_one_are_told_apart(tmp_path: Path) -> None:
@@ -58,12 +58,12 @@ def test_the_gradient_of_a_rank_and_the_reduced_one_are_told_apart(tmp_path: Pat
     assert first.leaf_gradient.after == second.leaf_gradient.after
     assert first.arrived[0] != second.arrived[0]
     assert first.leaf_gradient.after != first.arrived[0]
-    text = " ".join(gradviz("flow", "run.gradviz@1", cwd=tmp_path).stdout.split())
+    text = gradviz("flow", "run.gradviz@1", cwd=tmp_path).text
     assert "norm is of this rank's own gradient; .grad is what the optimizer sees: DistributedDataParallel" in text
     assert "not used on this rank: its .grad is made of the gradients of other ranks: model.module.extra" in text
     (flow,) = json.loads(gradviz("flow", "--json", "run.gradviz", cwd=tmp_path).stdout)["flows"]
     assert {each["reduced_by"] for each in flow["parameters"]} == {"DistributedDataParallel"}
-    replayed = " ".join(gradviz("replay", "--all", "run.gradviz", cwd=tmp_path).stdout.split())
+    replayed = gradviz("replay", "--all", "run.gradviz", cwd=tmp_path).text
     assert "what DistributedDataParallel made of the gradients of all ranks" in replayed
 
 

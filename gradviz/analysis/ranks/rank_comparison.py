@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import median
 
 from msgspec import Struct
@@ -153,9 +153,9 @@ class _Comparing:
             words += f"; {self._who(missing)} sends no gradient, for which DistributedDataParallel would wait for ever"
         return [words]
 
-    def _all_reduced(self, capture: Capture, names: object) -> bool:
+    def _all_reduced(self, capture: Capture, names: Collection[str]) -> bool:
         reduced = {name for each in capture.parameters if each.gets_reduced_gradient for name in each.names}
-        return isinstance(names, (frozenset, list)) and bool(names) and reduced.issuperset(names)
+        return bool(names) and reduced.issuperset(names)
 
     def _drift(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
         """The first backward call before which parameters that should be the same are not."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, is_capture
-from gradviz.capture.job_file import is_job, named_capture, named_file
+from gradviz.capture.job_file import is_job, named_capture, named_file, shown_rank
 from gradviz.cli.captures.launchers import LAUNCHERS, command_of_module, is_command, script_of
 from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
@@ -231,8 +231,8 @@ def tell_rank(job: CollectedJob, capture: Capture, options: SourceOptions) -> No
     """Print on standard error which rank of a job is shown, and what of the job was not recorded."""
     rank = capture.rank
     if rank is not None:
-        others = [each.rank.number for each in job.ranks if each.rank != rank]
-        tell(f"{rank.words}" + (f" (--rank {others[0]} shows another)" if others and options.rank is None else ""))
+        recorded = [each.rank.number for each in job.ranks]
+        tell(shown_rank(rank, recorded, is_chosen=options.rank is not None))
     for sentence in job.disclosures:
         tell(f"not recorded: {sentence}")
 

@@ -29,8 +29,6 @@ class JobPlan(Struct, frozen=True, omit_defaults=True):
     """An identifier of this run."""
     folder: str
     """The path of the `JobFolder`."""
-    package: str = ""
-    """The folder that holds gradviz, in case another Python runs the processes."""
     backward: int | None = 1
     only_last: bool = False
     keep_going: bool = False

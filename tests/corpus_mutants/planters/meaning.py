@@ -213,35 +213,33 @@ def data_changed_unseen(program: Program) -> Iterator[Planted]:
         yield Planted((edit,), value=program.probe(statement.value))
 
 
-@operator("broken_weight_tie", "unused_parameter", "stale_optimizer_params")
-def tie_through_a_copy(program: Program) -> Iterator[Planted]:
+def _tied_weights(program: Program) -> Iterator[tuple[ast.Attribute, ast.Attribute]]:
+    """Both sides of ``a.weight = b.weight``."""
     for statement in program.all(ast.Assign):
         target, value = statement.targets[0], statement.value
         if (
             isinstance(target, ast.Attribute)
-            and target.attr == "weight"
             and isinstance(value, ast.Attribute)
-            and value.attr == "weight"
+            and target.attr == value.attr == "weight"
         ):
-            yield Planted((program.replace(value, f"nn.Parameter({program.of(value)}.detach().clone())"),))
+            yield target, value
+
+
+@operator("broken_weight_tie", "unused_parameter", "stale_optimizer_params")
+def tie_through_a_copy(program: Program) -> Iterator[Planted]:
+    for _, value in _tied_weights(program):
+        yield Planted((program.replace(value, f"nn.Parameter({program.of(value)}.detach().clone())"),))
 
 
 @operator("broken_weight_tie", "data_access", "unused_parameter")
 def tie_through_data(program: Program) -> Iterator[Planted]:
-    for statement in program.all(ast.Assign):
-        target, value = statement.targets[0], statement.value
-        if (
-            isinstance(target, ast.Attribute)
-            and target.attr == "weight"
-            and isinstance(value, ast.Attribute)
-            and value.attr == "weight"
-        ):
-            yield Planted(
-                (
-                    program.replace(target, f"{program.of(target)}.data"),
-                    program.replace(value, f"{program.of(value)}.data"),
-                )
+    for target, value in _tied_weights(program):
+        yield Planted(
+            (
+                program.replace(target, f"{program.of(target)}.data"),
+                program.replace(value, f"{program.of(value)}.data"),
             )
+        )
 
 
 @operator("masked_out", "zero_gradient_op", "dead_relu", "zero_factors")

@@ -42,6 +42,11 @@ def _wrapped(program: Program, template: str) -> Iterator[Planted]:
         yield Planted((edit,), value=program.probe(statement.value))
 
 
+def _inside_of(program: Program, line: str) -> Iterator[Planted]:
+    for statement, _ in results(program):
+        yield Planted((program.within(statement, line),), value=program.probe(statement.value))
+
+
 @operator("detached", "term_without_gradient")
 def add_detach(program: Program) -> Iterator[Planted]:
     yield from _appended(program, ".detach()")
@@ -54,8 +59,7 @@ def use_data(program: Program) -> Iterator[Planted]:
 
 @operator("no_grad_block", "term_without_gradient")
 def no_grad_around(program: Program) -> Iterator[Planted]:
-    for statement, _ in results(program):
-        yield Planted((program.within(statement, "with torch.no_grad():"),), value=program.probe(statement.value))
+    yield from _inside_of(program, "with torch.no_grad():")
 
 
 @operator("no_grad_block", "term_without_gradient")
@@ -77,9 +81,7 @@ def grad_mode_left_off(program: Program) -> Iterator[Planted]:
 
 @operator("inference_tensor", "no_grad_block", "term_without_gradient")
 def inference_mode_around(program: Program) -> Iterator[Planted]:
-    for statement, _ in results(program):
-        edit = program.within(statement, "with torch.inference_mode():")
-        yield Planted((edit,), value=program.probe(statement.value))
+    yield from _inside_of(program, "with torch.inference_mode():")
 
 
 @operator("tensor_rewrap", "numpy_roundtrip", "term_without_gradient")
@@ -119,10 +121,7 @@ def clamped_outside(program: Program) -> Iterator[Planted]:
 
 @operator("masked_out", "term_without_gradient")
 def masked_with_zeros(program: Program) -> Iterator[Planted]:
-    for statement, _name in results(program):
-        value = program.of(statement.value)
-        edit = program.replace(statement.value, f"({value}) * torch.zeros_like({value})")
-        yield Planted((edit,), value=program.probe(statement.value))
+    yield from _wrapped(program, "({0}) * torch.zeros_like({0})")
 
 
 @operator("hook_alters_grad")

@@ -17,38 +17,21 @@ from msgspec.structs import replace
 from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name
-from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import find
-from gradviz.recording.torch_access.patches import Replacement
 
-_MODULE = "torch._dynamo.output_graph"
 _REST = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)$")
 _NUMBERS = re.compile(r"(\d+)/(\d+)")
 _MAX_WORDS = 2000
 """Characters of a reason or guard that are kept."""
 
 
-class Compilations:
+class Compilations(OutputGraphWatch):
     """Notes them between `start` and `stop`."""
 
     def __init__(self, noted: list[Compilation], note_defect: Callable[[Exception], None]) -> None:
+        super().__init__("compile_subgraph", note_defect)
         self._noted = noted
-        self._note_defect = note_defect
-        self._switch = Replacement("torch._dynamo.output_graph.OutputGraph.compile_subgraph")
-        self._notice = ImportNotice(_MODULE, self._install)
-
-    def start(self) -> None:
-        """Begin now, or when the program imports Dynamo."""
-        self._notice.start()
-
-    def stop(self) -> None:
-        """Put Dynamo and the import system back; what was noted is kept."""
-        self._notice.stop()
-        self._switch.take_back()
-
-    def _install(self) -> None:
-        if find(self._switch.path) is not None:
-            self._switch.put(self._noting)
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)

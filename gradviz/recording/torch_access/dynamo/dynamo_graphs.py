@@ -17,11 +17,9 @@ import torch
 from torch import fx
 
 from gradviz.recording.torch_access.capabilities import note_failure, works
-from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import attribute, find
-from gradviz.recording.torch_access.patches import Replacement
 
-_MODULE = "torch._dynamo.output_graph"
 _KEPT_META = ("nn_module_stack", "stack_trace")
 
 
@@ -64,27 +62,12 @@ class TracedGraph:
     """What running it once on fake tensors gave, which is done when it is first asked for."""
 
 
-class DynamoGraphs:
+class DynamoGraphs(OutputGraphWatch):
     """Keeps the graphs that are traced between `start` and `stop`."""
 
     def __init__(self, traced: list[TracedGraph], note_defect: Callable[[Exception], None]) -> None:
+        super().__init__("call_user_compiler", note_defect)
         self.traced = traced
-        self._note_defect = note_defect
-        self._switch = Replacement("torch._dynamo.output_graph.OutputGraph.call_user_compiler")
-        self._notice = ImportNotice(_MODULE, self._install)
-
-    def start(self) -> None:
-        """Begin now, or when the program imports Dynamo."""
-        self._notice.start()
-
-    def stop(self) -> None:
-        """Put Dynamo and the import system back; what was noted is kept."""
-        self._notice.stop()
-        self._switch.take_back()
-
-    def _install(self) -> None:
-        if find(self._switch.path) is not None:
-            self._switch.put(self._noting)
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
