@@ -78,11 +78,13 @@ compat-deps: compat-deps-lowest compat-deps-newest
 
 compat-deps-lowest: RESOLUTION := lowest-direct
 compat-deps-newest: RESOLUTION := highest
+# They are installed last and without asking: tools such as import-linter want newer ones, and are not needed here.
 compat-deps-lowest compat-deps-newest: compat-deps-%:
-	$(PYTHON3) -m venv .compat/$*-dependencies
+	@$(MAKE) --no-print-directory VENV=.compat/$*-dependencies .compat/$*-dependencies/.installed-test
 	.compat/$*-dependencies/bin/python -m pip --quiet --quiet install uv
-	.compat/$*-dependencies/bin/uv pip compile --quiet --python .compat/$*-dependencies/bin/python --resolution $(RESOLUTION) --no-deps --extra pdf --no-emit-package torch pyproject.toml -o .compat/$*-dependencies/constraints.txt
-	PIP_CONSTRAINT=$(abspath .compat)/$*-dependencies/constraints.txt $(MAKE) --no-print-directory VENV=.compat/$*-dependencies suite
+	.compat/$*-dependencies/bin/uv pip compile --quiet --python .compat/$*-dependencies/bin/python --resolution $(RESOLUTION) --no-deps --extra pdf --no-emit-package torch pyproject.toml -o .compat/$*-dependencies/tried.txt
+	.compat/$*-dependencies/bin/python -m pip --quiet --quiet install --no-deps --requirement .compat/$*-dependencies/tried.txt
+	@$(MAKE) --no-print-directory VENV=.compat/$*-dependencies suite
 
 # In an environment of its own, which stays for the next time.
 compat:
