@@ -72,5 +72,5 @@ class NonDifferentiableOp(CutRule):
 
 
 def _has_values_beside(flow: Dataflow, call: Call) -> bool:
-    """Whether it is the index that has no derivative: ``topk``, ``sort``, ``max(dim)`` and others also return values."""
+    """Whether it is the index that has no derivative: ``topk``, ``sort``, ``max(dim)`` also return values."""
     return any(flow.log.tensors[use.tensor].requires_grad for use in call.outputs)
