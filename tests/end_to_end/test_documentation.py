@@ -92,7 +92,8 @@ def test_its_search_finds_pages_without_a_network(documentation: Path) -> None:
 @pytest.mark.parametrize("lesson", COURSE, ids=[lesson.stem for lesson in COURSE])
 def test_every_fact_of_a_lesson_holds(lesson: Path, tmp_path: Path) -> None:
     run = python(lesson, cwd=tmp_path)
-    assert (run.exit_code, run.stderr) == (0, "")
+    said = re.sub(r".*Guards may run slower.*\n.*\n", "", run.stderr)  # Dynamo, with Python 3.13.0 alone
+    assert (run.exit_code, said) == (0, "")
 
 
 def test_every_lesson_of_the_course_has_a_page_that_shows_it() -> None:
