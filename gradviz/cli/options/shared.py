@@ -17,7 +17,8 @@ MAX_VALUES_UP_TO = 4096
 """Larger tensors are too large to read number by number."""
 
 
-class _BackwardNumber(click.ParamType[int | str]):
+# Before click 8.4 the class took no type.
+class _BackwardNumber(click.ParamType):  # type: ignore[type-arg]
     name = "N|last|all"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
@@ -31,7 +32,7 @@ class _BackwardNumber(click.ParamType[int | str]):
 _MODULE = click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 
 
-class _RankNumbers(click.ParamType[tuple[int, ...]]):
+class _RankNumbers(click.ParamType):  # type: ignore[type-arg]
     name = "N,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
