@@ -10,7 +10,7 @@ from gradviz.cli.options.shared import GroupedCommand
 @click.command("schema", cls=GroupedCommand)
 @click.argument("what", metavar="[json|capture|memory|flow|check|why|diff|compiled|explain|doctor]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""
+    """Print the JSON Schema of a .json file, of a recording (.gradviz), or of the JSON output of a command."""
     import msgspec
 
     from gradviz.analysis.compiled.compiled_functions import compiled_schema

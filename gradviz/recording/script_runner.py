@@ -35,7 +35,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
     if find_spec("torch") is None:
         raise MissingDependency(
             "recording needs torch, which is not installed for this Python",
-            hint=f"install it for {sys.executable}, or give a capture recorded elsewhere",
+            hint=f"install it for {sys.executable}, or give a recording made elsewhere",
         )
     session = RunSession(plan, program.name, arguments)
     notice = ImportNotice("torch", partial(_begin, session))

@@ -65,7 +65,7 @@ class SourceOptions:
         if self.module is not None:
             return script_of((self.module, *self.words)) if self.is_command else self.module
         if not self.words:
-            raise BadInput("nothing to run", hint="name a script or a capture, or a module with -m")
+            raise BadInput("nothing to run", hint="name a script or a recording, or a module with -m")
         return script_of(self.words) if self.is_command else self.words[0]
 
     @cached_property
@@ -269,9 +269,9 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
         ("--fingerprints", options.fingerprints),
     ):
         if given:
-            raise BadInput(f"{name} needs a script to run; {options.name} is a capture")
+            raise BadInput(f"{name} needs a script to run; {options.name} is a recording")
     if options.arguments:
-        raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a capture and is not run")
+        raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a recording and is not run")
     assert options.file is not None
     with working(f"reading {options.name}"):
         named = named_capture(options.name, options.rank)
