@@ -384,7 +384,7 @@ class _Columns:
                     lane.arrive[wire] = piece[1].y
 
     def _turns_above(self, lane: _Lane, number: int) -> bool:
-        """Whether a lane of one wire turns above the column that it enters: it then comes down where it would turn to."""
+        """Whether a lane of one wire turns above the next column: it then comes down there where it would turn to."""
         piece = self._pieces[lane.wires[0]][number + 1]
         if self._is_u or len(lane.wires) > 1 or lane.passes or not _has_turn(piece):
             return False
