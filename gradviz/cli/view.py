@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -41,7 +42,7 @@ def view_command(serve: bool, port: int | None, output: str | None, **others: An
         from gradviz.errors import BadInput
 
         name = others["words"][0] if others["words"] else "SCRIPT"
-        page = output if output.endswith((".html", ".htm")) else f"{output}.html"
+        page = output if output.endswith((".html", ".htm")) else str(PurePath(output).with_suffix(".html"))
         raise BadInput("view opens a page and writes no file", hint=f"gradviz render {name} -o {page}")
     viewing = view_options(others)
     (renderer,) = renderers_for([format_named("html")], others)
