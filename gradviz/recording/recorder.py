@@ -58,7 +58,7 @@ class Recorder:
         self._forward = ForwardWatch(
             self._facts, plan.values_up_to, logs_calls=plan.calls, fingerprints=plan.fingerprints
         )
-        self._compiled = CompiledCodeWatch(self._forward)
+        self._compiled = CompiledCodeWatch(self._forward, holds_calls=plan.inside)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
         self._limit = RunLimit(plan.limits, self._end_run)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from gradviz.recording.compiled.region_calls import RegionCalls
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
@@ -27,9 +28,13 @@ _MODULE = "torch._dynamo.eval_frame"
 
 
 class CompiledCodeWatch:
-    """Pauses a `ForwardWatch` while compiled code runs, between `start` and `stop`."""
+    """Pauses a `ForwardWatch` while compiled code runs, between `start` and `stop`.
 
-    def __init__(self, watch: ForwardWatch) -> None:
+    Args:
+        holds_calls: hold what each call of compiled code gets, so that it can be run a second time.
+    """
+
+    def __init__(self, watch: ForwardWatch, *, holds_calls: bool = False) -> None:
         self._watch = watch
         self._thread = threading.get_ident()
         self._row = 0
@@ -39,18 +44,24 @@ class CompiledCodeWatch:
         self._switch = Replacement("torch._dynamo.eval_frame._maybe_set_eval_frame")
         self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
         self._notice = ImportNotice(_MODULE, self.install)
-        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note)
+        self._calls = RegionCalls(watch.defects.note) if holds_calls else None
+        around = self._calls.around if self._calls is not None else None
+        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around)
         self._compilations = Compilations(watch.compilations, watch.defects.note)
 
     def start(self) -> None:
         """Install the switch now, or when the program imports Dynamo."""
         self._notice.start()
+        if self._calls is not None:
+            self._calls.start()
         self._graphs.start()
         self._compilations.start()
 
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
         self._notice.stop()
+        if self._calls is not None:
+            self._calls.stop()
         self._graphs.stop()
         self._compilations.stop()
         self._switch.take_back()

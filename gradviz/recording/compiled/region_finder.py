@@ -20,7 +20,7 @@ from gradviz.recording.compiled.inner_region import (
     known_modules,
 )
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
-from gradviz.recording.compiled.region_replay import Replay, replay
+from gradviz.recording.compiled.region_replay import Replay, replayed
 from gradviz.recording.forward.forward_log import ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -184,14 +184,6 @@ def _leaves_of(found: Replay, inner_ids: dict[int, int], walked: Walk) -> list[A
 
 def _leaf(walked: Walk, edge: Edge | None) -> Any:
     return getattr(walked.wrappers[edge.target], "variable", None) if edge is not None else None
-
-
-def replayed(traced: TracedGraph) -> Replay:
-    """The replay of a traced graph, which is run once."""
-    if traced.replay is None:
-        traced.replay = replay(traced)
-    result: Replay = traced.replay
-    return result
 
 
 def _results(found: Replay, plan: OutputPlan) -> list[Result]:
