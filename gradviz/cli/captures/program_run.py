@@ -76,8 +76,15 @@ def _run_rank(options: SourceOptions, plan: RecordingPlan, output: Path) -> Prog
     job = launched_job(str(output.absolute()))
     member = Member(_plan_of_children(options, plan, output, job, job), options.name)
     if not member.is_wanted:
-        plan = replace(plan, gradients=False, calls=False, fingerprints=False, root_shares=False, inside=False,
-            backward=MAX_BACKWARD)
+        plan = replace(
+            plan,
+            gradients=False,
+            calls=False,
+            fingerprints=False,
+            root_shares=False,
+            inside=False,
+            backward=MAX_BACKWARD,
+        )
     member.begin()
     ran = _script(options, replace(plan, member=member))
     own = ran if isinstance(ran, ProgramRun) else None

@@ -156,7 +156,8 @@ NAMES_HELP = (
 
 
 _SECTIONS = {
-    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to inside check root_shares",
+    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to inside check "
+    "root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
     "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",

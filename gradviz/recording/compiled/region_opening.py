@@ -90,7 +90,9 @@ def unmeasured_between(graph: Graph, found: FoundRegions) -> int:
     return sum(
         len(each.inner.nodes)
         for index, each in found.compiled.items()
-        if each.inner is not None and not each.is_measured and graph.nodes[index].run is not None
+        if each.inner is not None
+        and not each.is_measured
+        and graph.nodes[index].run is not None
         and len(each.inner.nodes) > 1
     )
 

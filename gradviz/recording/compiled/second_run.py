@@ -107,7 +107,7 @@ class SecondRuns:
             try:
                 if noted is None:
                     raise NotAgain("what it got is not known")
-                inner = self._run_again(graph.nodes[index], self.walk.wrappers[index], region.inner, noted)
+                inner = self._run_again(graph, index, region.inner, noted)
                 regions[index] = dataclasses.replace(region, inner=inner, is_measured=True)
             except NotAgain as reason:
                 regions[index] = dataclasses.replace(region, why_unmeasured=str(reason))
@@ -118,12 +118,12 @@ class SecondRuns:
                 drop_held_call(self.walk.wrappers[index])
         return regions
 
-    def _run_again(self, node: Node, wrapper: Any, inner: InnerRegion, noted: _Noted) -> InnerRegion:
+    def _run_again(self, outer: Graph, index: int, inner: InnerRegion, noted: _Noted) -> InnerRegion:
         _check_that_it_may_run(noted)
-        plan = output_plan_of(python_function_class(wrapper))
+        plan = output_plan_of(python_function_class(self.walk.wrappers[index]))
         run = _Run(noted, plan, self.facts, self.values_up_to)
         graph = result_of_own_thread(run.measured_graph)
-        _check_against_program(node, graph, run.replay, inner, draws=bool(noted.held.generators))
+        _check_against_program(outer, outer.nodes[index], graph, run, inner)
         operations = (each for each in graph.nodes if not each.is_leaf)
         nodes = [_with_figures(own, each) for own, each in zip(inner.nodes, operations, strict=True)]
         return dataclasses.replace(inner, nodes=nodes)
@@ -151,20 +151,20 @@ class _Run:
     """One second run."""
 
     def __init__(self, noted: _Noted, plan: OutputPlan, facts: FactsTable, values_up_to: int) -> None:
-        self._held, self._tangents = noted.held, noted.tangents
+        self.held, self._tangents = noted.held, noted.tangents
         self._plan, self._facts, self._values_up_to = plan, facts, values_up_to
         self.replay: Replay
 
     def measured_graph(self) -> Graph:
         """The nodes of the run with their figures."""
-        traced = self._held.traced
-        tensors = [each for each in self._held.inputs if isinstance(each, torch.Tensor)]
+        traced = self.held.traced
+        tensors = [each for each in self.held.inputs if isinstance(each, torch.Tensor)]
         with _synchronized(tensors), generators_restored():
-            for kind, state in self._held.generators.items():
+            for kind, state in self.held.generators.items():
                 set_generator_state(kind, state)
             inputs = [
                 _own_tensor(each, given) if isinstance(each, torch.Tensor) and isinstance(given, TensorInput) else each
-                for each, given in zip(self._held.inputs, traced.inputs, strict=True)
+                for each, given in zip(self.held.inputs, traced.inputs, strict=True)
             ]
             interpreter = RegionInterpreter(traced, lambda given: given.value.clone(), frees_values=True)
             with as_traced(traced), torch.enable_grad():
@@ -175,7 +175,7 @@ class _Run:
 
     def _check_way(self) -> None:
         names = [wrapper.name() for wrapper in self.replay.walk.wrappers]
-        if names != [wrapper.name() for wrapper in replayed(self._held.traced).walk.wrappers]:
+        if names != [wrapper.name() for wrapper in replayed(self.held.traced).walk.wrappers]:
             raise NotAgain("a second run makes other autograd nodes")
 
     def _backward(self, inputs: list[Any], results: list[Any]) -> Graph:
@@ -241,18 +241,35 @@ def _synchronized(tensors: Iterable[torch.Tensor]) -> Iterator[None]:
 # -- Comparing it with the program -------------------------------------------------------------------------------------
 
 
-def _check_against_program(node: Node, graph: Graph, replay: Replay, inner: InnerRegion, *, draws: bool) -> None:
+def _check_against_program(outer: Graph, node: Node, graph: Graph, run: _Run, inner: InnerRegion) -> None:
     """Raise `NotAgain` if the second run sent other gradients out of the region than the program did."""
+    draws = bool(run.held.generators)
     tolerance = max(_tolerances(inner.nodes), default=_OTHER_TOLERANCE) * (_OF_RANDOM if draws else 1)
     pairs = []
-    for index, number in replay.input_of.items():
+    for index, number in run.replay.input_of.items():
         sent, again = at_index(node.gradients, number), at_index(graph.nodes[index].arrived, 0)
         if sent is not None and again is not None and sent.unmeasured is None and again.unmeasured is None:
-            pairs.append((sent, again))
-    largest = max((sent.norm or 0.0 for sent, _ in pairs), default=0.0)
-    if any(_differ(*pair, tolerance, largest) for pair in pairs):
-        random = "it draws random numbers, and a second run drew others" if draws else ""
-        raise NotAgain(random or "a second run sent other gradients than the program")
+            pairs.append((number, sent, again))
+    largest = max((sent.norm or 0.0 for _, sent, _ in pairs), default=0.0)
+    different = [pair for pair in pairs if _differ(*pair[1:], tolerance, largest)]
+    if not different:
+        return
+    if draws:
+        raise NotAgain(
+            "it draws random numbers, and a second run draws others (inductor draws as other code does with "
+            "torch._inductor.config.fallback_random = True)"
+        )
+    number, sent, again = max(different, key=lambda pair: abs((pair[1].norm or 0.0) - (pair[2].norm or 0.0)))
+    edge = at_index(node.edges, number)
+    names = outer.nodes[edge.target].names if edge is not None else ()
+    raise NotAgain(
+        f"without compilation it sends other gradients than the program: to {names[0] if names else 'an input'} one "
+        f"of norm {_norm_words(again)} instead of {_norm_words(sent)}, so compiled code computes something else"
+    )
+
+
+def _norm_words(figures: TensorFigures) -> str:
+    return "NaN or Inf" if figures.nans or figures.infs else f"{figures.norm or 0.0:.3g}"
 
 
 def _tolerances(nodes: Sequence[Node]) -> Iterator[float]:

@@ -172,9 +172,7 @@ def _copied(module: fx.GraphModule, *, keeps_constants: bool) -> TracedGraph:
         if node.op == "placeholder":
             inputs.append(_input_of(node))
         elif node.op == "get_attr":
-            attributes[str(node.target)] = _attribute_of(
-                module, str(node.target), keeps_constants=keeps_constants
-            )
+            attributes[str(node.target)] = _attribute_of(module, str(node.target), keeps_constants=keeps_constants)
         copy.meta = {name: node.meta[name] for name in _KEPT_META if name in node.meta}
     return TracedGraph(graph, inputs, attributes, "", "")
 
