@@ -90,7 +90,7 @@ class Normed(nn.Module):
 
 
 class Changing(nn.Module):
-    """Changes a buffer that it computes with."""
+    """Changes a buffer that it computes with: torch 2.13 computes again in backward, with the changed buffer."""
 
     def __init__(self):
         super().__init__()
@@ -103,7 +103,7 @@ class Changing(nn.Module):
 
 
 class ChangingLate(Changing):
-    """Changes it after that: torch 2.13 computes again in backward, with the changed buffer, and so wrong gradients."""
+    """Changes it after that."""
 
     def forward(self, x):
         x = self.linear(x) + self.count
