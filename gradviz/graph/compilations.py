@@ -17,6 +17,19 @@ class GraphBreak(Struct, frozen=True, omit_defaults=True):
     """0 if Dynamo noted none."""
 
 
+class GradientCut(Struct, frozen=True, omit_defaults=True):
+    """A torch call inside compiled code behind which no gradient goes back, and what gets none because of it."""
+
+    function: str
+    """``torch.Tensor.detach``; empty if nothing that the compiled code returns was computed from it."""
+    parameters: tuple[str, ...]
+    """Names of parameters from which no other way leads to what the compiled code returns."""
+    file: str = ""
+    line: LineNumber = 0
+    is_grad_off: bool = False
+    """Whether gradients were switched off there, as under ``no_grad``."""
+
+
 class Compilation(Struct, frozen=True, omit_defaults=True):
     """One compilation of a function, or of the rest of a function behind a graph break."""
 
@@ -35,5 +48,7 @@ class Compilation(Struct, frozen=True, omit_defaults=True):
     backend: str = ""
     broken: GraphBreak | None = None
     """Where it ends before the function does."""
+    cuts: tuple[GradientCut, ...] = ()
+    """Where gradients are cut off inside it, if it has gradients at all and was used in a recorded backward."""
     failed_guard: str = ""
     """What an earlier version had assumed, and did not hold; empty for the first one, or if torch does not tell."""

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.encoding import json_text
-from gradviz.graph.compilations import Compilation, GraphBreak
+from gradviz.graph.compilations import Compilation, GradientCut, GraphBreak
 
 COMPILED_VERSION = 1
 """Increased when a program that reads the older form would misread the newer one.
@@ -148,3 +148,10 @@ def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
         " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known,
         tuple(re.sub(r"\s+", " ", line.removeprefix("Hint: ")) for line in lines if line.startswith("Hint: ")),
     )
+
+
+def cut_in_compiled_code(capture: Capture, names: Iterable[str]) -> GradientCut | None:
+    """Where the gradient of a parameter with one of these names is cut off inside compiled code."""
+    wanted = set(names)
+    cuts = (cut for each in capture.compilations for cut in each.cuts if wanted & {*cut.parameters})
+    return next(cuts, None)

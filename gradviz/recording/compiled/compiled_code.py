@@ -46,7 +46,7 @@ class CompiledCodeWatch:
         self._notice = ImportNotice(_MODULE, self.install)
         self._calls = RegionCalls(watch.defects.note) if holds_calls else None
         around = self._calls.around if self._calls is not None else None
-        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around)
+        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around, watch.compilations)
         self._compilations = Compilations(watch.compilations, watch.defects.note)
 
     def start(self) -> None:

@@ -8,8 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
+from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.model import Edge, Graph
+from gradviz.recording.compiled.gradient_cuts import gradient_cuts
 from gradviz.recording.compiled.inner_region import (
     InnerRegion,
     InnerRegionMaker,
@@ -46,11 +49,24 @@ class RegionFinder:
         self.facts = facts
         self.untraceable: dict[str, None] = {}
         """Why nodes of code that was traced and not compiled have only the line of the call."""
+        self.cuts: dict[int, tuple[GradientCut, ...]] = {}
+        """Where gradients are cut off inside each traced graph, by its ``id()``."""
+
+    def with_cuts(self, compilations: Sequence[Compilation]) -> list[Compilation]:
+        """The compilations, each with where gradients are cut off inside it."""
+        by_index = {each.compilation: self.cuts.get(id(each), ()) for each in self.traced}
+        return [
+            replace(each, cuts=by_index[index]) if by_index.get(index) else each
+            for index, each in enumerate(compilations)
+        ]
 
     def regions_of(
         self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
     ) -> FoundRegions:
         """The regions of a graph, those that were compiled and those that were only traced."""
+        for each in self.traced:
+            if id(each) not in self.cuts:
+                self.cuts[id(each)] = gradient_cuts(each, modules)
         search = _Search(self, graph, walked, modules, called, log)
         return FoundRegions(search.compiled(), search.uncompiled())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -72,6 +72,9 @@ class Replay:
     """What the operators do that computed the results; None for a run on real tensors."""
     written: frozenset[int] = frozenset()
     """Inputs whose numbers were changed in place."""
+    without_gradient: Mapping[str, bool] = field(default_factory=dict)
+    """Nodes of the traced graph that got something that requires grad, and whose results do not; and whether gradients
+    were switched off there."""
 
     def call_of(self, sequence_nr: int) -> ReplayedCall | None:
         """The call that made the node with this number."""
@@ -108,6 +111,7 @@ def _replay(traced: TracedGraph) -> Replay:
             results = interpreter.run(*inputs)
         found = described(inputs, list(results), interpreter.calls)
         found.operators = operators
+        found.without_gradient = interpreter.without_gradient
         found.written = frozenset(
             index for index, each in enumerate(inputs) if isinstance(each, torch.Tensor) and version_of(each)
         )
@@ -122,6 +126,10 @@ def as_traced(traced: TracedGraph) -> Iterator[None]:
             surroundings.enter_context(torch.autocast(kind, dtype))
         surroundings.enter_context(unwatched())  # what was traced may differentiate
         yield
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _needs_gradient(value: Any) -> bool:
@@ -219,6 +227,7 @@ class _NotingInterpreter(RegionInterpreter):
         self.constants: dict[int, int] = {}
         self._node: fx.Node | None = None
         self._checkpoint = False
+        self.without_gradient: dict[str, bool] = {}
         self._mode = CallMode(self._note, also=frozenset())
 
     def mode_on(self) -> Any:
@@ -229,11 +238,21 @@ class _NotingInterpreter(RegionInterpreter):
         self._node = n
         before, calls = peek_sequence_nr(), len(self.calls)
         result = super().run_node(n)
+        self._note_cut(n, result)
         after = peek_sequence_nr()
         if after != before and len(self.calls) == calls:
             # Custom functions are not seen by a function mode.
             self.calls.append(ReplayedCall(before, after, "autograd.Function.apply", n, (), self._checkpoint))
         return result
+
+    def _note_cut(self, n: fx.Node, result: Any) -> None:
+        if n.op not in ("call_function", "call_method"):
+            return
+        results = [each for each in (result if isinstance(result, (tuple, list)) else (result,)) if _is_tensor(each)]
+        with DISABLE_TORCH_FUNCTION():
+            is_live = any(_needs_gradient(self.env.get(each)) for each in n.all_input_nodes)
+            if is_live and results and not any(map(_needs_gradient, results)):
+                self.without_gradient[n.name] = not torch.is_grad_enabled()
 
     def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
         inner = _NotingInterpreter(body, self._constant)

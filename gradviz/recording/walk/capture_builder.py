@@ -200,7 +200,7 @@ class CaptureBuilder:
         calls: CallLog | None,
         error: ScriptError | None,
     ) -> Capture:
-        compilations = tuple(with_guards(self._forward.compilations))
+        compilations = tuple(with_guards(self._region_finder.with_cuts(self._forward.compilations)))
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -341,6 +341,8 @@ def kept_lines(
                 wanted[file].update(_around(line))
     for compilation in compilations:
         wanted[compilation.file].update(_around(compilation.line))
+        for cut in compilation.cuts:
+            wanted[cut.file].update(_around(cut.line))
         if compilation.broken is not None:
             wanted[compilation.broken.file].update(_around(compilation.broken.line))
     if error is not None and error.call_site is not None:

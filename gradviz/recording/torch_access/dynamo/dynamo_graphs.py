@@ -7,7 +7,7 @@ with it afterwards. The backend may change it in place, so it is copied, without
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
 from functools import wraps
 from types import CodeType
@@ -60,6 +60,8 @@ class TracedGraph:
     """The variable that holds it there: ``self``."""
     aot_ids: range = range(0)
     """Numbers that AOTAutograd gave to what it compiled from this graph."""
+    compilation: int = -1
+    """Index of its compilation among those that were noted; -1 if it was not."""
     replay: Any = None
     """What running it once on fake tensors gave or raised, which is done when it is first asked for."""
 
@@ -70,6 +72,7 @@ class DynamoGraphs(OutputGraphWatch):
     Args:
         around: what is to be called in place of the code that was compiled from a graph, and calls it; None if the code
             itself is.
+        compilations: what is noted of each compilation, before its graph is handed on.
     """
 
     def __init__(
@@ -77,8 +80,10 @@ class DynamoGraphs(OutputGraphWatch):
         traced: list[TracedGraph],
         note_defect: Callable[[Exception], None],
         around: Callable[[TracedGraph, Callable[..., Any]], Callable[..., Any]] | None = None,
+        compilations: Sized = (),
     ) -> None:
         super().__init__("call_user_compiler", note_defect)
+        self._compilations = compilations
         self.traced = traced
         self._around = around
 
@@ -90,6 +95,7 @@ class DynamoGraphs(OutputGraphWatch):
             result = original(output, module, *rest, **options)
             if traced is not None:
                 traced.aot_ids = range(before, _next_aot_id())
+                traced.compilation = len(self._compilations) - 1
                 self.traced.append(traced)
                 # Code that Dynamo will write to a file must be as it is.
                 if self._around is not None and traced.aot_ids and getattr(output, "package", None) is None:
