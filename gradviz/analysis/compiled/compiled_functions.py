@@ -66,6 +66,8 @@ class CompiledFunction(Struct, frozen=True):
     backend: str
     regions: tuple[CompiledRegion, ...]
     breaks: tuple[ExplainedBreak, ...]
+    cuts: tuple[GradientCut, ...] = ()
+    """Where gradients of parameters are cut off inside it."""
 
     @property
     def recompilations(self) -> int:
@@ -121,6 +123,7 @@ def _function(capture: Capture, file: str, name: str, line: int, found: list[Com
         found[0].backend,
         tuple(map(_region, frames.values())),
         tuple(_explained(capture, each) for each in _one_for_each_line(breaks)),
+        tuple(dict.fromkeys(cut for each in found for cut in each.cuts)),
     )
 
 

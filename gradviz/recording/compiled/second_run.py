@@ -21,7 +21,7 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.gradients import TensorFigures, at_index
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.model import Graph, Node, NodeKind
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder
@@ -181,12 +181,11 @@ class _Run:
     def _backward(self, inputs: list[Any], results: list[Any]) -> Graph:
         walked = self.replay.walk
         outputs = OutputReader(self._facts, Counter()).of_walk(walked)
+        rows = zip(walked.wrappers, walked.sequence_nrs, walked.edges, outputs, strict=True)
         graph = Graph(
             tuple(
-                Node(index, wrapper.name(), "input" if number == LEAF_SEQUENCE_NR else "operation", None, *rest)
-                for index, (wrapper, number, *rest) in enumerate(
-                    zip(walked.wrappers, walked.sequence_nrs, walked.edges, outputs, strict=True)
-                )
+                Node(index, wrapper.name(), _kind_of(number), None, edges, facts)
+                for index, (wrapper, number, edges, facts) in enumerate(rows)
             )
         )
         started = list(self._started(inputs, results))
@@ -218,6 +217,10 @@ class _Run:
                 if tensor.shape != tangent.shape:
                     raise NotAgain("a second run has results of other shapes")
                 yield tensor, tangent
+
+
+def _kind_of(sequence_nr: int) -> NodeKind:
+    return "input" if sequence_nr == LEAF_SEQUENCE_NR else "operation"
 
 
 def _own_tensor(held: torch.Tensor, given: TensorInput) -> torch.Tensor:

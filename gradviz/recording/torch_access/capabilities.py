@@ -428,7 +428,6 @@ CAPABILITIES = (
             "torch._functorch.aot_autograd.AOT_COUNTER",
             "torch._subclasses.fake_tensor.FakeTensorMode",
             "torch._ops.HigherOrderOperator",
-            "torch.utils._python_dispatch.TorchDispatchMode",
             "OutputGraph.local_scope",
             "OutputGraph.root_tx",
             "CompiledFunction._aot_id",

@@ -87,7 +87,7 @@ class UnusedParameter(Rule):
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         for group in _without(reduced, histories, never_used(histories)):
-            yield self._never_used(case, group)
+            yield from self._never_used(case, group)
         if case.capture.error is None:
             for group in _without(reduced, histories, used_for_nothing(histories)):
                 yield self._used_for_nothing(case, group)
@@ -121,13 +121,22 @@ class UnusedParameter(Rule):
             evidence={"parameters": len(group.tensors)},
         )
 
-    def _never_used(self, case: Case, group: UnusedParameters) -> Finding:
-        histories = case.histories
+    def _never_used(self, case: Case, group: UnusedParameters) -> Iterator[Finding]:
+        by_cut: dict[GradientCut | None, list[int]] = {}
+        for number in group.tensors:
+            names = case.histories.tensor(number).names
+            cut = cut_in_compiled_code(case.capture, names) if group.instead is None else None
+            by_cut.setdefault(cut, []).append(number)
+        for cut, tensors in by_cut.items():
+            part = replace(group, tensors=tuple(tensors))
+            if cut is None:
+                yield self._unused(case.histories, part)
+            else:
+                yield self._cut_in_compiled_code(case.histories, part, cut)
+
+    def _unused(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
         made = location_of_line(histories.line_where_made(group.tensors[0]))
-        cut = cut_in_compiled_code(case.capture, histories.tensor(group.tensors[0]).names)
-        if cut is not None and group.instead is None:
-            return self._cut_in_compiled_code(histories, group, cut)
         is_hidden = histories.has_compiled_code and group.instead is None
         nothing = f"nothing is ever computed from {'it' if len(group.tensors) == 1 else 'them'}"
         return self.finding(

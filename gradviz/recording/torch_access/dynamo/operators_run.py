@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
-from gradviz.recording.torch_access.name_lookup import find
-
-_DispatchMode: Any = find("torch.utils._python_dispatch.TorchDispatchMode") or object
+from torch.utils._python_dispatch import TorchDispatchMode
 
 _NAMESPACES_OF_TORCH = frozenset({"aten", "prim", "prims", "quantized", "torchvision"})
 """Namespaces of operators that only compute: they may run twice."""
 
 
-class OperatorsRun(_DispatchMode):  # type: ignore[misc]
+class OperatorsRun(TorchDispatchMode):
     """Notes them while it is entered."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.draws_random_numbers = False
         self.foreign: dict[str, None] = {}
         """Operators that torch does not bring along: what they do besides computing is unknown."""
