@@ -9,7 +9,8 @@ imported for this; if the program imports it later, `ImportNotice` calls `instal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
-from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
+from gradviz.recording.torch_access.dynamo.untraced import off_switch, skip_what_waits, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
 from gradviz.recording.torch_access.name_lookup import find
@@ -72,8 +73,26 @@ class CompiledCodeWatch:
         """True on the recorded thread while compiled code runs or is being compiled."""
         return self._compiled_call is not None and threading.get_ident() == self._thread
 
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """The program's own code runs at a graph break: watch it, until compiled code goes on."""
+        wrapper = self._compiled_call
+        if wrapper is None or not self.is_running:
+            yield
+            return
+        self._after_compiled_call()
+        try:
+            yield
+        finally:
+            self._enter(wrapper)
+
+    def _enter(self, wrapper: FrameType) -> None:
+        self._compiled_call = wrapper
+        self._row = self._watch.pause(wrapper, "torch.compile")
+
     def install(self) -> None:
         """Replace Dynamo's switch by one that also pauses the watch."""
+        skip_what_waits()
         # It is not tested first: Dynamo is being imported, and the test would wait for that.
         if find(self._switch.path) is not None and self._switch.put(self._pausing):
             self._hook_question.put(lambda _: self._has_any_global_hook)
@@ -104,8 +123,7 @@ class CompiledCodeWatch:
             return
         # Compiling also switches Dynamo off and on, so only the wrapper that paused may resume.
         if self._compiled_call is None and enters_compiled_code:
-            self._compiled_call = wrapper
-            self._row = self._watch.pause(wrapper, "torch.compile")
+            self._enter(wrapper)
         elif self._compiled_call is wrapper:
             self._is_leaving = True
 
