@@ -15,6 +15,8 @@ class GraphBreak(Struct, frozen=True, omit_defaults=True):
     file: str = ""
     line: LineNumber = 0
     """0 if Dynamo noted none."""
+    is_of_torch: bool = False
+    """Whether it is inside torch itself, as in every compiled step of an optimizer."""
 
 
 class GradientCut(Struct, frozen=True, omit_defaults=True):

@@ -55,6 +55,8 @@ class ExplainedBreak(Struct, frozen=True):
     """In one line, in Dynamo's words."""
     explanation: str
     hints: tuple[str, ...]
+    is_of_torch: bool = False
+    """Whether it is inside torch itself."""
 
 
 class CompiledFunction(Struct, frozen=True):
@@ -150,6 +152,7 @@ def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
         head.strip(),
         " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known,
         tuple(re.sub(r"\s+", " ", line.removeprefix("Hint: ")) for line in lines if line.startswith("Hint: ")),
+        broken.is_of_torch,
     )
 
 
