@@ -124,7 +124,7 @@ def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
     from gradviz.errors import BadInput
 
     context = click.get_current_context()
-    for name in ("backward", "keep_going", "root", "gradients", "values", "values_up_to", "gradcheck"):
+    for name in ("backward", "keep_going", "root", "gradients", "values", "values_up_to", "inside", "gradcheck"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = name.replace("_", "-") if name != "gradients" else "no-gradients"
             raise BadInput(f"--{option} needs a script to run", hint="gradviz explain WHAT SCRIPT")

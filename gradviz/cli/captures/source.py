@@ -46,6 +46,7 @@ class SourceOptions:
     """Whether to take fingerprints of all tensors, and so to log every torch call."""
     limits: RunLimits = NO_LIMITS
     root_shares: bool = False
+    inside: bool = False
     check: bool | None = None
     """Whether to mark the findings of a check on the graphs; None: only if the capture has logged calls."""
     rank: int | None = None
@@ -135,6 +136,8 @@ class SourceOptions:
             words += ["--values-up-to", str(self.values_up_to)]
         elif self.values:
             words.append("--values")
+        if self.inside:
+            words.append("--inside")
         if not self.gradients:
             words.append("--no-gradients")
         if self.check is not None and name in ("render", "tree"):
@@ -266,6 +269,7 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
         ("--values", options.values),
         ("--values-up-to", options.values_up_to is not None),
         ("--root-shares", options.root_shares),
+        ("--inside", options.inside),
         ("--fingerprints", options.fingerprints),
     ):
         if given:

@@ -33,6 +33,7 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
         "gradients",
         "values",
         "values_up_to",
+        "inside",
         "rank",
         "ranks",
         "hang",

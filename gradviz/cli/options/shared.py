@@ -55,6 +55,12 @@ _RANKS = (
     click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
 )
 
+inside_option = click.option(
+    "--inside",
+    is_flag=True,
+    help="Measure gradients inside code of torch.compile, too: runs it a second time, and holds its inputs until then.",
+)
+
 _RECORDING = (
     _MODULE,
     *_RANKS,
@@ -76,6 +82,7 @@ _RECORDING = (
         metavar="N",
         help="Record the numbers of tensors with N elements or fewer; --values means 64.",
     ),
+    inside_option,
 )
 
 _PROGRAM = "SCRIPT|RECORDING [-- ARGUMENTS]... | -- COMMAND [ARGUMENTS]..."
@@ -150,7 +157,8 @@ NAMES_HELP = (
 
 
 _SECTIONS = {
-    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to check root_shares",
+    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to inside check "
+    "root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
     "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",
