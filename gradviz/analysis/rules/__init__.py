@@ -28,6 +28,7 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
@@ -74,6 +75,7 @@ RULES: tuple[type[Rule], ...] = (
     NoBackward,
     TermWithoutGradient,
     CreateGraphMissing,
+    SampledWithoutGradient,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
