@@ -8,18 +8,28 @@ trained as well, has lost the part of the gradient that would have gone through 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from msgspec import Struct
 
 from gradviz.analysis.cuts.cut_paths import alive_above, cut_paths_on
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call
 
 _CONTINUOUS = frozenset({"normal", "_standard_gamma", "_sample_dirichlet"})
 """Draws that torch can also make as a function of the distribution's parameters."""
+
+
+_ARITHMETIC = frozenset({
+    "add", "sub", "mul", "div", "neg", "pow", "square", "exp", "log", "sum", "mean", "squeeze", "unsqueeze", "clamp",
+    "minimum", "min", "stack", "cat",
+})  # fmt: skip
+"""What leads from a distance to a log-probability, and from there to a loss."""
 
 
 class DrawWithoutGradient(Struct, frozen=True):
@@ -32,7 +42,9 @@ class DrawWithoutGradient(Struct, frozen=True):
     """Trained tensors that the distribution was computed from."""
 
 
-def draws_without_gradient(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[DrawWithoutGradient]:
+def draws_without_gradient(
+    histories: ParameterHistories, backward_calls: BackwardCalls
+) -> Iterator[DrawWithoutGradient]:
     """Those before the last backward call of each line."""
     calls = histories.log.calls
     for backward in histories.last_backward_of_each_line:
@@ -82,15 +94,42 @@ def _is_trained_otherwise(
 
 
 def _has_score(histories: ParameterHistories, cut: Cut, reached: ReachedCalls) -> bool:
-    """Whether the loss has the log-probability of the drawn values: their distance from something trained."""
+    """Whether the loss weighs the log-probability of the drawn values with what they brought, such as a reward."""
     calls = histories.log.calls
     drawn = set(cut.dead_outputs)
     for row in histories.flow.descendants(cut.dead_outputs[0], cut.call):
         if any(use.tensor in drawn for use in calls[row].inputs):
             drawn.update(use.tensor for use in calls[row].outputs if not use.requires_grad)
-    return any(
-        plain_name(calls[row].function) == "sub"
-        and any(use.tensor in drawn for use in calls[row].inputs)
-        and any(use.requires_grad for use in calls[row].inputs)
-        for row in reached.rows
-    )
+    distances = [row for row in reached.rows if _is_distance(calls[row], drawn)]
+    return any(_is_weighed(histories, row, reached) for row in distances)
+
+
+def _is_distance(call: Call, drawn: set[int]) -> bool:
+    """Whether a call subtracts drawn values and something trained: a log-probability begins so."""
+    is_drawn = any(use.tensor in drawn for use in call.inputs)
+    return is_drawn and plain_name(call.function) == "sub" and any(use.requires_grad for use in call.inputs)
+
+
+def _is_weighed(histories: ParameterHistories, start: int, reached: ReachedCalls) -> bool:
+    """Whether what a call returns is multiplied by constants: one for each element, or any for a single number."""
+    calls, flow = histories.log.calls, histories.flow
+    live, waiting = set[int](), [start]
+    while waiting:
+        row = waiting.pop()
+        for use in calls[row].outputs:
+            if not use.requires_grad or use.tensor in live:
+                continue
+            live.add(use.tensor)
+            for user in flow.users(use.tensor, row):
+                call = calls[user]
+                if plain_name(call.function) == "mul" and _is_weight(histories, call, use.tensor):
+                    return True
+                if user in reached.members and plain_name(call.function) in _ARITHMETIC:
+                    waiting.append(user)
+    return False
+
+
+def _is_weight(histories: ParameterHistories, call: Call, tensor: int) -> bool:
+    sizes = [prod(shape_of(histories.flow, use.tensor)) for use in call.inputs if not use.requires_grad]
+    own = prod(shape_of(histories.flow, tensor))
+    return own == 1 or any(size > 1 for size in sizes)

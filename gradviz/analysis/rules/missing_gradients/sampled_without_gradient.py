@@ -76,8 +76,8 @@ class SampledWithoutGradient(Rule):
         location, backward = location_of_call(flow, draw.cut.call), location_of_call(flow, draw.backward)
         text = case.source_line(location)
         return self.finding(
-            f"the values drawn{at_line(location)} go into the loss{at_line(backward)}, and no gradient goes back through "
-            f"the draw to {case.histories.together(draw.parameters)}",
+            f"the values drawn{at_line(location)} go into the loss{at_line(backward)}, and no gradient goes back "
+            f"through the draw to {case.histories.together(draw.parameters)}",
             symptom="grad_wrong",
             why="sample() draws without gradients; the same loss trains the distribution, but only through other terms",
             fix="draw with rsample(), which computes the values from the distribution's parameters and from noise",
