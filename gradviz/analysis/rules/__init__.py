@@ -43,7 +43,9 @@ from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
+from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
@@ -115,6 +117,8 @@ RULES: tuple[type[Rule], ...] = (
     BrokenWeightTie,
     NotStepped,
     EvaluationMode,
+    WrongOptimizer,
+    TrainingMode,
     ReentrantCheckpoint,
     IdleGraph,
     NeedlessRetainGraph,
