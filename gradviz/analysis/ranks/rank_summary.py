@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import hypot
 
 from msgspec import Struct
 
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.capture.capture import Capture, Rank
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
@@ -79,6 +80,20 @@ def weights_of(graph: Graph) -> dict[str, float]:
 def parameter_names(graph: Graph) -> frozenset[str]:
     """The parameters that a graph has."""
     return frozenset(node.names[0] for node in _parameters(graph))
+
+
+def location_of_use(graph: Graph, names: Sequence[str]) -> Location | None:
+    """The first line that uses one of these parameters."""
+    leaves = {node.id for node in _parameters(graph) if node.names[0] in names}
+    users = [node for node in graph.nodes if any(edge is not None and edge.target in leaves for edge in node.edges)]
+    sites = [node.call_site for node in users if node.call_site is not None]
+    return location_of_line(graph.call_sites[own_line(graph.call_sites, sites[0])]) if sites else None
+
+
+def location_of_backward(graph: Graph) -> Location | None:
+    """The line that called backward."""
+    site = None if graph.backward is None else graph.backward.call_site
+    return None if site is None else location_of_line(graph.call_sites[own_line(graph.call_sites, site)])
 
 
 def graph_of_call(capture: Capture, number: int) -> Graph | None:

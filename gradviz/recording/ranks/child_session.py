@@ -122,6 +122,8 @@ class ChildSession:
         self._sudden_ends.stop()
         self._notice.stop()
         self._session.end()
+        if ending.error is not None:
+            self._member.note_error(ending.error)
         problem = self._written(ending)
         self._member.end(problem)
         self._member.tell_end_if_known(problem)
@@ -129,6 +131,7 @@ class ChildSession:
 
     def _begin(self) -> None:
         record_processes_of_multiprocessing()
+        self._member.begin()
         if self._member.is_wanted:
             self._session.begin()
         else:

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from gradviz.capture.capture import Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.capture.rank_end import RankEnd
 from gradviz.capture.whole_file import write_whole_file
-from gradviz.recording.ranks.standstill import Stand
 
 
 class JobPlan(Struct, frozen=True, omit_defaults=True):
@@ -82,8 +82,18 @@ class Process(Struct, frozen=True, omit_defaults=True):
     backward_calls: int = 0
     problem: str = ""
     """Why nothing of it could be recorded."""
-    stand: Stand | None = None
-    """Where it stands, if it has not moved for as long as the plan allows."""
+    end: RankEnd | None = None
+    """How it ended; where it stands, if it has not moved for as long as the plan allows."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has not moved for as long as the plan allows."""
+        return self.end is not None and self.end.how == "hung"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, as far as can be seen from this machine."""
+        return self.has_ended or (self.host == own_host() and not _is_alive(self.process))
 
 
 class JobFolder:
@@ -120,6 +130,10 @@ class JobFolder:
     def _spools_of(self, key: str) -> Iterator[Path]:
         return iter(sorted(self.path.glob(f"{key}.unfinished-*{CAPTURE_SUFFIX}")))
 
+    def stack_path(self, key: str) -> Path:
+        """Where Python writes the stack of the process with this key, if it dies by an error of compiled code."""
+        return self.path / f"{key}.stack"
+
     def let_all_end(self) -> None:
         """All processes may end."""
         write_whole_file(self.path / "stop", b"")
@@ -137,6 +151,20 @@ class JobFolder:
     def may_all_end(self) -> bool:
         """Whether all processes may end."""
         return (self.path / "stop").exists()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True  # a system without such files
+    return state != "Z"  # it has ended, and its parent has not asked how
 
 
 def own_host() -> str:

@@ -109,6 +109,9 @@ class JobMember(Protocol):
     def may_end(self) -> bool:
         """Whether it ran on for the others, and all ranks have recorded what they want by now."""
 
+    def note_error(self, error: BaseException) -> None:
+        """The program has failed with this exception."""
+
     def end(self) -> None:
         """The program has ended."""
 

@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.analysis.ranks.rank_comparison import RankComparison
+from gradviz.analysis.ranks.rank_difference import RankComparison
 from gradviz.capture.encoding import json_text
 
 

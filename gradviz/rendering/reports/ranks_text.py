@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gradviz.analysis.check.job_report import rank_words
-from gradviz.analysis.ranks.rank_comparison import RankComparison
+from gradviz.analysis.ranks.rank_difference import RankComparison
 from gradviz.analysis.ranks.rank_summary import RankSummary
+from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.rendering.reports.terminal_tables import empty_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted
 from gradviz.safe_text import one_line
