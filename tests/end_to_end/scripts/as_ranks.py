@@ -1,7 +1,6 @@
 """Runs a script in several forked processes, each with the environment of a rank: as_ranks.py SCRIPT [SIZE]."""
 
 import os
-import runpy
 import socket
 import sys
 
@@ -9,9 +8,15 @@ import torch
 import torch.multiprocessing as mp
 
 
+namespace = {}
+"""Of the script. It is kept: torch may wait for ever if a model is freed after its process group."""
+
+
 def run(script, rank):
     torch.manual_seed(100 + rank)  # processes of their own have different random numbers
-    runpy.run_path(script, run_name="__main__")
+    namespace.update(__name__="__main__", __file__=script)
+    with open(script) as source:
+        exec(compile(source.read(), script, "exec"), namespace)
 
 
 def main():
