@@ -85,7 +85,7 @@ class ForwardWatch:
         self._swapped = SwappedTensors(self._release)
         watch_class = custom_functions.working_way() if works("custom functions") else None
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
-        self._sharding = ShardingWatch()
+        self._sharding = ShardingWatch(self._release)
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
         self.is_watching = False
 

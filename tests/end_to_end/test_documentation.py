@@ -38,4 +38,5 @@ def test_the_documentation_builds_without_a_warning_and_needs_no_network(documen
 @pytest.mark.parametrize("lesson", COURSE, ids=[lesson.stem for lesson in COURSE])
 def test_every_fact_of_a_lesson_holds(lesson: Path, tmp_path: Path) -> None:
     run = python(lesson, cwd=tmp_path)
-    assert (run.exit_code, run.stderr) == (0, "")
+    said = re.sub(r".*Guards may run slower.*\n.*\n", "", run.stderr)  # Dynamo, with Python 3.13.0 alone
+    assert (run.exit_code, said) == (0, "")

@@ -20,7 +20,8 @@ from tests.integration.torch_access.child import run_gradviz
 
 def main() -> None:
     program, folder, *names = sys.argv[1:]
-    torch.compile(torch.sin, backend="aot_eager")(torch.ones(2, requires_grad=True))
+    # Without a gradient: where autograd's engine has run, some builds of torch refuse to run it in a fork.
+    torch.compile(torch.sin, backend="aot_eager")(torch.ones(2))
     torch._dynamo.reset()
     for name in names:
         child = os.fork()

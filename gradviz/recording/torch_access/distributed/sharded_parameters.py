@@ -46,29 +46,35 @@ def local_part(tensor: Any) -> Any:
 class ShardingWatch:
     """Notes which whole parameters are gathered, from a `look` that finds `fully_shard` loaded to `stop`."""
 
-    def __init__(self) -> None:
+    def __init__(self, release: Callable[[torch.Tensor], object]) -> None:
+        """
+        Args:
+            release: Called with each whole parameter, to forget what is known about it: while it was made, nothing
+                said yet which one it stands for.
+        """
+        self._release = release
         self._gathering = Replacement(f"{_MODULE}.FSDPParam.init_unsharded_param")
 
     def look(self) -> None:
         """A module is about to run: its parameters are gathered after this, if it is sharded."""
         if not self._gathering.is_in_force and is_loaded(_MODULE):
-            self._gathering.put(_noting)
+            self._gathering.put(self._noting)
 
     def stop(self) -> None:
         """Put everything back; safe to call twice."""
         self._gathering.take_back()
 
+    def _noting(self, original: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        @wraps(original)
+        def init_unsharded_param(parameter: Any) -> Any:
+            result = original(parameter)
+            whole, sharded = getattr(parameter, "_unsharded_param", None), getattr(parameter, "sharded_param", None)
+            if whole is not None and sharded is not None and sharded_of(whole) is not sharded:
+                _pairs[id(whole)] = weakref.ref(whole), weakref.ref(sharded)
+                self._release(whole)
+            return result
 
-def _noting(original: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    @wraps(original)
-    def init_unsharded_param(parameter: Any) -> Any:
-        result = original(parameter)
-        whole, sharded = getattr(parameter, "_unsharded_param", None), getattr(parameter, "sharded_param", None)
-        if whole is not None and sharded is not None:
-            _pairs[id(whole)] = weakref.ref(whole), weakref.ref(sharded)
-        return result
-
-    return init_unsharded_param
+        return init_unsharded_param
 
 
 def forget_sharded_parameters() -> None:
