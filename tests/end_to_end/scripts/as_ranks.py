@@ -3,10 +3,10 @@
 import os
 import socket
 import sys
+from pathlib import Path
 
 import torch
 import torch.multiprocessing as mp
-
 
 namespace = {}
 """Of the script. It is kept: torch may wait for ever if a model is freed after its process group."""
@@ -15,8 +15,7 @@ namespace = {}
 def run(script, rank):
     torch.manual_seed(100 + rank)  # processes of their own have different random numbers
     namespace.update(__name__="__main__", __file__=script)
-    with open(script) as source:
-        exec(compile(source.read(), script, "exec"), namespace)
+    exec(compile(Path(script).read_text(), script, "exec"), namespace)
 
 
 def main():
