@@ -203,10 +203,10 @@ class Member:
     def _ended(self) -> RankEnd | None:
         if self._rank is None:
             return None
-        if self._error is None:
-            return RankEnd(self._rank.number, "finished", time.time(), self._backward_calls)
-        text, stand, at = self._error
         called = collectives_called()
+        if self._error is None:
+            return RankEnd(self._rank.number, "finished", time.time(), self._backward_calls, "", None, *called)
+        text, stand, at = self._error
         return RankEnd(self._rank.number, "failed", at, self._backward_calls, text, stand, *called)
 
     def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:

@@ -70,6 +70,8 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
 
 def collectives_called() -> tuple[tuple[Collective, ...], int]:
     """The last collectives that torch's flight recorder has seen, and how many it has seen."""
+    if "torch" not in sys.modules:
+        return (), 0
     from gradviz.recording.torch_access.distributed.flight_recorder import entries
 
     found = entries()
