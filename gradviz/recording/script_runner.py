@@ -75,5 +75,7 @@ def _without_the_others(ending: Ending, member: JobMember) -> Ending:
     may_end = member.may_end()
     if ending.error is not None:
         member.note_error(ending.error)
+    elif ending.exit_code:
+        member.note_leaving(f"it ended with exit code {ending.exit_code}", ending.raised)
     member.end()
     return Ending("stopped") if may_end and ending.exit_code else ending

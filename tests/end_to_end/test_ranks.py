@@ -71,10 +71,14 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
 @pytest.mark.parametrize(
     ("case", "codes", "told"),
     [
-        ("raises", "1 1", "it raised RuntimeError on rank 0 and ValueError on rank 1"),
-        ("exits", "1 5", "it raised RuntimeError on rank 0"),
-        ("killed", "1 -9", "it raised RuntimeError on rank 0"),
-        ("terminated", "1 -15", "it raised RuntimeError on rank 0"),
+        (
+            "raises",
+            "1 1",
+            "rank 1 failed first at ranks.py:53, after 2 backward calls: ValueError: bad batch",
+        ),
+        ("exits", "1 5", "rank 1 failed first at ranks.py:60, after 2 backward calls: it called os._exit()"),
+        ("killed", "1 -9", "rank 1 ended suddenly, in or after 2 backward calls"),
+        ("terminated", "1 -15", "rank 1 was ended by SIGTERM at ranks.py:58, after 2 backward calls"),
     ],
 )
 def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_checked(

@@ -82,6 +82,8 @@ class JobCase:
             return died
         failed = sorted((each for each in self.ends if each.how == "failed"), key=lambda each: each.at)
         own = [each for each in failed if not is_of_connection(each.error)]
+        if not own:  # then a launcher had no reason to end one
+            own = [each for each in self.ends if each.how == "terminated" and not self.hangs]
         left = [each for each in self.ends if each not in own and each.how in ("hung", "terminated", "failed")]
         return tuple(own[:1]) if own and left else ()
 

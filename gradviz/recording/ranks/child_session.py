@@ -124,6 +124,8 @@ class ChildSession:
         self._session.end()
         if ending.error is not None:
             self._member.note_error(ending.error)
+        elif ending.exit_code:
+            self._member.note_leaving(f"it ended with exit code {ending.exit_code}", ending.raised)
         problem = self._written(ending)
         self._member.end(problem)
         self._member.tell_end_if_known(problem)
@@ -164,6 +166,7 @@ class ChildSession:
         return ""
 
     def _end_suddenly(self, function: str) -> None:
+        self._member.note_leaving(f"it called {function}()")
         self.end(self._ending or Ending("finished"))
 
     def _end_at_exit(self) -> None:

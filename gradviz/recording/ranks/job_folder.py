@@ -15,11 +15,13 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
 from gradviz.capture.rank_end import RankEnd
 from gradviz.capture.whole_file import write_whole_file
+from gradviz.recording.ranks.call_counter import counted_calls
 
 
 class JobPlan(Struct, frozen=True, omit_defaults=True):
@@ -116,7 +118,12 @@ class JobFolder:
             paths = sorted(self.path.glob("[0-9]*.json"))
         except OSError:
             return []
-        return [msgspec.json.decode(path.read_bytes(), type=Process) for path in paths]
+        told = (msgspec.json.decode(path.read_bytes(), type=Process) for path in paths)
+        return [each if each.has_ended else self._counted(each) for each in told]
+
+    def _counted(self, process: Process) -> Process:
+        calls = counted_calls(self.counter_path(process.key))
+        return replace(process, backward_calls=max(calls, process.backward_calls))
 
     def capture_path(self, key: str) -> Path:
         """Where the process with this key writes what it recorded."""
@@ -133,6 +140,10 @@ class JobFolder:
     def stack_path(self, key: str) -> Path:
         """Where Python writes the stack of the process with this key, if it dies by an error of compiled code."""
         return self.path / f"{key}.stack"
+
+    def counter_path(self, key: str) -> Path:
+        """Where the process with this key counts its backward calls."""
+        return self.path / f"{key}.calls"
 
     def let_all_end(self) -> None:
         """All processes may end."""

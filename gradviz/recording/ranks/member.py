@@ -16,6 +16,7 @@ from typing import Literal, NoReturn
 
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import RankEnd, Stand
+from gradviz.recording.ranks.call_counter import CallCounter
 from gradviz.recording.ranks.environment import record_collectives
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
 from gradviz.recording.ranks.rank_facts import rank_in_environment, rank_in_group
@@ -58,6 +59,7 @@ class Member:
         """Makes and writes the capture, when the last wanted backward has ended."""
         self._termination = TerminationNotice(self._be_terminated)
         self._sudden_stack = SuddenStack(self.folder.stack_path(self.key))
+        self._counter = CallCounter(self.folder.counter_path(self.key))
         record_collectives()
 
     def rank(self) -> Rank | None:
@@ -76,6 +78,7 @@ class Member:
         if self._backward_calls == 1:
             self._appear()
             self.watch_the_others()
+        self._counter.note(self._backward_calls)
 
     def note_rank(self) -> None:
         """See whether there is a process group now."""
@@ -101,11 +104,16 @@ class Member:
         text = f"{type(error).__name__}: {error}".partition("\n")[0][:MAX_ERROR]
         self._error = text, where_it_raised(error), time.time()
 
+    def note_leaving(self, words: str, request: BaseException | None = None) -> None:
+        """The program is about to end early, in another way than by an error."""
+        self._error = words, where_it_stands() if request is None else where_it_raised(request), time.time()
+
     def end(self, problem: str = "") -> None:
         """The program has ended."""
         self._has_ended = True
         self._termination.stop()
         self._sudden_stack.stop()
+        self._counter.stop()
         self._has_recorded_all = True
         if self._backward_calls or self._rank is not None or problem:
             self._tell(problem)
@@ -152,6 +160,7 @@ class Member:
         self._tell()
         self._termination.start()
         self._sudden_stack.start()
+        self._counter.start()
 
     def _await_end(self) -> None:
         while self._rank is None and not self._has_ended:

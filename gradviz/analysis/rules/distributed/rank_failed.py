@@ -68,6 +68,9 @@ class RankFailed(JobRule):
         if end.how == "died":
             what = f"rank {end.rank} ended suddenly{at_words(line)}, in or after {after}"
             fix = "look for a signal in the launcher's log: SIGKILL is most often a lack of memory (dmesg says so)"
+        elif end.how == "terminated":
+            what = f"rank {end.rank} was ended by SIGTERM{at_words(line)}, after {after}, before the others failed"
+            fix = "look in the launcher's log for who ended it: a time limit, or a batch system"
         else:
             what = f"rank {end.rank} failed first{at_words(line)}, after {after}: {end.error}"
             fix = "mend what this rank raises; what the others raise comes of it"
