@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -55,6 +56,11 @@ class Job(Struct, frozen=True, omit_defaults=True):
 def write_job(job: Job) -> bytes:
     """The content of a job file."""
     return _FIRST_LINE.write() + msgspec.json.format(msgspec.json.encode(job), indent=1) + b"\n"
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema of what follows the first line of a job file."""
+    return msgspec.json.schema(Job)
 
 
 def is_job(head: bytes) -> bool:
