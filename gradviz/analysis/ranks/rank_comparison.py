@@ -58,7 +58,8 @@ class _Comparing:
         yield from self._structures(common)
         yield from self._drift(common)
         yield from self._alike(common)
-        yield from self._outliers(common)
+        yield from self._outliers(common, "the gradient", "norm", lambda call: call.norm)
+        yield from self._outliers(common, "the loss", "value", lambda call: call.loss)
 
     def _who(self, ranks: Sequence[RankSummary]) -> str:
         return rank_words([each.rank.number for each in ranks], ranks[0].rank, self._world_size)
@@ -200,19 +201,24 @@ class _Comparing:
         graph = graph_of_call(self._load(rank.rank.number), number)
         return None if graph is None else location_of_backward(graph)
 
-    def _outliers(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
+    def _outliers(
+        self, numbers: Sequence[int], subject: str, word: str, figure: Callable[[BackwardSummary], float | None]
+    ) -> Iterator[RankDifference]:
         for number in numbers[-1:]:
-            norms = [(each, norm) for each in self._all if (norm := each.calls[number].norm) is not None]
-            middle = median(norm for _, norm in norms) if len(norms) > 2 else 0.0
-            outside = [(each, norm) for each, norm in norms if not middle / OUTLIER <= norm <= middle * OUTLIER]
+            figures = [(each, value) for each in self._all if (value := figure(each.calls[number])) is not None]
+            middle = abs(median(value for _, value in figures)) if len(figures) > 2 else 0.0
+            outside = [
+                (each, value) for each, value in figures if not middle / OUTLIER <= abs(value) <= middle * OUTLIER
+            ]
             far = [each for each, _ in outside]
             if middle and far:
-                figures = ", ".join(f"{norm:.3g} on {self._who([each])}" for each, norm in outside[:MAX_NAMES])
+                told = ", ".join(f"{value:.3g} on {self._who([each])}" for each, value in outside[:MAX_NAMES])
                 yield RankDifference(
                     "outlier",
-                    f"the gradient of backward {number} has another size on {self._who(far)}: norm {figures}; the "
+                    f"{subject} of backward {number} has another size on {self._who(far)}: {word} {told}; the "
                     f"median of all is {middle:.3g}",
                     is_alarm=False,
+                    missing=_numbers(far),
                 )
 
 

@@ -34,6 +34,8 @@ class BackwardSummary(Struct, frozen=True):
     """L2 norm of all these gradients; None if nothing was measured."""
     reduced_norm: float | None
     """The same of ``.grad``, if a wrapper made it out of the gradients of several ranks."""
+    loss: float | None = None
+    """The number on which backward was called, if values were recorded."""
 
 
 class RankSummary(Struct, frozen=True):
@@ -117,7 +119,17 @@ def _of_call(graph: Graph) -> BackwardSummary:
             for node in _parameters(graph)
             if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
         ),
+        _loss(graph),
     )
+
+
+def _loss(graph: Graph) -> float | None:
+    if len(graph.roots) != 1:
+        return None
+    root = graph.roots[0]
+    values = graph.nodes[root.node].values
+    figures = values[root.output_nr] if root.output_nr < len(values) else None
+    return float(figures.values[0]) if figures is not None and figures.values and len(figures.values) == 1 else None
 
 
 def _parameters(graph: Graph) -> Iterator[Node]:
