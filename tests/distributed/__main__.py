@@ -58,14 +58,14 @@ def faulty(path: Path) -> Score:
     found = re.match(r'"""Expected: (\w+)\."""', lines[0])
     assert found is not None, path
     expected = found[1], next((n for n, line in enumerate(lines, 1) if "# <- cause" in line), None)
-    told = [(each["cause"], each["line"]) for each in checked(path, SIZES[0])]
+    told = checked(path, SIZES[0])
     wanted = f"{expected[0]} at {expected[1]}"
     return Score(path.stem, told == [expected], wanted if told == [expected] else f"expected {wanted}, told {told}")
 
 
 def healthy(path: Path) -> Score:
     """Whether there is no alarm, and the parameters are the same with and without."""
-    alarms = [(each["cause"], each["line"]) for each in checked(path, SIZES[0])]
+    alarms = checked(path, SIZES[0])
     if alarms:
         return Score(path.stem, False, f"false alarms: {alarms}")
     for size in SIZES:
@@ -78,12 +78,14 @@ def healthy(path: Path) -> Score:
 RECORD = ("--backward", "all", "--keep-going", "-o", "run.gradviz")
 
 
-def checked(path: Path, size: int) -> list[dict[str, object]]:
-    """Errors and warnings of `gradviz check`."""
+def checked(path: Path, size: int) -> list[tuple[str, int | None]]:
+    """Causes and lines of the errors and warnings of `gradviz check`; what it says itself if it makes no report."""
     words = ("-m", "gradviz", "check", "--hang", str(HANG_SECONDS), "--format", "json", "--seconds", str(TIME_LIMIT))
     run = _run(path, size, words, separator=("--",))
-    report = json.loads(run.stdout)
-    return [each for each in report["findings"] if each["severity"] != "note"]
+    if not run.stdout.startswith("{"):
+        return [(" ".join(run.stderr.splitlines()[-1:]) or f"exit code {run.returncode}", None)]
+    found = json.loads(run.stdout)["findings"]
+    return [(each["cause"], each["line"]) for each in found if each["severity"] != "note"]
 
 
 def parameters(path: Path, size: int, words: Sequence[str]) -> list[str]:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_words import rank_words
-from gradviz.analysis.ranks.stand_words import is_of_connection
+from gradviz.analysis.ranks.stand_words import is_of_connection, pending
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import CodeLine, Collective, RankEnd
 
@@ -118,7 +118,7 @@ class JobCase:
 
 def is_waiting(end: RankEnd) -> bool:
     """Whether this rank stands in a collective or in a backward, where others are waited for."""
-    return end.stand is not None and bool(end.stand.collective or end.stand.is_in_backward)
+    return end.stand is not None and bool(end.stand.collective or end.stand.is_in_backward or pending(end))
 
 
 def _of_stacks(ends: Sequence[RankEnd]) -> Divergence | None:

@@ -51,10 +51,15 @@ def end_words(end: RankEnd) -> str:
 
 def _sequence(end: RankEnd) -> str:
     """The collective for which it waits, as the flight recorder numbers it."""
-    waiting = next((each for each in end.collectives if not each.is_over), None)
+    waiting = pending(end)
     if waiting is None or not waiting.number:
         return ""
     return f" ({waiting.name} {waiting.number} of its process group{shapes_words(waiting)})"
+
+
+def pending(end: RankEnd) -> Collective | None:
+    """The first collective that this rank has called and that is not over."""
+    return next((each for each in end.collectives if not each.is_over), None)
 
 
 def shapes_words(collective: Collective) -> str:

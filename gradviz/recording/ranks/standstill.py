@@ -24,6 +24,7 @@ MAX_COLLECTIVES = 64
 _PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
+_WRAPPER = "torch/nn/parallel/distributed.py"
 _ENGINE = "torch/autograd/graph.py", "_engine_run_backward"
 
 
@@ -60,6 +61,8 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     """Where a stack stands: file, line and function of each frame, the innermost first."""
     known = list(frames)
     waiting = [name for file, _, name in known if file.endswith(_COLLECTIVES)]
+    if known and known[0][0].endswith(_WRAPPER):  # whose collectives are called by compiled code
+        waiting.append("forward")
     own = [frame for frame in known if _is_own(frame[0])]
     return Stand(
         tuple(code_line(*frame) for frame in own[:MAX_LINES]),

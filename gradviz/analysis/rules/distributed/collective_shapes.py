@@ -83,11 +83,24 @@ class CollectiveShapes(JobRule):
         told = f"; there {', '.join(peers[:4])}" if peers else ""
         return self.finding(
             f"rank {end.rank} was aborted by its backend inside {end.stand.collective}(){at_words(line)}{told}",
-            why="gloo aborts a process that receives more bytes than it expects: a rank gave another size or dtype",
+            why="gloo aborts a process that receives more bytes than it expects: a rank gave another size or dtype"
+            + _possibly_out_of_step(job, end),
             fix="give tensors of the same shape and dtype on all ranks, or exchange the sizes first",
             location=location_of(line),
             ranks=(end.rank,),
         )
+
+
+def _possibly_out_of_step(job: JobCase, died: RankEnd) -> str:
+    """The last collective under an ``if`` that another rank called: what the rank that died has called is not known."""
+    for each in job.ends:
+        for call in reversed(each.collectives):
+            if call.at is not None and call.at.condition and each.rank != died.rank:
+                return (
+                    f"; or it did not call {call.name}(){at_words(call.at)}, as rank {each.rank} did under "
+                    f"'{call.at.condition_text}', and is out of step since"
+                )
+    return ""
 
 
 def is_aborted_in_collective(end: RankEnd) -> bool:
