@@ -27,7 +27,7 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat compat-deps compat-deps-lowest compat-deps-newest docs release-check lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat compat-deps compat-deps-lowest compat-deps-newest docs release-check lint page format conformance bench formulas harmless corpus corpus-mutants distributed mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
@@ -45,6 +45,7 @@ help:
 	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
 	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
 	@echo "make corpus-mutants plant faults in healthy scripts, and score gradviz check on them; SAMPLE=300 or ONLY=WORDS for some"
+	@echo "make distributed   score gradviz check on jobs of two ranks with known faults or none; ONLY=WORDS for some"
 	@echo "make hostile       100,000 captures and run logs that lie through every command and format; COUNT=1000 for fewer"
 	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
 	@echo "make diff-edits    change one operation of small models at random, and count how often gradviz diff names it first"
@@ -140,6 +141,9 @@ corpus: $(TEST_INSTALLED)
 corpus-mutants: SAMPLE ?= 0
 corpus-mutants: $(TEST_INSTALLED)
 	nice $(PYTHON) -m tests.corpus_mutants $(ONLY) --sample $(SAMPLE)
+
+distributed: $(TEST_INSTALLED)
+	nice $(PYTHON) -m tests.distributed $(ONLY)
 
 # Modules or folders: make mutants ONLY="gradviz/graph/traversal.py". SAMPLE=0 tries every position, which takes hours.
 ONLY ?=

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,8 +18,9 @@ from msgspec import Struct
 from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, read_capture
 from gradviz.capture.file_header import FirstLine, content_of
+from gradviz.capture.rank_end import RankEnd
 from gradviz.errors import BadCapture, BadInput
-from gradviz.graph.bounded_types import Count
+from gradviz.graph.bounded_types import Count, Magnitude
 from gradviz.safe_text import one_line
 
 _RECORD_AGAIN = "record it again with 'gradviz record'"
@@ -45,11 +47,20 @@ class Job(Struct, frozen=True, omit_defaults=True):
     """Those that were to be recorded, by number."""
     disclosures: tuple[str, ...] = ()
     """What of the whole job could not be recorded, one sentence each."""
+    ends: tuple[RankEnd, ...] = ()
+    """How each rank ended that is known, by number."""
+    hung_for: Magnitude | None = None
+    """If no rank got on and the job was ended: after how many seconds."""
 
 
 def write_job(job: Job) -> bytes:
     """The content of a job file."""
     return _FIRST_LINE.write() + msgspec.json.format(msgspec.json.encode(job), indent=1) + b"\n"
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema of what follows the first line of a job file."""
+    return msgspec.json.schema(Job)
 
 
 def is_job(head: bytes) -> bool:

@@ -43,7 +43,7 @@ def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_
         may_be_command=bool(click.get_current_context().meta.get(HAS_DASHES, True)),
     )
     if not choice.is_capture:
-        choice = replace(choice, backward="all", keep_going=True)
+        choice = replace(choice, backward="all", keep_going=True, values_up_to=1)  # the loss
     source = open_source(choice, own_output=True, needs_graph=False)
     with keeping_recording(source, choice):
         ranks = recorded_ranks(source, choice)

@@ -75,5 +75,9 @@ def _begin(session: RunSession) -> None:
 def _without_the_others(ending: Ending, member: JobMember) -> Ending:
     """How the program ended, apart from what comes of the other ranks' having left when all might."""
     may_end = member.may_end()
+    if ending.error is not None:
+        member.note_error(ending.error)
+    elif ending.exit_code:
+        member.note_leaving(f"it ended with exit code {ending.exit_code}", ending.raised)
     member.end()
     return Ending("stopped") if may_end and ending.exit_code else ending

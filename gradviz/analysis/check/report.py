@@ -57,7 +57,7 @@ def check_report(
     """The findings of these rules and `besides`, except those that source comments or the baseline suppress."""
     capture = case.capture
     result = check_case(case, rules)
-    shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
+    shown, suppressed = without_suppressed(capture.sources, (*result.findings, *besides))
     known_rules = all_rules().rules
     shown += on_unknown_words(capture, known_rules)
     source = _source(capture, shown)

@@ -183,10 +183,13 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         tell_as_it_is(ran.printed_error)
     capture = ran.capture
     exit_code = ran.exit_code
-    if ran.job is not None and ran.job.hang:
-        tell(f"the job was ended: no rank got on for {ran.job.plan.hang:g} s")
-        for sentence in ran.job.hang if needs_graph else ():
-            tell(sentence)  # a report tells it otherwise
+    if ran.job is not None and ran.job.hung_for is not None:
+        tell(f"the job was ended: no rank got on for {ran.job.hung_for:g} s")
+        if needs_graph:  # a report tells it otherwise
+            from gradviz.analysis.ranks.stand_words import standing_words
+
+            for sentence in standing_words(ran.job.ends, ran.job.hung_for):
+                tell(sentence)
         exit_code = 1
     if ran.job is not None:
         capture = chosen_capture(ran.job, options)
