@@ -105,14 +105,14 @@ def _torchlens_backward(model: Any, given: Any, file: str) -> object:
 def _tensorboard(model: Any, given: Any, file: str) -> None:
     from torch.utils.tensorboard import SummaryWriter
 
-    with SummaryWriter(file) as writer:  # type: ignore[no-untyped-call]
-        writer.add_graph(model, given)  # type: ignore[no-untyped-call]
+    with SummaryWriter(file) as writer:
+        writer.add_graph(model, given)
 
 
 def _netron(model: Any, given: Any, file: str) -> None:
     import torch
 
-    torch.jit.trace(model, given).save(f"{file}.pt")
+    torch.jit.trace(model, given).save(f"{file}.pt")  # type: ignore[no-untyped-call]
 
 
 def _anomaly_mode(model: Any, given: Any, _file: str) -> None:

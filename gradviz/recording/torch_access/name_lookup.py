@@ -58,7 +58,7 @@ def method(path: str) -> Callable[[Any], Any]:
 def attributes_like(path: str, owner: Any) -> list[str]:
     """Names of the attributes of `owner` that begin with the last part of `path`."""
     beginning = path.rpartition(".")[2]
-    kind = type(owner)
+    kind: type = type(owner)
     if kind.__flags__ & _MADE_BY_PYTHON:
         return [name for name in dir(owner) if name.startswith(beginning)]
     return list(_names_beginning(beginning, kind))
