@@ -125,7 +125,7 @@ class JobFile:
             if there is None:
                 names = ", ".join(each.file for each in self.job.ranks[:3])
                 raise BadInput(
-                    f"{str(self.path)!r} lists {len(self.job.ranks)} captures, and none of them is there",
+                    f"{str(self.path)!r} lists {len(self.job.ranks)} recordings, and none of them is there",
                     hint=f"copy them into its folder: {names}",
                 )
             return self._capture(there)
@@ -133,7 +133,7 @@ class JobFile:
         if found is None:
             raise BadInput(f"rank {rank} is not in {str(self.path)!r}", hint=f"it has {self._numbers()}")
         if not self._path_of(found).exists():
-            raise BadInput(f"the capture of rank {rank}, {found.file!r}, is missing", hint=f"copy it to {self.path}")
+            raise BadInput(f"the recording of rank {rank}, {found.file!r}, is missing", hint=f"copy it to {self.path}")
         return self._capture(found)
 
     def _numbers(self) -> str:

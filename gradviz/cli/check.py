@@ -162,7 +162,7 @@ def _check_no_limits(name: str, options: dict[str, Any]) -> None:
 
     for option in ("seconds", "steps"):
         if options[option] is not None:
-            raise BadInput(f"--{option} needs a script to run; {name} is a capture")
+            raise BadInput(f"--{option} needs a script to run; {name} is a recording")
 
 
 def _baseline(path: str | None, program: str) -> Baseline | None:

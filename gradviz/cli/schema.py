@@ -12,7 +12,7 @@ KINDS = ("json", "capture", "memory", "flow", "check", "why", "diff", "ranks", "
 @click.command("schema", cls=GroupedCommand)
 @click.argument("what", metavar=f"[{'|'.join(KINDS)}]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a capture or a job (.gradviz), or of the JSON output of a command."""
+    """Print the JSON Schema of a .json file, of a recording or a job (.gradviz), or of the JSON output of a command."""
     import msgspec
 
     from gradviz.analysis.compiled.compiled_functions import compiled_schema

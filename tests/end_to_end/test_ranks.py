@@ -162,7 +162,7 @@ def test_a_thousand_ranks_are_compared_on_one_page(recorded: Path, tmp_path: Pat
     text = run.text
     assert "999 of 1,000 ranks on 125 hosts, process group gloo" in text
     assert "ranks 0-6, 8, 10-999 made 1, rank 7 made 2" in text
-    assert "rank 9: its capture run.rank9.gradviz is missing" in text
+    assert "rank 9: its recording run.rank9.gradviz is missing" in text
     assert len(run.stdout.splitlines()) < 30
     assert run.exit_code == 1
 

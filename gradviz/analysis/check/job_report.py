@@ -47,6 +47,7 @@ def job_report(
             f"{kind} on {rank_words(ranks, reports[0][0], world_size)}" for kind, ranks in raised.items()
         )
         or None,
+        exited_with_error=any(report.exited_with_error for _, report in reports),
         hang=hang,
         is_empty=all(report.is_empty for _, report in reports) and not about_all.findings,
     )

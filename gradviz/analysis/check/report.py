@@ -39,6 +39,8 @@ class Report(Struct, frozen=True):
     """Rules that could not run on the torch of the recording."""
     raised: str | None = None
     """The type of the exception that ended the program, if any."""
+    exited_with_error: bool = False
+    """Whether the program ended itself with an exit code of failure."""
     is_empty: bool = False
     """Whether there was nothing to check: no backward ran, and nothing was found."""
     hang: tuple[str, ...] = ()
@@ -67,6 +69,7 @@ def check_report(
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
         capture.disclosures, result.not_looked_for, None if capture.error is None else capture.error.type_name,
+        capture.outcome == "failed" and capture.error is None,
         not (capture.backward_calls or case.measured_graphs or result.findings or capture.error),
     )  # fmt: skip
 

@@ -37,6 +37,7 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
@@ -51,7 +52,10 @@ from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
+from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
 from gradviz.analysis.rules.wrong_gradients.custom_function_bad_return import CustomFunctionBadReturn
@@ -83,6 +87,7 @@ RULES: tuple[type[Rule], ...] = (
     NoBackward,
     TermWithoutGradient,
     CreateGraphMissing,
+    SampledWithoutGradient,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
@@ -113,6 +118,7 @@ RULES: tuple[type[Rule], ...] = (
     ClipMisplaced,
     DuplicateIndex,
     GradientIntoTarget,
+    AccumulationUndivided,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -120,6 +126,8 @@ RULES: tuple[type[Rule], ...] = (
     BrokenWeightTie,
     NotStepped,
     EvaluationMode,
+    WrongOptimizer,
+    TrainingMode,
     ReentrantCheckpoint,
     UnevenSteps,
     CollectiveOnSomeRanks,

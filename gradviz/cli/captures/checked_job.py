@@ -51,7 +51,7 @@ def other_ranks(source: Source, options: SourceOptions) -> Ranks | None:
         return None
     file = JobFile.load(named_file(options.name)[0])
     wanted = options.ranks
-    missing = [f"rank {each.rank}: its capture {each.file} is missing" for each in file.missing]
+    missing = [f"rank {each.rank}: its recording {each.file} is missing" for each in file.missing]
     captures = (
         each for each in file.captures() if wanted is None or (each.rank is not None and each.rank.number in wanted)
     )

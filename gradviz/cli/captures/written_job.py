@@ -46,7 +46,7 @@ def _written_ranks(source: Source, output: str, index: Path) -> list[str]:
     job = source.job
     assert job is not None
     if output == "-":
-        raise BadInput(f"standard output takes one capture, and {len(job.ranks)} ranks were recorded", hint="use -o")
+        raise BadInput(f"standard output takes one recording, and {len(job.ranks)} ranks were recorded", hint="use -o")
     paths = [rank_path(Path(output), each.rank.number, each.rank.kind) for each in job.ranks]
     check_outputs(paths)
     for each, path in zip(job.ranks, paths, strict=True):

@@ -74,7 +74,7 @@ def collected_job(plan: JobPlan, parent: Capture | None) -> CollectedJob | None:
         return None
     told = (*_without_recording(plan, members, {each.rank.number for each in ranks}, world_size), *_besides(others))
     if in_group and parent is not None and parent.rank is None and parent.backward_calls:
-        told += ("what the parent process itself computed: it is no rank of the process group",)
+        told += ("what the parent process itself computed: it is not a rank of the process group",)
     ends = tuple(_ends(folder, members)) if in_group else ()
     return CollectedJob(folder, plan, ranks, world_size, told, ends, plan.hang if folder.hangs else None)
 

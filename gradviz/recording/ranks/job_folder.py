@@ -41,6 +41,7 @@ class JobPlan(Struct, frozen=True, omit_defaults=True):
     calls: bool = False
     fingerprints: bool = False
     root_shares: bool = False
+    inside: bool = False
     hang: float | None = None
     """After how many seconds in which no rank gets on the job is ended."""
     ranks: tuple[int, ...] | None = None

@@ -51,6 +51,8 @@ class RecordingPlan:
     """Whether the fingerprint of every gradient and, if calls are logged, of every tensor is kept."""
     root_shares: bool = False
     """Whether each loss's share in the gradient of every leaf is measured, with one backward per loss."""
+    inside: bool = False
+    """Whether the gradients inside compiled code are measured, with a second run of it."""
     begins_midway: bool = False
     """The program ran before the recording began, and may have freed parts of the recorded graphs."""
     max_kept_nodes: int = MAX_KEPT_NODES
