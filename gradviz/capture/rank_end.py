@@ -19,7 +19,7 @@ class CodeLine(Struct, frozen=True, omit_defaults=True):
     loop: tuple[LineNumber, LineNumber] | None = None
     """First and last line of the outermost loop around it, in its function."""
     condition: LineNumber = 0
-    """The line of the innermost ``if`` around it, in its function; 0 if there is none."""
+    """The line of the innermost ``if`` around it in its function, or before it with a ``return``; 0 for none."""
     condition_text: str = ""
     is_else: bool = False
     """Whether it is in the part that runs if the condition is false."""

@@ -48,7 +48,19 @@ class _Around:
                 self.loop = part.lineno, part.end_lineno or part.lineno
             elif isinstance(part, ast.If) and not self._has(part.test):
                 self.condition, self.is_else = part.lineno, any(map(self._has, part.orelse))
-            part = next(filter(self._has, ast.iter_child_nodes(part)), None)
+            inside = next(filter(self._has, ast.iter_child_nodes(part)), None)
+            self._look_at_early_exits(part, inside)
+            part = inside
+
+    def _look_at_early_exits(self, block: ast.AST, statement: ast.AST | None) -> None:
+        """What stands after ``if ...: return`` depends on that condition."""
+        for name in ("body", "orelse"):
+            statements = getattr(block, name, None)
+            if not isinstance(statements, list) or statement not in statements:
+                continue
+            for before in statements[: statements.index(statement)]:
+                if isinstance(before, ast.If) and isinstance(before.body[-1], ast.Return | ast.Continue | ast.Break):
+                    self.condition, self.is_else = before.lineno, True
 
     def _has(self, part: ast.AST) -> bool:
         first, last = getattr(part, "lineno", None), getattr(part, "end_lineno", None)

@@ -87,7 +87,7 @@ class UnusedOnSomeRanks(JobRule):
             yield self.finding(
                 f"rank {end.rank} did not use all parameters in its last step, and cannot go on",
                 symptom="raises",
-                why="DistributedDataParallel waits for the gradient of every parameter in every backward",
+                why="DDP waits for the gradient of every parameter in every backward",
                 fix="use every parameter, or pass find_unused_parameters=True",
                 location=location_of(own_line(end)),
                 ranks=(end.rank,),
