@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sized
 from dataclasses import dataclass, field, replace
-from functools import wraps
+from functools import cache, wraps
 from types import CodeType
 from typing import Any
 
@@ -287,7 +287,16 @@ def output_plan_of(function_class: Any) -> OutputPlan:
 
 def fake_tensors() -> Any:
     """While entered, new tensors are fake, and operations on them compute nothing."""
-    return find("torch._subclasses.fake_tensor.FakeTensorMode")(allow_non_fake_inputs=True)
+    return _fake_mode_class()(allow_non_fake_inputs=True)
+
+
+@cache
+def _fake_mode_class() -> Any:
+    # Where torch was built for CUDA and there is no GPU, entering torch's own replaces, for the whole process, what the
+    # engine asks for the number of GPUs: backward refuses to run in forks then, and torch 2.10 crashes once the thread
+    # that entered it has ended.
+    torchs_own = find("torch._subclasses.fake_tensor.FakeTensorMode")
+    return type(torchs_own.__name__, (torchs_own,), {"avoid_device_init": False})
 
 
 def made_fake(mode: Any, given: TensorInput) -> torch.Tensor:
