@@ -38,6 +38,7 @@ from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_builder import CallAt
+from gradviz.recording.walk.object_memory import sizes_of_objects
 from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn, root_of, roots_of_expression, unconsumed_results
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
@@ -94,6 +95,7 @@ class Recorder:
         """Begin to watch, on the calling thread."""
         global _running
         _running = self
+        sizes_of_objects()  # once in a process, before the program has filled its memory
         self._forward.start()
         self._compiled.start()
         self._anomaly_stacks.start()

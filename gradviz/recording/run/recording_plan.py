@@ -111,6 +111,12 @@ class JobMember(Protocol):
     def may_end(self) -> bool:
         """Whether it ran on for the others, and all ranks have recorded what they want by now."""
 
+    def note_error(self, error: BaseException) -> None:
+        """The program has failed with this exception."""
+
+    def note_leaving(self, words: str, request: BaseException | None = None) -> None:
+        """The program is about to end early, in another way than by an error."""
+
     def end(self) -> None:
         """The program has ended."""
 

@@ -556,3 +556,9 @@ def compiled_modules() -> bool:
     compiled: Any = torch._dynamo.run(module)
     is_inside = attribute("OptimizedModule._orig_mod")(compiled) is module
     return is_inside and is_compiled_wrapper(compiled) and dict(compiled.named_children()) == {WRAPPED: module}
+
+
+def flight_recorder() -> bool:
+    """What torch recorded of collectives can be read, here of none."""
+    dump = find("torch._C._distributed_c10d._dump_fr_trace")
+    return isinstance(dump(False, False, False), bytes)
