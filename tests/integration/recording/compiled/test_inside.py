@@ -28,6 +28,8 @@ found["dangers"] = {{name: endangered(name, {backend!r}) for name in {dangers!r}
 print(json.dumps(found))
 """
 
+pytestmark = pytest.mark.timeout(600)  # the first of them waits for all programs to be compiled and recorded
+
 SAME = ("random", "statistics")
 CHANGED = ("changed by itself", "changed by itself, late")
 OTHER = ("changed by the program", "operators of others")
