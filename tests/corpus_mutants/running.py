@@ -107,7 +107,11 @@ def is_fault(mutant: Mutant, healthy: Trace, trace: Trace | None) -> bool:
 
 def _is_about_shapes(message: str) -> bool:
     return bool(
-        re.search(r"shape|size|dimension|dtype|expected .* to have|must match|not aligned", message, re.IGNORECASE)
+        re.search(
+            r"shape|size|dimension|dtype|converted to Scalar|expected .* to have|must match|not aligned",
+            message,
+            re.IGNORECASE,
+        )
     )
 
 

@@ -38,11 +38,9 @@ class DeadTerm(Struct, frozen=True):
 
 def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
     """Those of the last backward call of each line."""
-    flow = histories.flow
-    last = {flow.log.calls[row].call_site: row for row in histories.backward_calls if row in histories.reached_by}
-    for backward in last.values():
-        for use in flow.log.calls[backward].roots:
-            if use.has_grad_fn and flow.log.calls[backward].function.endswith(".backward"):
+    for backward in histories.last_backward_of_each_line:
+        for use in histories.log.calls[backward].roots:
+            if use.has_grad_fn:
                 yield from _dead_terms_of(histories, backward, use.tensor)
 
 

@@ -8,7 +8,7 @@ one.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Literal
@@ -194,9 +194,15 @@ class GradientEvents:
 
     @cached_property
     def discarded(self) -> DiscardedGradients | None:
-        """Backward calls whose gradients are cleared before their use, if the program does so regularly."""
+        """Backward calls whose gradients are cleared before their use, if the program does so regularly: at half of
+        them, or at every one of some line."""
         found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._discarded_by(row)]
-        if not found or 2 * len(found) < len(self._accumulating) or len(found) < 2:
+        if 2 * len(found) < len(self._accumulating):
+            calls = self._log.calls
+            all_of_line = Counter(calls[row].call_site for row in self._accumulating)
+            discarded = Counter(calls[row].call_site for row, _, _ in found)
+            found = [each for each in found if discarded[site := calls[each[0]].call_site] == all_of_line[site]]
+        if len(found) < 2:
             return None
         row, clear, leaves = found[0]
         return DiscardedGradients(tuple(sorted(leaves)), len(found), len(self._accumulating), row, clear)

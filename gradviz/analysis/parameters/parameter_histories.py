@@ -123,6 +123,13 @@ class ParameterHistories:
         return tuple(row for row in self.flow.rows_of_kind("backward") if not self._is_in_backward(calls[row]))
 
     @cached_property
+    def last_backward_of_each_line(self) -> tuple[int, ...]:
+        """The last ``backward()`` of each line that calls one, and that did not fail."""
+        calls = self.log.calls
+        last = {calls[row].call_site: row for row in self.reached_by if calls[row].function.endswith(".backward")}
+        return tuple(last.values())
+
+    @cached_property
     def reads_of_no_gradient(self) -> tuple[int, ...]:
         """Calls that read a ``.grad`` that was None, after a backward call that did not fail."""
         calls = self.log.calls

@@ -10,6 +10,15 @@ from gradviz.analysis.rules.cost.needless_retain_graph import NeedlessRetainGrap
 from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
+from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
+from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
+from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
+from gradviz.analysis.rules.distributed.no_progress import NoProgress
+from gradviz.analysis.rules.distributed.rank_failed import RankFailed
+from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
+from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
+from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
+from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
@@ -28,6 +37,7 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
@@ -42,7 +52,10 @@ from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
+from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
 from gradviz.analysis.rules.wrong_gradients.custom_function_bad_return import CustomFunctionBadReturn
@@ -74,6 +87,7 @@ RULES: tuple[type[Rule], ...] = (
     NoBackward,
     TermWithoutGradient,
     CreateGraphMissing,
+    SampledWithoutGradient,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
@@ -104,6 +118,7 @@ RULES: tuple[type[Rule], ...] = (
     ClipMisplaced,
     DuplicateIndex,
     GradientIntoTarget,
+    AccumulationUndivided,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -111,7 +126,18 @@ RULES: tuple[type[Rule], ...] = (
     BrokenWeightTie,
     NotStepped,
     EvaluationMode,
+    WrongOptimizer,
+    TrainingMode,
     ReentrantCheckpoint,
+    UnevenSteps,
+    CollectiveOnSomeRanks,
+    CollectiveOrder,
+    CollectiveShapes,
+    UnusedOnSomeRanks,
+    RankFailed,
+    NoProgress,
+    ReplicasDrifted,
+    SameDataOnRanks,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

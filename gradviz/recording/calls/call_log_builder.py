@@ -77,6 +77,8 @@ class CallLogBuilder:
     def _call(self, row: Row) -> Call:
         location = row.grad_mode_location
         inside = row.inside.number if row.inside is not None and row.inside.number >= 0 else None
+        if row.kind == "backward":
+            _note_first_use(row)
         return Call(
             function=row.function,
             kind=row.kind,
@@ -163,6 +165,13 @@ class CallLogBuilder:
 
     def _storage(self, storage: KnownStorage | None) -> int | None:
         return None if storage is None else self._storages.setdefault(id(storage), len(self._storages))
+
+
+def _note_first_use(row: Row) -> None:
+    """The method ``backward`` saw its tensor first, but the log has the function that it called."""
+    for use in row.inputs:
+        if use.known.first_row is None or use.known.first_row.number < 0:
+            use.known.first_row = row
 
 
 def _row_number(row: Row | None) -> int | None:

@@ -101,7 +101,7 @@ def train_left_out(program: Program) -> Iterator[Planted]:
             yield Planted((program.drop(program.parents[call]),), lines_of(*evals))
 
 
-@operator("evaluation_mode")
+@operator("evaluation_mode", "training_mode")
 def train_for_eval(program: Program) -> Iterator[Planted]:
     for call, attribute in program.methods("eval"):
         yield Planted((program.replace(call, f"{program.of(attribute.value)}.train()"),))

@@ -90,7 +90,7 @@ class CutRule(Rule):
     def _severity(self, case: Case, found: CutOff, explained: set[int]) -> Severity:
         is_guess = not case.missing_gradients.is_training
         is_second = explained.issuperset(found.tensors)
-        return "warning" if not found.is_refused and (is_guess or is_second) else "error"
+        return "warning" if is_second or (is_guess and not found.is_refused) else "error"
 
     def _location(self, case: Case, flow: Dataflow, found: CutOff) -> Location | None:
         row = blamed_call(flow, found)

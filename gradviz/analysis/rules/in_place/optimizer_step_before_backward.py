@@ -51,6 +51,7 @@ class OptimizerStepBeforeBackward(Rule):
     code = "GV402"
     name = "optimizer_step_before_backward"
     severity = "error"
+    yields_to = ("wrong_optimizer",)
     needs = ("versions of tensors",)
 
     def check(self, case: Case) -> Iterator[Finding]:

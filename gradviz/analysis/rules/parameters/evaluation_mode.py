@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.dropout_calls import WORDS, is_training
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
 
 
 class EvaluationMode(Rule):
@@ -60,8 +60,8 @@ class EvaluationMode(Rule):
         }
         for backward in last.values():
             rows = sorted({row for use in flow.log.calls[backward].roots for row in _graph(case, use.tensor, backward)})
-            modes = [(row, mode) for row in rows if (mode := _is_training(flow.log.calls[row])) is not None]
-            drops = [mode for row, mode in modes if _WORDS[flow.log.calls[row].function] == "dropout"]
+            modes = [(row, mode) for row in rows if (mode := is_training(flow.log.calls[row])) is not None]
+            drops = [mode for row, mode in modes if WORDS[flow.log.calls[row].function] == "dropout"]
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
             if asleep and not any(drops):
                 yield self._finding(case, asleep, backward)
@@ -69,7 +69,7 @@ class EvaluationMode(Rule):
 
     def _finding(self, case: Case, asleep: list[int], backward: int) -> Finding:
         flow = case.dataflow
-        words = sorted({_WORDS[flow.log.calls[row].function] for row in asleep})
+        words = sorted({WORDS[flow.log.calls[row].function] for row in asleep})
         forward = location_of_call(flow, asleep[0])
         switch = _line_of_switch(case, forward)
         return self.finding(
@@ -85,32 +85,8 @@ class EvaluationMode(Rule):
         )
 
 
-_WORDS = {
-    "torch.nn.functional.dropout": "dropout",
-    "torch.nn.functional.feature_dropout": "dropout",
-    "torch.nn.functional.dropout2d": "dropout",
-    "torch.nn.functional.alpha_dropout": "dropout",
-    "torch.nn.functional.batch_norm": "batch normalization",
-}
-
-
 def _graph(case: Case, root: int, backward: int) -> tuple[int, ...]:
     return case.dataflow.ancestors(root, backward, case.dataflow.step_before(backward))
-
-
-def _is_training(call: Call) -> bool | None:
-    """The mode of a dropout or normalization that could change something; None for other calls."""
-    if call.function not in _WORDS or call.scalars.get("p", call.scalars.get("1", 0.5)) == 0.0:
-        return None
-    if call.function.endswith("batch_norm"):
-        flag = call.scalars.get("training", call.scalars.get("5"))
-        has_statistics = len([use for use in call.inputs if not use.requires_grad]) >= _RUNNING_STATISTICS
-        return flag if isinstance(flag, bool) and has_statistics else None
-    flag = call.scalars.get("training", call.scalars.get("2"))
-    return flag if isinstance(flag, bool) else None
-
-
-_RUNNING_STATISTICS = 2
 
 
 def _is_trained_there(case: Case, row: int) -> bool:

@@ -51,7 +51,7 @@ class NotStepped(Rule):
     code = "GV706"
     name = "not_stepped"
     severity = "warning"
-    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie")
+    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie", "wrong_optimizer")
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

@@ -121,6 +121,8 @@ class GradArgument(Rule):
             if gradient is None:
                 continue
             said = _what_is_wrong(flow, row, use.tensor, gradient)
+            if said is None and not _is_rescaled(case, row):
+                said = _scaled(flow, row, use.tensor, gradient)
             if said is not None and _is_trained_on(case, row):
                 elements = prod(shape_of(flow, use.tensor))
                 return self._finding(case, row, use.tensor, said, symptom="grad_wrong", evidence={"elements": elements})
@@ -189,6 +191,28 @@ def _what_is_wrong(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> 
             remedy,
         )
     return None
+
+
+def _scaled(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong | None:
+    """What to say if one number gets a weight that makes the step larger than its gradient; smaller ones average."""
+    values = flow.values(gradient.tensor, row)
+    if values is None or values.count != 1 or values.maximum is None or abs(values.maximum) <= 1:
+        return None
+    name = _name(flow, root)
+    return _Wrong(
+        f"backward of {name}, which is one number, gets {values.maximum:g} as its gradient, and nothing divides by it "
+        "before the step",
+        f"every gradient is {values.maximum:g} times that of {name}; clipping and the learning rate see that",
+        "remove the argument; if it scales a loss against underflow, divide the gradients by it before the step",
+    )
+
+
+def _is_rescaled(case: Case, row: int) -> bool:
+    """Whether the program changes the gradients between a backward call and the next step."""
+    flow, leaves = case.dataflow, case.histories.reached_by.get(row, frozenset())
+    end = next((step for step in case.histories.steps if step > row), len(flow.log.calls))
+    changed = (use.tensor for call in flow.log.calls[row + 1 : end] for use in call.changed)
+    return any(flow.log.tensors[tensor].gradient_of in leaves for tensor in changed)
 
 
 def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:

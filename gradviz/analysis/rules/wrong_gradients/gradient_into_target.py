@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import line_outside_modules, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
 
 class GradientIntoTarget(Rule):
-    """A gradient flows into a copy of a model that is only there to compute targets.
+    """A gradient flows into a target, which should be a constant for the loss.
 
     What it finds
     -------------
     Parameters that no optimizer has and that the program itself overwrites with those of a trained model (a target
-    network, a moving average), and that get gradients from a loss.
+    network, a moving average), and that get gradients from a loss. A target that is made of data and of a discounted
+    output of the trained model itself (``reward + 0.99 * value(next_state)``). The weight of a log-probability (an
+    advantage) that a trained model computes. Comparisons of two outputs that are treated alike are left alone.
 
     Why it matters
     --------------
@@ -75,6 +78,38 @@ class GradientIntoTarget(Rule):
         ]
         if targets:
             yield self._finding(histories, targets, reached[targets[0]])
+        yield from self._of_the_model_itself(case)
+
+    def _of_the_model_itself(self, case: Case) -> Iterator[Finding]:
+        told: set[Location | None] = set()
+        for target in own_targets(case.histories, case.backward_calls):
+            location = location_of_line(line_outside_modules(case.dataflow, target.source))
+            if location not in told:
+                told.add(location)
+                yield self._own_target(case, target, location)
+
+    def _own_target(self, case: Case, target: OwnTarget, location: Location | None) -> Finding:
+        flow, names = case.dataflow, case.histories.together(target.parameters)
+        used = location_of_call(flow, target.call)
+        is_weight = target.kind == "weight"
+        return self.finding(
+            f"the weight of a log-probability{at_line(used)} is computed by {names}, and the loss sends gradients there"
+            if is_weight
+            else f"a target{at_line(used)} is computed by {names}, which the same loss trains: gradients go into the "
+            "target, too",
+            symptom="grad_wrong",
+            why="a score function weighs log-probabilities with constants; else the model of the weights is moved to "
+            "lower the loss of the policy"
+            if is_weight
+            else "the loss also falls by moving the target to the prediction, which is not what the data ask for",
+            fix="detach() the weight where it is multiplied"
+            if is_weight
+            else "compute the target under torch.no_grad(), or detach() it",
+            location=used if is_weight else location,
+            symptom_location=location_of_call(flow, target.backward),
+            tensors=names_of(flow, target.parameters),
+            evidence={"parameters": len(target.parameters)},
+        )
 
     def _finding(self, histories: ParameterHistories, targets: list[int], backward: int) -> Finding:
         flow = histories.flow

@@ -48,7 +48,7 @@ class MissingZeroGrad(Rule):
     code = "GV601"
     name = "missing_zero_grad"
     severity = "error"
-    yields_to = ("not_stepped",)
+    yields_to = ("not_stepped", "wrong_optimizer")
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

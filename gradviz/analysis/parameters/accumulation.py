@@ -1,0 +1,95 @@
+"""Gradients of several batches that are added up, and never divided by their number.
+
+A program that accumulates on purpose steps under a condition, in the loop in which it calls backward: every fourth
+time, say. Losses of several parts or tasks, each with its own loop or line, are summed because their sum is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median_low
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.finding import Location
+
+_MEANS = frozenset({"mean", "nanmean"})
+_LOSSES = frozenset({
+    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "nll_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "kl_div", "poisson_nll_loss", "gaussian_nll_loss", "ctc_loss",
+    "soft_margin_loss", "multi_margin_loss", "multilabel_margin_loss", "cosine_embedding_loss", "margin_ranking_loss",
+    "hinge_embedding_loss",
+})  # fmt: skip
+"""Losses that are means over the batch, unless they are told otherwise."""
+_MIN_STEPS = 2
+
+
+class Undivided(Struct, frozen=True):
+    """A backward that runs several times for each step."""
+
+    backward: int
+    """The last of its calls."""
+    step: int
+    times: int
+    """Calls for one step, as a rule."""
+
+
+def undivided_accumulation(case: Case) -> Iterator[Undivided]:
+    """For each line that calls backward."""
+    histories, calls = case.histories, case.dataflow.log.calls
+    for last in histories.last_backward_of_each_line:
+        site = calls[last].call_site
+        rows = [row for row in histories.reached_by if calls[row].call_site == site and calls[row].inside is None]
+        ends = [next((step for step in histories.steps if step > row), None) for row in rows]
+        counts = [ends.count(step) for step in dict.fromkeys(ends) if step is not None]
+        if len(counts) < _MIN_STEPS or median_low(counts) < 2:
+            continue
+        step = next(end for end in ends if end is not None)
+        if _steps_sometimes(case, last, step) and _is_mean(case, last) and not _is_changed(case, rows[0], step):
+            yield Undivided(last, step, median_low(counts))
+
+
+def _steps_sometimes(case: Case, backward: int, step: int) -> bool:
+    """Whether the step is in a condition below the backward, in the same loop: then its line is indented more."""
+    here, there = location_of_call(case.dataflow, backward), location_of_call(case.dataflow, step)
+    if here is None or there is None or here.file != there.file or there.line <= here.line:
+        return False
+    own, other = _indentation(case, here), _indentation(case, there)
+    return own is not None and other is not None and other > own
+
+
+def _indentation(case: Case, location: Location) -> int | None:
+    text = case.source_line(location)
+    return None if text is None else len(text) - len(text.lstrip())
+
+
+def _is_mean(case: Case, backward: int) -> bool:
+    """Whether the loss is a mean over its batch, or a sum of such means, and is nowhere multiplied by a number."""
+    flow = case.dataflow
+    root = flow.log.calls[backward].roots[0].tensor
+    waiting, found = [(root, backward)], False
+    while waiting:
+        tensor, before = waiting.pop()
+        row = flow.newest_producer(tensor, before)
+        if row is None:
+            continue
+        call = flow.log.calls[row]
+        name = plain_name(call.function)
+        if name == "add":
+            waiting += [(use.tensor, row) for use in call.live_inputs]
+        elif name in _LOSSES:
+            found |= call.scalars.get("reduction", "mean") == "mean"
+        elif name in _MEANS:
+            found = True
+        else:
+            return False
+    return found
+
+
+def _is_changed(case: Case, first: int, step: int) -> bool:
+    """Whether the program changes gradients before the step: it may divide them there."""
+    flow = case.dataflow
+    changed = (use.tensor for call in flow.log.calls[first + 1 : step] for use in call.changed)
+    return any(flow.log.tensors[tensor].gradient_of is not None for tensor in changed)

@@ -1,0 +1,192 @@
+"""Targets that are computed from the trained model itself, and that the loss differentiates as well.
+
+Two shapes are known. A bootstrapped target, data plus a discounted output of the model, is compared with another output
+of the same model: the comparison is not symmetric, so one side is the target. And the weight of a log-probability, an
+advantage, is computed by a trained model: the weight of a score function is a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.cuts.cut_paths import alive_above
+from gradviz.analysis.dataflow.backward_calls import BackwardCalls
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, TensorUse
+
+_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+_PASS = frozenset({
+    "squeeze", "unsqueeze", "view", "reshape", "flatten", "expand", "getitem", "max", "amax", "min", "amin", "minimum",
+    "maximum", "gather", "clamp", "neg", "float", "to", "chunk", "unbind", "transpose",
+})  # fmt: skip
+"""What keeps a value, or chooses one."""
+_ELEMENTWISE = frozenset({"add", "sub", "mul", "div"})
+_MIN_DISCOUNT = 0.8
+
+
+class OwnTarget(Struct, frozen=True):
+    """One comparison, or one weighted log-probability."""
+
+    kind: str
+    """``bootstrapped`` or ``weight``."""
+    call: int
+    """The call that compares, or multiplies."""
+    source: int
+    """The call of the trained model from which the target comes."""
+    backward: int
+    parameters: tuple[int, ...]
+
+
+class _Side(Struct, frozen=True):
+    """What one operand was computed from, above arithmetic."""
+
+    sources: tuple[int, ...]
+    """Calls that are no arithmetic, newest first."""
+    has_data: bool
+    """Whether a tensor of data was added."""
+    is_discounted: bool
+    """Whether it was multiplied by a number just below 1, or by numbers from 0 to 1."""
+
+
+def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[OwnTarget]:
+    """Those of the last backward call of each line."""
+    for backward in histories.last_backward_of_each_line:
+        if not histories.flow.has_step_after(backward):
+            continue
+        for row in backward_calls.reached(backward).rows:
+            call = histories.log.calls[row]
+            operands = [use for use in call.inputs if use.has_grad_fn]
+            if call.kind != "operation" or len(operands) != _OPERANDS:
+                continue
+            name = plain_name(call.function)
+            if name in _COMPARE:
+                yield from _bootstrapped(histories, backward, row, operands)
+            elif name == "mul":
+                yield from _weight(histories, backward, row, operands)
+
+
+_OPERANDS = 2
+
+
+def _bootstrapped(
+    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse]
+) -> Iterator[OwnTarget]:
+    sides = [_side(histories.flow, use.tensor, row) for use in operands]
+    for side, other in (sides, sides[::-1]):
+        is_target = side.has_data and side.is_discounted and not other.has_data and not other.is_discounted
+        if not is_target or not side.sources or not other.sources:
+            continue
+        shared = _trained_behind(histories, side) & _trained_behind(histories, other)
+        if shared:
+            yield OwnTarget("bootstrapped", row, side.sources[0], backward, tuple(sorted(shared)))
+
+
+def _weight(histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse]) -> Iterator[OwnTarget]:
+    flow = histories.flow
+    for score, weight in (operands, operands[::-1]):
+        drawn_from = _drawn_from(flow, score.tensor, row)
+        if not drawn_from or _drawn_from(flow, weight.tensor, row):
+            continue
+        side = _side(flow, weight.tensor, row)
+        parameters = _trained_behind(histories, side)
+        if side.sources and parameters and drawn_from.isdisjoint(_outputs(flow, side.sources)):
+            yield OwnTarget("weight", row, side.sources[0], backward, tuple(sorted(parameters)))
+
+
+def _side(flow: Dataflow, tensor: int, before: int) -> _Side:
+    sources, has_data, is_discounted = set[int](), False, False
+    waiting, seen = [(tensor, before)], set[int]()
+    while waiting:
+        tensor, before = waiting.pop()
+        row = flow.newest_producer(tensor, before)
+        if row is None or row in seen:
+            continue
+        seen.add(row)
+        call = flow.log.calls[row]
+        name = plain_name(call.function)
+        if call.kind != "operation" or name not in _PASS | _ELEMENTWISE:
+            sources.add(row)
+            continue
+        waiting += [(use.tensor, row) for use in call.live_inputs]
+        constants = [use for use in call.inputs if not use.requires_grad]
+        has_data |= name in ("add", "sub") and any(_is_data(flow, use) for use in constants)
+        is_discounted |= name == "mul" and _discounts(flow, row, call, constants)
+    return _Side(tuple(sorted(sources, reverse=True)), has_data, is_discounted)
+
+
+def _is_data(flow: Dataflow, use: TensorUse) -> bool:
+    return flow.log.tensors[use.tensor].role == "tensor" and bool(shape_of(flow, use.tensor))
+
+
+def _discounts(flow: Dataflow, row: int, call: Call, constants: list[TensorUse]) -> bool:
+    if any(isinstance(each, float) and _MIN_DISCOUNT <= each < 1 for each in call.scalars.values()):
+        return True
+    known = [flow.values_of(use, row) for use in constants]
+    return any(
+        values is not None and values.minimum is not None and values.maximum is not None
+        and values.minimum >= 0 and _MIN_DISCOUNT <= values.maximum <= 1
+        for values in known
+    )  # fmt: skip
+
+
+def _trained_behind(histories: ParameterHistories, side: _Side) -> frozenset[int]:
+    found: set[int] = set()
+    for row in side.sources:
+        call = histories.log.calls[row]
+        leaves, _ = histories.live_leaves((use.tensor for use in call.outputs if use.requires_grad), row + 1)
+        found |= leaves
+    return frozenset(found) & histories.trained
+
+
+def _outputs(flow: Dataflow, rows: tuple[int, ...]) -> set[int]:
+    return {use.tensor for row in rows for use in flow.log.calls[row].outputs}
+
+
+# -- log-probabilities of what was drawn -----------------------------------------------------------------------------
+
+
+def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
+    """If a tensor is the log-probability of drawn values: the tensors from which they were drawn."""
+    waiting, seen = [(tensor, before)], set[int]()
+    while waiting:
+        tensor, before = waiting.pop()
+        row = flow.newest_producer(tensor, before)
+        if row is None or row in seen:
+            continue
+        seen.add(row)
+        call = flow.log.calls[row]
+        name = plain_name(call.function)
+        live = {use.tensor for use in call.live_inputs}
+        if name in ("gather", "sub"):
+            for use in call.inputs:
+                above = _draw_above(flow, use.tensor, row) if not use.requires_grad else frozenset()
+                if not above.isdisjoint(live):
+                    return above
+        if call.kind == "operation" and name in _PASS | _ELEMENTWISE | _OF_SCORES:
+            waiting += [(each, row) for each in live]
+    return frozenset()
+
+
+_OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean"})
+
+
+def _draw_above(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
+    """If a constant only arranges drawn values: what the distribution was computed from."""
+    row = flow.newest_producer(tensor, before)
+    while row is not None:
+        call = flow.log.calls[row]
+        if plain_name(call.function) in _DRAWS:
+            return alive_above(flow, ((use.tensor, row) for use in call.live_inputs))
+        if plain_name(call.function) not in _ARRANGE or not call.inputs:
+            return frozenset()
+        row = flow.newest_producer(call.inputs[0].tensor, row)
+    return frozenset()
+
+
+_DRAWS = frozenset({"multinomial", "bernoulli", "normal"})
+_ARRANGE = _PASS | {"T", "t", "long", "type", "permute", "contiguous", "broadcast_tensors", "detach", "clone"}

@@ -1,0 +1,89 @@
+"""GV113."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.draws import DrawWithoutGradient, draws_without_gradient
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+
+
+class SampledWithoutGradient(Rule):
+    """Random values are drawn from a distribution that the loss trains, and no gradient goes through the draw.
+
+    What it finds
+    -------------
+    A loss that trains a distribution through one term (a divergence, an entropy) and that also uses values drawn with
+    ``sample()``, through which no gradient comes back. A loss with the log-probability of these values is left alone:
+    it is a score function, which needs no other gradient.
+
+    Why it matters
+    --------------
+    Every parameter gets a gradient, and nothing raises. But the distribution learns nothing from what was made of its
+    values: a variational autoencoder whose encoder only follows its divergence collapses to the prior.
+
+    Example
+    -------
+    encoder, decoder = torch.nn.Linear(8, 6), torch.nn.Linear(3, 8)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=0.01)
+    prior = torch.distributions.Normal(0.0, 1.0)
+    for step in range(3):
+        x = torch.randn(16, 8)
+        mean, log_scale = encoder(x).chunk(2, dim=1)
+        posterior = torch.distributions.Normal(mean, log_scale.exp())
+        z = posterior.sample()
+        divergence = torch.distributions.kl_divergence(posterior, prior).mean()
+        loss = (decoder(z) - x).square().mean() + divergence
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    encoder, decoder = torch.nn.Linear(8, 6), torch.nn.Linear(3, 8)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=0.01)
+    prior = torch.distributions.Normal(0.0, 1.0)
+    for step in range(3):
+        x = torch.randn(16, 8)
+        mean, log_scale = encoder(x).chunk(2, dim=1)
+        posterior = torch.distributions.Normal(mean, log_scale.exp())
+        z = posterior.rsample()
+        divergence = torch.distributions.kl_divergence(posterior, prior).mean()
+        loss = (decoder(z) - x).square().mean() + divergence
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV113"
+    name = "sampled_without_gradient"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        told = set()
+        for draw in draws_without_gradient(case.histories, case.backward_calls):
+            location = location_of_call(case.dataflow, draw.cut.call)
+            if location not in told:
+                told.add(location)
+                yield self._finding(case, draw)
+
+    def _finding(self, case: Case, draw: DrawWithoutGradient) -> Finding:
+        flow = case.dataflow
+        location, backward = location_of_call(flow, draw.cut.call), location_of_call(flow, draw.backward)
+        text = case.source_line(location)
+        return self.finding(
+            f"the values drawn{at_line(location)} go into the loss{at_line(backward)}, and no gradient goes back "
+            f"through the draw to {case.histories.together(draw.parameters)}",
+            symptom="grad_wrong",
+            why="sample() draws without gradients; the same loss trains the distribution, but only through other terms",
+            fix="draw with rsample(), which computes the values from the distribution's parameters and from noise",
+            changed_line=text.replace(".sample(", ".rsample(") if text and text.count(".sample(") == 1 else None,
+            location=location,
+            symptom_location=backward,
+            tensors=names_of(flow, draw.parameters),
+            evidence={"parameters": len(draw.parameters)},
+        )
