@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradviz.graph.query.find_by_expression import Found
 from gradviz.rendering.formats import Subject
@@ -131,11 +132,26 @@ class CellWriter:
         times = f" ×{item.repeat:,}" if item.repeat > 1 else ""
         if not row.is_return:
             subtitle = f" ({text.subtitle})" if text.path and text.subtitle else ""
-            yield f"in {self._titled(item, title + subtitle)}"
-            yield one_line(f"in {title}{subtitle}{times}")
+            each = self._in_each(item)
+            yield f"in {self._titled(item, title + subtitle)}{each}"
+            yield one_line(f"in {title}{subtitle}{times}{each}")
         if times:
             yield f"in {title}{times}"
         yield f"in {title}"
+
+    def _in_each(self, item: Item) -> str:
+        """`` · in each of ×100``, for repeated boxes around an item that no heading tells: they hold only boxes."""
+        count = 1
+        items = self._subject.view.items
+        while item.parent is not None and item.parent not in self._with_rows:
+            item = items[item.parent]
+            count *= item.repeat
+        return f" · in each of ×{count:,}" if count > 1 else ""
+
+    @cached_property
+    def _with_rows(self) -> frozenset[int | None]:
+        """The open boxes that have a row of their own, below a heading."""
+        return frozenset(item.parent for item in self._subject.view.items if not item.is_open)
 
     def _link(self, text: ItemText) -> str | None:
         if self._template is None or text.source is None:

@@ -142,6 +142,19 @@ operation   shape   grad_fn
     )
 
 
+def test_headings_of_modules_that_repeat_as_a_group_tell_how_often() -> None:
+    builder = GraphBuilder()
+    output = builder.leaf("x")
+    for index in range(0, 40, 2):
+        linear, act = builder.scope(f"model.{index}", "Linear"), builder.scope(f"model.{index + 1}", "Tanh")
+        weight = builder.leaf(f"model.{index}.weight")
+        output = builder.operation("Tanh", builder.operation("Mm", output, weight, scope=linear), scope=act)
+    builder.root(output)
+    headings = [line for line in tree_of(builder.build()).splitlines() if " in model" in line]
+    assert headings[0] == "│ in model.39 (Tanh)"
+    assert headings[2] == "│ in model.1 (Tanh) · in each of ×19"
+
+
 def test_a_loop_shows_its_body_once() -> None:
     tree = tree_of(unrolled_rnn(300))
     assert "│ in [mm ×2, add, tanh] ×300 · 18 params\n● tanh " in tree
