@@ -27,13 +27,13 @@ PAGE := gradviz/rendering/page/assets
 PAGE_INSTALLED := $(PAGE)/node_modules/.package-lock.json
 NPM := $(abspath $(VENV))/bin/npm --prefix $(PAGE)
 
-.PHONY: help demo test suite compat compat-deps docs release-check lint page format conformance bench formulas harmless corpus corpus-mutants mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
+.PHONY: help demo test suite compat compat-deps compat-deps-lowest compat-deps-newest docs release-check lint page format conformance bench formulas harmless corpus corpus-mutants distributed mutants diff-edits hostile gpu jupyterlab gallery demo-capture clean
 
 help:
 	@echo "make demo          draw a first graph"
 	@echo "make test          lint, types, layers and tests"
 	@echo "make compat        run the tests with another torch and Python: TORCH=2.15.0 PYTHON3=python3.13"
-	@echo "make compat-deps   run the tests with the lowest allowed version of every direct dependency"
+	@echo "make compat-deps   run the tests with the lowest allowed version of every direct dependency, then with the newest"
 	@echo "make docs          build the documentation, build/docs/index.html, and the man page, build/man/gradviz.1"
 	@echo "make release-check build the packages, and try them as a new user would"
 	@echo "make lint          ruff, mypy and the import layers; ESLint and tsc for the page"
@@ -45,6 +45,7 @@ help:
 	@echo "make harmless      run programs plain and recorded, and compare; CORPUS=FOLDER adds your scripts"
 	@echo "make corpus        score gradviz check on 368 scripts with known faults or none, and its time; CASES=c2 for some"
 	@echo "make corpus-mutants plant faults in healthy scripts, and score gradviz check on them; SAMPLE=300 or ONLY=WORDS for some"
+	@echo "make distributed   score gradviz check on jobs of two ranks with known faults or none; ONLY=WORDS for some"
 	@echo "make hostile       100,000 captures and run logs that lie through every command and format; COUNT=1000 for fewer"
 	@echo "make mutants       change the code in small ways, and list changes that no test notices; ONLY=MODULES for some, SAMPLE=20 for more"
 	@echo "make diff-edits    change one operation of small models at random, and count how often gradviz diff names it first"
@@ -72,14 +73,19 @@ suite: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m tests.debian_packages
 	$(PYTHON) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
-# The same, with each direct dependency in the lowest version that pyproject.toml allows; the tools of the tests stay.
-LOWEST := .compat/lowest-dependencies
+# The same, with each direct dependency in the lowest version that pyproject.toml allows, then in the newest; the tools of
+# the tests stay. A part of it: make compat-deps-lowest PYTEST_ARGS=tests/unit
+compat-deps: compat-deps-lowest compat-deps-newest
 
-compat-deps:
-	$(PYTHON3) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip --quiet --quiet install uv
-	$(LOWEST)/bin/uv pip compile --quiet --python $(LOWEST)/bin/python --resolution lowest-direct --no-deps --no-emit-package torch pyproject.toml -o $(LOWEST)/constraints.txt
-	PIP_CONSTRAINT=$(abspath $(LOWEST))/constraints.txt $(MAKE) --no-print-directory VENV=$(LOWEST) suite
+compat-deps-lowest: RESOLUTION := lowest-direct
+compat-deps-newest: RESOLUTION := highest
+# They are installed last and without asking: tools such as import-linter want newer ones, and are not needed here.
+compat-deps-lowest compat-deps-newest: compat-deps-%:
+	@$(MAKE) --no-print-directory VENV=.compat/$*-dependencies .compat/$*-dependencies/.installed-test
+	.compat/$*-dependencies/bin/python -m pip --quiet --quiet install uv
+	.compat/$*-dependencies/bin/uv pip compile --quiet --python .compat/$*-dependencies/bin/python --resolution $(RESOLUTION) --no-deps --extra pdf --no-emit-package torch pyproject.toml -o .compat/$*-dependencies/tried.txt
+	.compat/$*-dependencies/bin/python -m pip --quiet --quiet install --no-deps --requirement .compat/$*-dependencies/tried.txt
+	@$(MAKE) --no-print-directory VENV=.compat/$*-dependencies suite
 
 # In an environment of its own, which stays for the next time.
 compat:
@@ -135,6 +141,9 @@ corpus: $(TEST_INSTALLED)
 corpus-mutants: SAMPLE ?= 0
 corpus-mutants: $(TEST_INSTALLED)
 	nice $(PYTHON) -m tests.corpus_mutants $(ONLY) --sample $(SAMPLE)
+
+distributed: $(TEST_INSTALLED)
+	nice $(PYTHON) -m tests.distributed $(ONLY)
 
 # Modules or folders: make mutants ONLY="gradviz/graph/traversal.py". SAMPLE=0 tries every position, which takes hours.
 ONLY ?=

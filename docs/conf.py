@@ -22,6 +22,7 @@ extensions = [
     # docs/extensions
     "shown_commands",
     "shown_scripts",
+    "cited_tests",
     "reference_pages",
 ]
 source_suffix = {".md": "markdown"}

@@ -96,6 +96,7 @@ def record(
     gradients: bool = True,
     values: int = 0,
     root_shares: bool = False,
+    inside: bool = False,
     calls: bool = False,
     fingerprints: bool = False,
     model: Any = None,
@@ -113,6 +114,8 @@ def record(
         values: keep all numbers of tensors with at most this many elements, in forward and in gradients.
         root_shares: measure what each root, or each term of a loss that is a sum, adds to every leaf's gradient:
             ``graph.root_shares``. Each root or term costs one backward, and memory for its gradients of all leaves.
+        inside: measure the gradients inside code of ``torch.compile``, too. It is run a second time for that, without
+            compilation, after the program's own backward; what it got is held until then.
         calls: also log every torch call, so that `Inspection.check` knows what was cut off or changed on the way to
             the loss. Of many backward calls only the informative ones are kept.
         fingerprints: also log every torch call, and keep a fingerprint of every tensor, so that `diff` can compare
@@ -145,6 +148,7 @@ def record(
         gradients=gradients,
         values_up_to=values,
         root_shares=root_shares,
+        inside=inside,
         calls=calls or fingerprints,
         fingerprints=fingerprints,
         begins_midway=True,

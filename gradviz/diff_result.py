@@ -113,7 +113,7 @@ def _side(given: Any, name: str) -> Side:
         return Side(f"{given.capture.program.name} ({name})", given.capture)
     if not isinstance(given, (str, os.PathLike)):
         raise BadInput(
-            f"diff() takes recordings or paths of captures, not an object of type {type(given).__name__}",
+            f"diff() takes recordings or paths of their files, not an object of type {type(given).__name__}",
             hint="gradviz.record(fingerprints=True) makes a recording",
         )
     path, number = split_number(os.fspath(given))

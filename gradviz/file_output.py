@@ -118,7 +118,7 @@ def _unknown_format(path: Path | str) -> BadInput:
     if _is_standard_output(path):
         return BadInput("standard output does not determine the format", hint="add --format")
     suffix = Path(path).suffix
-    fault = f"ends in {suffix!r}, which is no known format" if suffix else "does not determine the format"
+    fault = f"ends in {suffix!r}, which is not a known format" if suffix else "does not determine the format"
     # Without the dots, which would make all of them similar.
     known = [known.lstrip(".") for entry in FORMATS for known in entry.suffixes]
     return BadInput(f"{str(path)!r} {fault}", hint=near_matches(suffix.lstrip(".").lower(), known))

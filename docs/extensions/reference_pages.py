@@ -1,7 +1,8 @@
-"""Directives that write the reference from the code: ``{command-line}``, ``{rules}`` and ``{schemas}``."""
+"""Directives that write the reference from the code: ``{command-line}``, ``{rules}`` and ``{schema-names}``."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from click.testing import CliRunner
@@ -56,6 +57,21 @@ class Rules(_Generated):
                     yield f"**{title}.** {_markdown(body)}\n"
 
 
+class SchemaNames(_Generated):
+    """Every schema: what it describes, and its first level of keys."""
+
+    def markdown(self) -> Iterator[str]:
+        from gradviz.cli import gradviz
+        from gradviz.cli.schema import schema_command
+
+        names = str(schema_command.params[0].metavar).strip("[]").split("|")
+        for name in names:
+            schema = json.loads(CliRunner().invoke(gradviz, ["schema", name], prog_name="gradviz").output)
+            root = schema["$defs"][schema["$ref"].rpartition("/")[2]]
+            keys = ", ".join(f"`{key}`" for key in root["properties"])
+            yield f"**`gradviz schema {name}`.** {_markdown(root['description'])} Its keys are {keys}.\n"
+
+
 def _markdown(docstring: str) -> str:
     return docstring.replace("``", "`")
 
@@ -64,4 +80,5 @@ def setup(app: Sphinx) -> dict[str, bool]:
     """Register the directives."""
     app.add_directive("command-line", CommandLine)
     app.add_directive("rules", Rules)
+    app.add_directive("schema-names", SchemaNames)
     return {"parallel_read_safe": True}

@@ -5,7 +5,8 @@
     :shows: GV101
     ```
 
-``:quiet:`` does not show the command, ``:picture:`` shows a file that it wrote, ``:page:`` one in a frame.
+``:quiet:`` does not show the command, ``:picture:`` shows a file that it wrote, ``:page:`` one in a frame, and
+``:screenshot: net.html#color=memory`` a still picture of one in a browser, opened at that view.
 Each page has a folder of its own with a copy of the scripts, in which its commands run one after the other. A
 command that exits with another code, or does not print what ``:shows:`` names, is a warning, and so fails the build.
 """
@@ -21,6 +22,7 @@ from typing import ClassVar
 
 from docutils import nodes
 from docutils.parsers.rst import directives
+from screenshots import take_screenshot
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
@@ -47,6 +49,7 @@ class ShownCommand(SphinxDirective):
         "picture": directives.unchanged,
         "alt": directives.unchanged,
         "page": directives.unchanged,
+        "screenshot": directives.unchanged,
         "height": directives.nonnegative_int,
     }
 
@@ -75,6 +78,8 @@ class ShownCommand(SphinxDirective):
             found.append(self._picture(folder / self.options["picture"]))
         if "page" in self.options:
             found.append(self._frame(folder / self.options["page"]))
+        if "screenshot" in self.options:
+            found.append(self._screenshot(folder))
         return found
 
     def _check(self, command: str, exit_code: int, stdout: str, stderr: str) -> None:
@@ -92,6 +97,14 @@ class ShownCommand(SphinxDirective):
         image = nodes.image(uri=f"/{kept.relative_to(self.env.srcdir).as_posix()}", alt=self.options.get("alt", ""))
         image["classes"].append("gradviz-picture")
         return image
+
+    def _screenshot(self, folder: Path) -> nodes.Node:
+        name, sign, view = self.options["screenshot"].partition("#")
+        picture = folder / f"{Path(name).stem}_{len(list(folder.glob('*.shot.png')))}.shot.png"
+        if take_screenshot(folder / name, sign + view, picture):
+            return self._picture(picture)
+        words = "This picture is taken in Chromium, which the machine that built this page does not have."
+        return nodes.paragraph(words, words)
 
     def _frame(self, file: Path) -> nodes.Node:
         name = f"{_flat(self.env.docname)}_{file.name}"

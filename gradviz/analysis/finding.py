@@ -127,7 +127,7 @@ class Finding(
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:
-            raise ValueError(f"{self.code}: {self.severity!r} is no severity")
+            raise ValueError(f"{self.code}: {self.severity!r} is not a severity")
 
     @property
     def is_alarm(self) -> bool:

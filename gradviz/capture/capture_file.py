@@ -171,7 +171,7 @@ def _after_first_line(data: bytes, name: str) -> memoryview:
             f"{name!r} is a run log of gradviz.watch(), which holds no graph", hint=f"'gradviz flow {name}' shows it"
         )
     if not is_capture(data):
-        kind = "is empty" if not data else "is not a gradviz capture"
+        kind = "is empty" if not data else "is not a recording of gradviz"
         raise BadCapture(f"{name!r} {kind}", hint="make one with 'gradviz record'")
     return memoryview(data)[_FIRST_LINE.end(data, name) :]
 

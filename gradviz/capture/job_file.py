@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -17,8 +18,9 @@ from msgspec import Struct
 from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX, read_capture
 from gradviz.capture.file_header import FirstLine, content_of
+from gradviz.capture.rank_end import RankEnd
 from gradviz.errors import BadCapture, BadInput
-from gradviz.graph.bounded_types import Count
+from gradviz.graph.bounded_types import Count, Magnitude
 from gradviz.safe_text import one_line
 
 _RECORD_AGAIN = "record it again with 'gradviz record'"
@@ -45,11 +47,20 @@ class Job(Struct, frozen=True, omit_defaults=True):
     """Those that were to be recorded, by number."""
     disclosures: tuple[str, ...] = ()
     """What of the whole job could not be recorded, one sentence each."""
+    ends: tuple[RankEnd, ...] = ()
+    """How each rank ended that is known, by number."""
+    hung_for: Magnitude | None = None
+    """If no rank got on and the job was ended: after how many seconds."""
 
 
 def write_job(job: Job) -> bytes:
     """The content of a job file."""
     return _FIRST_LINE.write() + msgspec.json.format(msgspec.json.encode(job), indent=1) + b"\n"
+
+
+def job_schema() -> dict[str, Any]:
+    """The JSON Schema of what follows the first line of a job file."""
+    return msgspec.json.schema(Job)
 
 
 def is_job(head: bytes) -> bool:
@@ -114,7 +125,7 @@ class JobFile:
             if there is None:
                 names = ", ".join(each.file for each in self.job.ranks[:3])
                 raise BadInput(
-                    f"{str(self.path)!r} lists {len(self.job.ranks)} captures, and none of them is there",
+                    f"{str(self.path)!r} lists {len(self.job.ranks)} recordings, and none of them is there",
                     hint=f"copy them into its folder: {names}",
                 )
             return self._capture(there)
@@ -122,7 +133,7 @@ class JobFile:
         if found is None:
             raise BadInput(f"rank {rank} is not in {str(self.path)!r}", hint=f"it has {self._numbers()}")
         if not self._path_of(found).exists():
-            raise BadInput(f"the capture of rank {rank}, {found.file!r}, is missing", hint=f"copy it to {self.path}")
+            raise BadInput(f"the recording of rank {rank}, {found.file!r}, is missing", hint=f"copy it to {self.path}")
         return self._capture(found)
 
     def _numbers(self) -> str:

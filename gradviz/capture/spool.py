@@ -74,8 +74,9 @@ class Spool:
         with self._lock:
             began = self._clock()
             self._began = began if self._began is None else self._began
-            path = self.path or _free_path(self._output, self._process)
+            path = self.path or self._output
             try:
+                path = self.path or _free_path(self._output, self._process)
                 capture = make()
                 if capture is None:
                     return False

@@ -64,7 +64,7 @@ def check_command(
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.baseline import baseline_of
     from gradviz.analysis.check.report import check_report
-    from gradviz.cli.captures.checked_job import other_ranks, report_of_job
+    from gradviz.cli.captures.checked_job import capture_of_rank, other_ranks, report_of_job
     from gradviz.cli.captures.checked_source import options_for_check, rules_of
     from gradviz.cli.captures.finding_pictures import FindingPictures
     from gradviz.cli.captures.kept_recording import keeping_recording
@@ -101,7 +101,8 @@ def check_command(
         own_report = report = check_report(case, rules.rules, baseline, rules.unusable)
         others = other_ranks(source, source_choice)
         if others is not None:
-            report = report_of_job(own_report, source.capture, others, rules, baseline)
+            load = capture_of_rank(source, source_choice)
+            report = report_of_job(own_report, source, others, load, rules, baseline)
         if write_baseline is not None:
             write_output(write_baseline, baseline_of(report.program, report.findings, report.source))
         text = _output(case, report, options, settings.format, terminal)
@@ -161,7 +162,7 @@ def _check_no_limits(name: str, options: dict[str, Any]) -> None:
 
     for option in ("seconds", "steps"):
         if options[option] is not None:
-            raise BadInput(f"--{option} needs a script to run; {name} is a capture")
+            raise BadInput(f"--{option} needs a script to run; {name} is a recording")
 
 
 def _baseline(path: str | None, program: str) -> Baseline | None:

@@ -37,7 +37,7 @@ def compiled_command(seconds: float | None, steps: int | None, as_json: bool, no
     if choice.is_capture:
         for name, given in (("--seconds", seconds), ("--steps", steps)):
             if given is not None:
-                raise BadInput(f"{name} needs a script to run; {choice.name} is a capture")
+                raise BadInput(f"{name} needs a script to run; {choice.name} is a recording")
     else:
         choice = replace(
             choice, gradients=False, backward="last", keep_going=True, limits=RunLimits(seconds or 60.0, steps)

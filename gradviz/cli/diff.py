@@ -38,9 +38,9 @@ MIN_WIDTH = 40
 def diff_command(a: str, b: str | None, **options: Any) -> int:
     """Compare two runs: say whether they are the same, or where they begin to differ, and on which line.
 
-    A and B are captures (run.gradviz, or run.gradviz#2 for its second backward call), scripts, or scripts as they were
-    at a commit (train.py@HEAD~3). Without B, A is compared with itself: what is not deterministic. Exit code 0: the
-    same; 1: different; 2: wrong usage.
+    A and B are recordings (run.gradviz, or run.gradviz#2 for its second backward call), scripts, or scripts as they
+    were at a commit (train.py@HEAD~3). Without B, A is compared with itself: what is not deterministic. Exit code 0:
+    the same; 1: different; 2: wrong usage.
     """
     from gradviz.analysis.diff.closeness import Tolerance
     from gradviz.analysis.diff.comparison import compare

@@ -36,7 +36,7 @@ def explain_command(what: str | None, words: tuple[str, ...], **options: Any) ->
     """Show how torch computes the gradient of WHAT: the formulas that torch itself uses.
 
     WHAT is a node (MulBackward0), a function (mul, torch.softmax, F.linear), a module of torch (nn.GELU) or a rule of
-    `gradviz check` (GV101). With a SCRIPT or CAPTURE, WHAT is any name of a node in its graph, and the formula is
+    `gradviz check` (GV101). With a SCRIPT or RECORDING, WHAT is any name of a node in its graph, and the formula is
     shown with the numbers of that node. The numbers of small tensors are recorded for it.
     """
     from gradviz.cli.terminal.paging import show
@@ -124,7 +124,7 @@ def _check_that_nothing_is_to_run(options: dict[str, Any]) -> None:
     from gradviz.errors import BadInput
 
     context = click.get_current_context()
-    for name in ("backward", "keep_going", "root", "gradients", "values", "values_up_to", "gradcheck"):
+    for name in ("backward", "keep_going", "root", "gradients", "values", "values_up_to", "inside", "gradcheck"):
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
             option = name.replace("_", "-") if name != "gradients" else "no-gradients"
             raise BadInput(f"--{option} needs a script to run", hint="gradviz explain WHAT SCRIPT")
@@ -140,7 +140,7 @@ def _source_choice(words: tuple[str, ...], options: dict[str, Any]) -> SourceOpt
     choice = source_options(options | {"words": words})
     if choice.is_capture:
         if options["gradcheck"]:
-            raise BadInput(f"--gradcheck needs a script to run; {choice.name} is a capture")
+            raise BadInput(f"--gradcheck needs a script to run; {choice.name} is a recording")
         return choice
     choice = replace(choice, values=True)
     if not options["gradcheck"]:

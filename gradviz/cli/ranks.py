@@ -19,7 +19,7 @@ MIN_WIDTH = 60
 def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_pager: bool, **options: Any) -> int:
     """Compare the ranks of a job: steps, graphs, parameters, gradients, and whether replicas have drifted apart.
 
-    CAPTURE is what 'gradviz record --backward all --keep-going -- COMMAND' wrote. The exit code is 1 if something is
+    RECORDING is what 'gradviz record --backward all --keep-going -- COMMAND' wrote. The exit code is 1 if something is
     likely to be wrong.
     """
     from gradviz.analysis.ranks.rank_comparison import compared_ranks
@@ -43,7 +43,7 @@ def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_
         may_be_command=bool(click.get_current_context().meta.get(HAS_DASHES, True)),
     )
     if not choice.is_capture:
-        choice = replace(choice, backward="all", keep_going=True)
+        choice = replace(choice, backward="all", keep_going=True, values_up_to=1)  # the loss
     source = open_source(choice, own_output=True, needs_graph=False)
     with keeping_recording(source, choice):
         ranks = recorded_ranks(source, choice)

@@ -21,7 +21,7 @@ from gradviz.cli.terminal.progress import working
     is_flag=True,
     help="Keep a fingerprint of every tensor and every torch call, so that gradviz diff can compare values.",
 )
-@click.option("-o", "--output", metavar="OUT", help="Capture to write (default: SCRIPT's name with .gradviz).")
+@click.option("-o", "--output", metavar="OUT", help="File to write (default: SCRIPT's name with .gradviz).")
 def record_command(output: str | None, **others: Any) -> int:
     """Run SCRIPT, and write the recording to a file, which other commands take in place of a script."""
     from gradviz.capture.capture_file import CAPTURE_SUFFIX, write_capture
@@ -39,10 +39,10 @@ def record_command(output: str | None, **others: Any) -> int:
     if is_run_log_file(source_choice):
         raise BadInput(f"{source_choice.name} is a run log of gradviz.watch()", hint="gradviz flow shows it")
     if source_choice.is_capture:
-        raise BadInput(f"{source_choice.name} is a capture already", hint="gradviz render or gradviz tree shows it")
+        raise BadInput(f"{source_choice.name} is a recording already", hint="gradviz render or gradviz tree shows it")
     path = output or Path(source_choice.name).name.removesuffix(".py") + CAPTURE_SUFFIX
     if path != "-" and Path(path).suffix != CAPTURE_SUFFIX:
-        raise BadInput(f"{path!r}: a capture's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
+        raise BadInput(f"{path!r}: a recording's name ends in {CAPTURE_SUFFIX}", hint=f"use {path}{CAPTURE_SUFFIX}")
     check_outputs([path], inputs=source_choice.inputs)
     source_choice = replace(source_choice, outputs=(path,))
     source = open_source(source_choice, own_output=path == "-", needs_graph=False)

@@ -42,7 +42,7 @@ _KEYS = "\n".join(
 
 @click.command("replay", cls=GroupedCommand, epilog=_KEYS)
 @recording_options
-@click.option("--all", "all_steps", is_flag=True, help="Print all steps; the default if the output is no terminal.")
+@click.option("--all", "all_steps", is_flag=True, help="Print all steps; the default if the output is not a terminal.")
 @click.option(
     "--from", "first", type=click.IntRange(min=0), metavar="N", help="First step to show; 0 is the forward graph."
 )

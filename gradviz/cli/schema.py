@@ -6,17 +6,20 @@ import click
 
 from gradviz.cli.options.shared import GroupedCommand
 
+KINDS = ("json", "capture", "memory", "flow", "check", "why", "diff", "ranks", "job", "compiled", "explain", "doctor")
+
 
 @click.command("schema", cls=GroupedCommand)
-@click.argument("what", metavar="[json|capture|memory|flow|check|why|diff|compiled|explain|doctor]", default="json")
+@click.argument("what", metavar=f"[{'|'.join(KINDS)}]", default="json")
 def schema_command(what: str) -> int:
-    """Print the JSON Schema of a .json file, of a capture (.gradviz), or of the JSON output of a command."""
+    """Print the JSON Schema of a .json file, of a recording or a job (.gradviz), or of the JSON output of a command."""
     import msgspec
 
     from gradviz.analysis.compiled.compiled_functions import compiled_schema
     from gradviz.analysis.flow.flow_document import flow_schema
     from gradviz.analysis.memory.memory_document import memory_schema
     from gradviz.capture.capture_file import capture_schema
+    from gradviz.capture.job_file import job_schema
     from gradviz.cli.terminal.printing import print_document
     from gradviz.errors import BadInput, near_matches
     from gradviz.rendering.export.json import graph_schema
@@ -24,6 +27,7 @@ def schema_command(what: str) -> int:
     from gradviz.rendering.reports.doctor_document import doctor_schema
     from gradviz.rendering.reports.explanation_json import explanation_schema
     from gradviz.rendering.reports.findings.json import check_schema
+    from gradviz.rendering.reports.ranks_json import ranks_schema
     from gradviz.rendering.reports.why_json import why_schema
 
     schemas = {
@@ -34,6 +38,8 @@ def schema_command(what: str) -> int:
         "check": check_schema,
         "why": why_schema,
         "diff": diff_schema,
+        "ranks": ranks_schema,
+        "job": job_schema,
         "compiled": compiled_schema,
         "explain": explanation_schema,
         "doctor": doctor_schema,

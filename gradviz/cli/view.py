@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 @click.command("view", cls=GroupedCommand, epilog=NAMES_HELP)
 @recording_options
 @check_option
-@click.option("--serve", is_flag=True, help="Serve the page on this machine; draw it again when CAPTURE changes.")
+@click.option("--serve", is_flag=True, help="Serve the page on this machine; draw it again when RECORDING changes.")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port for --serve (default: any free one).")
 @click.option("-o", "--output", hidden=True)
 @viewing_options
@@ -33,7 +34,7 @@ def view_command(serve: bool, port: int | None, output: str | None, **others: An
     'gradviz render SCRIPT -o OUT.html' writes the same page to a file of your choice.
 
     With --serve no file is written: the page has a secret address on this machine, until Ctrl-C. SCRIPT is run once;
-    to update the page, serve a CAPTURE and record it again.
+    to update the page, serve a RECORDING and record it again.
     """
     from gradviz.cli.captures.views import source_options, view_options
 
@@ -41,7 +42,7 @@ def view_command(serve: bool, port: int | None, output: str | None, **others: An
         from gradviz.errors import BadInput
 
         name = others["words"][0] if others["words"] else "SCRIPT"
-        page = output if output.endswith((".html", ".htm")) else f"{output}.html"
+        page = output if output.endswith((".html", ".htm")) else str(PurePath(output).with_suffix(".html"))
         raise BadInput("view opens a page and writes no file", hint=f"gradviz render {name} -o {page}")
     viewing = view_options(others)
     (renderer,) = renderers_for([format_named("html")], others)
@@ -108,7 +109,7 @@ def _serve(viewer: _Viewer, port: int | None) -> int:
 
         def drawn(version: int) -> str:
             if not viewer.choice.is_capture:
-                raise BadCapture(f"{viewer.choice.name} is not a capture any more")  # it must not be run as a script
+                raise BadCapture(f"{viewer.choice.name} is not a recording any more")  # it must not be run as a script
             return viewer.page(viewer.opened(), version)
 
         serve(ServedPage(drawn, viewer.choice.file), port)

@@ -15,6 +15,21 @@ class GraphBreak(Struct, frozen=True, omit_defaults=True):
     file: str = ""
     line: LineNumber = 0
     """0 if Dynamo noted none."""
+    is_of_torch: bool = False
+    """Whether it is inside torch itself, as in every compiled step of an optimizer."""
+
+
+class GradientCut(Struct, frozen=True, omit_defaults=True):
+    """A torch call inside compiled code behind which no gradient goes back, and what gets none because of it."""
+
+    function: str
+    """``torch.Tensor.detach``; empty if nothing that the compiled code returns was computed from it."""
+    parameters: tuple[str, ...]
+    """Names of parameters from which no other way leads to what the compiled code returns."""
+    file: str = ""
+    line: LineNumber = 0
+    is_grad_off: bool = False
+    """Whether gradients were switched off there, as under ``no_grad``."""
 
 
 class Compilation(Struct, frozen=True, omit_defaults=True):
@@ -35,5 +50,7 @@ class Compilation(Struct, frozen=True, omit_defaults=True):
     backend: str = ""
     broken: GraphBreak | None = None
     """Where it ends before the function does."""
+    cuts: tuple[GradientCut, ...] = ()
+    """Where gradients are cut off inside it, if it has gradients at all and was used in a recorded backward."""
     failed_guard: str = ""
     """What an earlier version had assumed, and did not hold; empty for the first one, or if torch does not tell."""

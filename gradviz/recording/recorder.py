@@ -38,6 +38,7 @@ from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_builder import CallAt
+from gradviz.recording.walk.object_memory import sizes_of_objects
 from gradviz.recording.walk.roots import RootTensor, RootWithoutGradFn, root_of, roots_of_expression, unconsumed_results
 
 TRACED = "backward calls inside torch.jit.trace are not recorded: it would trace the recorder"
@@ -58,7 +59,7 @@ class Recorder:
         self._forward = ForwardWatch(
             self._facts, plan.values_up_to, logs_calls=plan.calls, fingerprints=plan.fingerprints
         )
-        self._compiled = CompiledCodeWatch(self._forward)
+        self._compiled = CompiledCodeWatch(self._forward, holds_calls=plan.inside)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
         self._limit = RunLimit(plan.limits, self._end_run)
@@ -68,7 +69,7 @@ class Recorder:
             self._forward.calls.watch_limit(self._limit)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
-        self._backward = BackwardWatch(on_backward, self._measured.inner.note)
+        self._backward = BackwardWatch(partial(self._leaving_compiled_code, on_backward), self._measured.inner.note)
         self._lock = threading.RLock()
         self._kept = KeptGraphs()
         self.backward_calls = 0
@@ -94,6 +95,7 @@ class Recorder:
         """Begin to watch, on the calling thread."""
         global _running
         _running = self
+        sizes_of_objects()  # once in a process, before the program has filled its memory
         self._forward.start()
         self._compiled.start()
         self._anomaly_stacks.start()
@@ -112,6 +114,15 @@ class Recorder:
         self._forward.stop()
 
     # -- backward calls ------------------------------------------------------------------------------------------
+
+    def _leaving_compiled_code(
+        self, handle: Callable[[BackwardRequest, Callable[[], Any]], Any], request: BackwardRequest, run: Any
+    ) -> Any:
+        """A backward call at a graph break is one of the program's, though a compiled function runs."""
+        if not request.is_at_graph_break:
+            return handle(request, run)
+        with self._compiled.left():
+            return handle(request, run)
 
     def _log_backward(self, call_log: CallLogNames, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """Like `_on_backward`, but every call is logged, also those that backward makes."""

@@ -19,6 +19,7 @@ from gradviz.recording.ranks.environment import plan_of_environment
 from gradviz.recording.run.program import Program, as_main_program
 from gradviz.recording.run.recording_plan import JobMember, RecordingPlan
 from gradviz.recording.run.sudden_end import SuddenEnds
+from gradviz.recording.run.surroundings import Surroundings
 from gradviz.recording.run.user_traceback import run_users_code
 from gradviz.recording.run_session import Ending, RunResult, RunSession, run_to_its_end
 from gradviz.recording.torch_access.import_notice import ImportNotice
@@ -35,7 +36,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
     if find_spec("torch") is None:
         raise MissingDependency(
             "recording needs torch, which is not installed for this Python",
-            hint=f"install it for {sys.executable}, or give a capture recorded elsewhere",
+            hint=f"install it for {sys.executable}, or give a recording made elsewhere",
         )
     session = RunSession(plan, program.name, arguments)
     notice = ImportNotice("torch", partial(_begin, session))
@@ -43,7 +44,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
     member = plan.member
     if member is not None:
         member.keep, member.keep_result = session.keep_until_now, session.keep_result
-    process = os.getpid()
+    process, surroundings = os.getpid(), Surroundings.now()
     with as_main_program(program, arguments) as namespace:
         notice.start()
         sudden_ends.start()
@@ -61,6 +62,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
             raise SystemExit(ending.exit_code)
         if member is not None:
             ending = _without_the_others(ending, member)
+        surroundings.put_back()
         return session.result(ending, namespace)
 
 
@@ -73,5 +75,9 @@ def _begin(session: RunSession) -> None:
 def _without_the_others(ending: Ending, member: JobMember) -> Ending:
     """How the program ended, apart from what comes of the other ranks' having left when all might."""
     may_end = member.may_end()
+    if ending.error is not None:
+        member.note_error(ending.error)
+    elif ending.exit_code:
+        member.note_leaving(f"it ended with exit code {ending.exit_code}", ending.raised)
     member.end()
     return Ending("stopped") if may_end and ending.exit_code else ending

@@ -2,7 +2,8 @@
 
 Each works in a process of its own, as most of them call functions of themselves for every operation, or replace those
 of torch. torchview and torchlens draw the forward calls of modules; torchviz and `draw_backward` of torchlens what
-backward walks, as gradviz does.
+backward walks, as gradviz does. TensorBoard and Netron draw nothing here: what is measured is the file that each of
+them opens in a browser, made by tracing the forward. Anomaly mode has no picture: it is a step with and without it.
 """
 
 from __future__ import annotations
@@ -38,8 +39,14 @@ def _told(peer: str, graph: str) -> str:
         seconds, complaint = _seconds(peer, graph, folder)
         if complaint:
             return complaint
-        size = sum(file.stat().st_size for file in Path(folder).iterdir() if file.suffix in (".svg", ".html"))
-        return f"{max(0.0, seconds - _least(graph)):.1f} s, {size / 1e6:.2f} MB"
+        size = sum(file.stat().st_size for file in Path(folder).rglob("*") if _is_opened(file))
+        taken = f"{max(0.0, seconds - _least(graph)):.1f} s"
+        return f"{taken}, {size / 1e6:.2f} MB" if size else taken
+
+
+def _is_opened(file: Path) -> bool:
+    """Whether somebody looks at it; `dot` leaves its source beside its picture."""
+    return file.suffix in (".svg", ".html", ".pt") or ".tfevents." in file.name
 
 
 @cache
@@ -95,6 +102,26 @@ def _torchlens_backward(model: Any, given: Any, file: str) -> object:
     return trace.draw_backward(vis_outpath=file, vis_save_only=True, vis_fileformat="svg")
 
 
+def _tensorboard(model: Any, given: Any, file: str) -> None:
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(file) as writer:
+        writer.add_graph(model, given)
+
+
+def _netron(model: Any, given: Any, file: str) -> None:
+    import torch
+
+    torch.jit.trace(model, given).save(f"{file}.pt")  # type: ignore[no-untyped-call]
+
+
+def _anomaly_mode(model: Any, given: Any, _file: str) -> None:
+    import torch
+
+    with torch.autograd.detect_anomaly(check_nan=True):
+        model(given).backward()
+
+
 def _gradviz(suffix: str) -> Action:
     def action(model: Any, given: Any, file: str) -> object:
         import gradviz
@@ -109,6 +136,9 @@ PEERS: dict[str, Action] = {
     "torchview": _torchview,
     "torchlens": _torchlens,
     "torchlens, backward": _torchlens_backward,
+    "TensorBoard": _tensorboard,
+    "Netron": _netron,
+    "anomaly mode": _anomaly_mode,
     "gradviz, SVG": _gradviz("svg"),
     "gradviz, page": _gradviz("html"),
 }

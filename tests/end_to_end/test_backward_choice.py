@@ -220,7 +220,7 @@ def test_what_needs_a_script_to_run_is_refused_for_a_capture(
 ) -> None:
     message = refusal(render(*option, all_three, cwd=tmp_path))
     assert option[0] in message
-    assert "is a capture" in message
+    assert "is a recording" in message
 
 
 def test_the_commands_that_gradviz_suggests_work_when_pasted(tmp_path: Path) -> None:

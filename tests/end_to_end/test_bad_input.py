@@ -156,7 +156,7 @@ def test_a_script_that_may_not_be_read_is_reported(folder: Path) -> None:
         (["render", "train.py", "--output"], ["--output"]),
         (["tree", "train.py", "--width", "3"], ["--width", "20"]),
         (["record", "train.py", "-o", "run.svg"], ["run.svg", ".gradviz"]),
-        (["record", "run.gradviz"], ["run.gradviz", "capture already"]),
+        (["record", "run.gradviz"], ["run.gradviz", "recording already"]),
         (["render", "run.gradviz", "--", "--lr", "1"], ["'--lr'", "not run"]),
         (["tree", "run.gradviz", "extra"], ["'extra'"]),
     ],

@@ -94,7 +94,7 @@ def test_a_script_that_raises_early_is_told_that_nothing_was_checked(tmp_path: P
         (["--fail-on", "fatal"], "unknown severity for --fail-on 'fatal'"),
         (["--baseline", "missing.json"], "cannot read the baseline missing.json"),
         (["-o", "-"], "standard output is for the findings"),
-        (["-o", "net.jpg"], "ends in '.jpg', which is no known format"),
+        (["-o", "net.jpg"], "ends in '.jpg', which is not a known format"),
         (["--steps", "0"], "steps = 0 is not a number of steps"),
         (["--seconds", "-1"], "seconds = -1 is not a duration"),
         (["--max-saved", "2XB"], "max-saved '2XB' is not a size"),

@@ -115,7 +115,8 @@ def test_d_goes_from_difference_to_difference_and_opens_what_is_around(opened: S
     opened.press("D")
     assert opened.heading() == "div" and badge(opened, "div") == "− only in A"
     assert "≠ operation\tdiv\t–" in table(opened)
-    assert "difference" in opened.press("Escape", "?").page.inner_text("#help-lists")
+    keys = opened.press("Escape", "?").page.inner_text("#help-lists")
+    assert "difference" in keys and "play the backward pass" not in keys and "wires as wide" not in keys
 
 
 def test_the_list_of_differences_leads_to_them(opened: Screen) -> None:

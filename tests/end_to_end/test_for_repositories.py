@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from gradviz import __version__
 from tests.end_to_end.command import GRADVIZ
 
 REPOSITORY = Path(__file__).parents[2]
@@ -31,6 +32,13 @@ def test_a_file_has_the_form_that_its_service_reads(schema: str, file: str) -> N
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", file]
     run = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_every_file_that_names_the_version_names_that_of_the_package() -> None:
+    citation = (REPOSITORY / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {__version__}\n" in citation
+    assert f"## [{__version__}]" in (REPOSITORY / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert 'dynamic = ["version"]' in (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
 
 
 def test_the_hook_of_pre_commit_is_valid() -> None:

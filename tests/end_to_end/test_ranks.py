@@ -71,10 +71,14 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
 @pytest.mark.parametrize(
     ("case", "codes", "told"),
     [
-        ("raises", "1 1", "it raised RuntimeError on rank 0 and ValueError on rank 1"),
-        ("exits", "1 5", "it raised RuntimeError on rank 0"),
-        ("killed", "1 -9", "it raised RuntimeError on rank 0"),
-        ("terminated", "1 -15", "it raised RuntimeError on rank 0"),
+        (
+            "raises",
+            "1 1",
+            "rank 1 failed first at ranks.py:53, after 2 backward calls: ValueError: bad batch",
+        ),
+        ("exits", "1 5", "rank 1 failed first at ranks.py:60, after 2 backward calls: it called os._exit()"),
+        ("killed", "1 -9", "rank 1 ended suddenly, in or after 2 backward calls"),
+        ("terminated", "1 -15", "rank 1 was ended by SIGTERM at ranks.py:58, after 2 backward calls"),
     ],
 )
 def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_checked(
@@ -85,7 +89,8 @@ def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_chec
     assert "gradviz" not in run.stderr.replace(str(REPOSITORY), "")  # whose folder may be called so
     report = run.text
     assert told in report
-    assert "rank 1: 2 backward calls" in report
+    # A killed rank leaves what was written of it last, which may be a backward behind.
+    assert "rank 1: 2 backward calls" in report or case == "killed"
     assert run.exit_code == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -157,7 +162,7 @@ def test_a_thousand_ranks_are_compared_on_one_page(recorded: Path, tmp_path: Pat
     text = run.text
     assert "999 of 1,000 ranks on 125 hosts, process group gloo" in text
     assert "ranks 0-6, 8, 10-999 made 1, rank 7 made 2" in text
-    assert "rank 9: its capture run.rank9.gradviz is missing" in text
+    assert "rank 9: its recording run.rank9.gradviz is missing" in text
     assert len(run.stdout.splitlines()) < 30
     assert run.exit_code == 1
 
@@ -173,14 +178,12 @@ def test_one_process_has_nothing_to_compare(recorded: Path) -> None:
     [
         (
             "less data",
-            "rank 0 waits in backward 3 at ranks.py:36 rank 1 waits in barrier() at ranks.py:43, after 2 backward "
-            "calls rank 0 waits in backward 3 for gradients of rank 1, which made only 2 backward calls: its loop "
-            "ended earlier, for example because its data is shorter",
+            "GV811 uneven_steps ranks.py:32 rank 0 waits in backward 3 at ranks.py:36 for gradients of rank 1, which "
+            "made only 2 backward calls and left the loop",
         ),
         (
             "one barrier",
-            "ranks wait in different collectives: all_reduce() at ranks.py:45 and barrier() at ranks.py:43; all ranks "
-            "must call the same ones in the same order",
+            "under 'if case != \"one barrier\" or rank == 0:' (ranks.py:42)",
         ),
     ],
 )

@@ -29,6 +29,13 @@ def test_the_schema_of_the_flow_document_names_its_figures(tmp_path: Path) -> No
     assert {"norm", "ratio", "losses"} <= set(schema["$defs"]["ParameterFlow"]["required"])
 
 
+def test_the_schemas_of_jobs_name_how_ranks_ended_and_differ(tmp_path: Path) -> None:
+    job = json.loads(gradviz("schema", "job", cwd=tmp_path).stdout)
+    assert {"terminated", "died", "hung"} <= set(job["$defs"]["RankEnd"]["properties"]["how"]["enum"])
+    ranks = json.loads(gradviz("schema", "ranks", cwd=tmp_path).stdout)
+    assert {"kind", "what", "missing", "location"} <= set(ranks["$defs"]["RankDifference"]["properties"])
+
+
 def test_the_schema_of_an_answer_to_why_names_its_kinds(tmp_path: Path) -> None:
     schema = json.loads(gradviz("schema", "why", cwd=tmp_path).stdout)
     assert {"cut off", "frozen", "unused"} <= set(schema["$defs"]["WhyDocument"]["properties"]["kind"]["enum"])

@@ -86,6 +86,29 @@ def test_the_scripts_own_exit_code_comes_before_that_of_findings(tmp_path: Path)
     assert gradviz("check", written_script(tmp_path, finding + "sys.exit(256)"), cwd=tmp_path).exit_code == 1
 
 
+def test_a_script_that_exits_with_an_error_code_is_not_called_faultless(tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, THREE_STEPS + "sys.exit(3)"), cwd=tmp_path)
+    assert run.stdout.startswith("train.py: nothing wrong found before it exited with an error code of its own\n")
+
+
+LEFT_BEHIND = {
+    "another working directory": "(os.mkdir('elsewhere'), os.chdir('elsewhere'))",
+    "a low limit of recursion": "sys.setrecursionlimit(40)",
+    "closed streams": "(sys.stdout.close(), sys.stderr.close())",
+}
+
+
+@pytest.mark.parametrize("what", LEFT_BEHIND)
+def test_what_a_script_leaves_behind_does_not_keep_its_picture_from_being_written(what: str, tmp_path: Path) -> None:
+    program = "import atexit\natexit.register(lambda: open('at_exit', 'w').close())\n" + THREE_STEPS
+    run = gradviz("render", "--keep-going", written_script(tmp_path, program + LEFT_BEHIND[what]), cwd=tmp_path)
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert run.stdout.startswith("wrote train.svg\n")
+    assert (tmp_path / "train.svg").exists()
+    # What the script does at the end of its process happens where it wanted it.
+    assert (tmp_path / "elsewhere" / "at_exit" if "directory" in what else tmp_path / "at_exit").exists()
+
+
 # -- stopping inside of something ------------------------------------------------------------------------------------
 
 TASKS = {

@@ -15,7 +15,7 @@ from gradviz.graph.call_log import (
     TensorUse,
     ValueFacts,
 )
-from gradviz.graph.compilations import Compilation, GraphBreak
+from gradviz.graph.compilations import Compilation, GradientCut, GraphBreak
 from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import (
@@ -83,7 +83,19 @@ def whole_capture() -> Capture:
         missing={"hooks": "hooks of tensors are not seen"},
         rank=Rank(1, 2, "a1b2", "host", "gloo", is_in_order=True),
         compilations=(
-            Compilation(1, 2, "forward", "/project/train.py", 7, True, 3, "inductor", None, "L['k'] == 2"),
+            Compilation(
+                1,
+                2,
+                "forward",
+                "/project/train.py",
+                7,
+                True,
+                3,
+                "inductor",
+                None,
+                (GradientCut("torch.Tensor.detach", ("net.weight",), "/project/train.py", 8, True),),
+                "L['k'] == 2",
+            ),
             Compilation(0, 0, "f", "/project/train.py", 5, broken=GraphBreak("item()", "/project/train.py", 6)),
         ),
     )

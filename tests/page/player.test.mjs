@@ -1,9 +1,10 @@
 /** The backward pass: how it stands after each step, and the words beside it. */
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
+import { Model } from "../../gradviz/rendering/page/assets/src/graph/model.js";
 import { labelPosition, sumWords } from "../../gradviz/rendering/page/assets/src/player/gradient-labels.js";
 import { Replay } from "../../gradviz/rendering/page/assets/src/player/replay.js";
-import { nestedModel, NUMBERS } from "./graphs.mjs";
+import { column, documentOf, item, nestedModel, NUMBERS } from "./graphs.mjs";
 
 const { encoder, attention, softmax, dropout, head, linear, loss, weight } = NUMBERS;
 
@@ -117,4 +118,11 @@ describe("the player stops", () => {
     assert.equal(played.stateOf(encoder, 4, 2), "runs");
     assert.equal(played.stateOf(head, 4, 2), "ran");
   });
+});
+
+test("of several alike that one item shows, the first to run is played, and the others are one stop", () => {
+  const items = [item({ title: "Tanh", nodes: [1, 4, 7] }), item({ title: "Add", nodes: [2, 5, 8] }), item({ title: "Mul", nodes: [3] })];
+  const model = new Model(documentOf(items, [column(null, [2, 1, 0])]));
+  const steps = [8, 7, 5, 4, 2, 1, 3].map((node) => ({ ...REPLAY.steps[0], nodes: [node] }));
+  assert.deepEqual(new Replay(model, { ...REPLAY, steps }).stops(new Set()), [1, 2, 6, 7]);
 });

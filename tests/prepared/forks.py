@@ -1,21 +1,24 @@
 """``python -m tests.prepared.forks SOCKET``: loads torch and gradviz, then forks a program for each request.
 
-A request is a byte on the socket with file descriptors beside it: of a file that says in JSON what to run, of a pipe
-that hears the program's process id and then its exit code, and of the program's standard streams.
+A request is a byte on the socket with file descriptors beside it: of a file that says in JSON what to run and for how
+long, of a pipe that hears the exit code, and of the program's standard streams.
 """
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import gc
 import io
 import json
 import os
 import pkgutil
+import select
 import signal
 import socket
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterable, Sequence
 from importlib import import_module
@@ -23,9 +26,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
+from tests.prepared.process import TIMED_OUT
 from tests.prepared.unloaded import unload
 
 _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 def serve(requests: socket.socket) -> None:
@@ -71,25 +76,44 @@ def _forget_the_ended() -> None:
 
 
 def _oversee(loads: Iterable[set[str]], request: int, replies: int, *streams: int) -> NoReturn:
-    """Fork the program, and tell how it ended."""
+    """Fork the program, and tell how it ended; at the time limit, end it and every process that it has started."""
+    with os.fdopen(request) as file:
+        asked: dict[str, Any] = json.load(file)
+    # A process that outlives the one that started it becomes a child of ours, also in a session of its own.
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     program = os.fork()
     if program == 0:
         os.close(replies)
-        _be_the_program(loads, request, streams)
+        _be_the_program(loads, asked, streams)
     for stream in streams:
         os.close(stream)  # or who reads what the program prints would wait for us
-    os.write(replies, f"{program}\n".encode())
+    time_limit = time.monotonic() + asked["seconds"]
+    is_in_time = _has_ended(program, time_limit)
+    if not is_in_time:
+        os.kill(program, signal.SIGKILL)
     _, status = os.waitpid(program, 0)
-    os.write(replies, f"{os.waitstatus_to_exitcode(status)}\n".encode())
+    os.write(replies, f"{os.waitstatus_to_exitcode(status) if is_in_time else TIMED_OUT}\n".encode())
+    os.close(replies)
+    while left := Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split():
+        for process in map(int, left):
+            if not _has_ended(process, time_limit):
+                os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
     os._exit(0)
 
 
-def _be_the_program(loads: Iterable[set[str]], request: int, streams: Sequence[int]) -> NoReturn:
+def _has_ended(process: int, time_limit: float) -> bool:
+    """Wait until that child has ended, or that time has come."""
+    descriptor = os.pidfd_open(process)
+    try:
+        return bool(select.select([descriptor], [], [], max(0.0, time_limit - time.monotonic()))[0])
+    finally:
+        os.close(descriptor)
+
+
+def _be_the_program(loads: Iterable[set[str]], asked: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     code = 1
     try:
-        with os.fdopen(request) as file:
-            file.seek(0)
-            asked: dict[str, Any] = json.load(file)
         _take_surroundings(asked, streams)
         for modules in loads:
             unload(modules)

@@ -11,8 +11,6 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import select
-import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +22,6 @@ from types import TracebackType
 
 ROOT = Path(__file__).parents[2]
 TIMED_OUT = 124
-
 _READ_AT_START = ("PYTHON", "OMP_", "MKL_", "LD_")
 
 
@@ -56,21 +53,20 @@ class PreparedProcess:
             streams: file descriptors of standard input, output and error.
 
         Returns:
-            The exit code; negative for a signal, as `subprocess` has it; `TIMED_OUT` when it was killed for that.
+            The exit code; negative for a signal, as `subprocess` has it; `TIMED_OUT` when it was killed for that. What
+            the program has started and left running is killed after the same `seconds`.
         """
         reading, writing = os.pipe()
         with tempfile.TemporaryFile("w+") as request, os.fdopen(reading) as replies:
             try:
-                json.dump({"entry": entry, "words": list(words), "cwd": str(cwd), "env": env}, request)
+                asked = {"entry": entry, "words": list(words), "cwd": str(cwd), "env": env, "seconds": seconds}
+                json.dump(asked, request)
                 request.flush()
+                request.seek(0)
                 socket.send_fds(self._requests, [b"."], [request.fileno(), writing, *streams])
             finally:
                 os.close(writing)
-            program = int(replies.readline())
-            if select.select([replies], [], [], seconds)[0]:
-                return int(replies.readline())
-            os.kill(program, signal.SIGKILL)
-            return TIMED_OUT
+            return int(replies.readline())
 
     def close(self) -> None:
         """Ends the process."""

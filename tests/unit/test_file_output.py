@@ -259,8 +259,8 @@ class TestFormats:
     @pytest.mark.parametrize(
         ("path", "line"),
         [
-            ("a.sgv", "'a.sgv' ends in '.sgv', which is no known format; did you mean 'gv' or 'svg'?"),
-            ("a.jpg", "'a.jpg' ends in '.jpg', which is no known format; did you mean 'png'?"),
+            ("a.sgv", "'a.sgv' ends in '.sgv', which is not a known format; did you mean 'gv' or 'svg'?"),
+            ("a.jpg", "'a.jpg' ends in '.jpg', which is not a known format; did you mean 'png'?"),
             ("picture", "'picture' does not determine the format; choose from "),
             ("-", "standard output does not determine the format; add --format"),
         ],

@@ -82,7 +82,7 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
         try:
             found = list(rule().check(case))
         except Exception as defect:
-            findings.append(_breakdown(rule, defect))
+            findings.append(failed_rule(rule, defect))
         else:
             findings += found
             completed.append(rule)
@@ -96,7 +96,8 @@ def _why_not(rule: type[Rule], case: Case) -> str | None:
     return next((missing[name] for name in rule.needs if name in missing), None)
 
 
-def _breakdown(rule: type[Rule], defect: Exception) -> Finding:
+def failed_rule(rule: type[Rule], defect: Exception) -> Finding:
+    """A note that a rule raised `defect`."""
     return Finding(
         code=NO_RULE,
         cause="failed_rule",

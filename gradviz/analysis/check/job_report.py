@@ -8,11 +8,10 @@ from msgspec.structs import replace
 
 from gradviz.analysis.check.report import Report
 from gradviz.analysis.finding import SEVERITIES, Finding, SourceText
+from gradviz.analysis.ranks.job_findings import NOTHING_ABOUT_ALL, JobFindings
+from gradviz.analysis.ranks.rank_words import MAX_GROUPS, kind_words, rank_words
 from gradviz.capture.capture import Rank
 from gradviz.graph.number_words import counted
-
-MAX_GROUPS = 6
-"""How many groups of ranks that say different things are told one by one."""
 
 
 def job_report(
@@ -20,61 +19,38 @@ def job_report(
     world_size: int,
     disclosures: Iterable[str] = (),
     hang: tuple[str, ...] = (),
+    about_all: JobFindings = NOTHING_ABOUT_ALL,
 ) -> Report:
     """The reports of some ranks of a job (at least one) as a single one; `disclosures` are about the whole job."""
     first = reports[0][1]
     source: SourceText = {}
-    for _, report in reports:
-        for file, lines in report.source.items():
+    for known in (*(report.source for _, report in reports), about_all.source):
+        for file, lines in known.items():
             source.setdefault(file, {}).update(lines)
     raised: dict[str, list[int]] = {}
     for rank, report in reports:
         if report.raised is not None:
             raised.setdefault(report.raised, []).append(rank.number)
-    noun = _kind(reports[0][0], world_size)
+    noun = kind_words(reports[0][0], world_size)
     recorded = "" if len(reports) == world_size else f"{len(reports):,} of "
     return replace(
         first,
         program=f"{first.program}, {recorded}{world_size:,} {noun}",
-        findings=_merged_findings(reports, world_size),
+        findings=_most_severe_first((*about_all.findings, *_merged_findings(reports, world_size))),
         source=source,
         checked=tuple(_shared(reports, world_size, lambda report: "; ".join(report.checked))),
-        suppressed=max(report.suppressed for _, report in reports),
-        known=max(report.known for _, report in reports),
+        rules=tuple(sorted({*first.rules, *about_all.rules})),
+        suppressed=max(report.suppressed for _, report in reports) + about_all.suppressed,
+        known=max(report.known for _, report in reports) + about_all.known,
         disclosures=(*_shared_sentences(reports, world_size), *disclosures),
         raised=" and ".join(
             f"{kind} on {rank_words(ranks, reports[0][0], world_size)}" for kind, ranks in raised.items()
         )
         or None,
+        exited_with_error=any(report.exited_with_error for _, report in reports),
         hang=hang,
-        is_empty=all(report.is_empty for _, report in reports),
+        is_empty=all(report.is_empty for _, report in reports) and not about_all.findings,
     )
-
-
-def rank_words(numbers: Sequence[int], rank: Rank, world_size: int | None = None) -> str:
-    """``all 4 ranks``, ``rank 1``, ``ranks 0, 2-5``; `rank` is one of them."""
-    world_size = rank.world_size if world_size is None else world_size
-    if len(numbers) == world_size > 1:
-        return f"all {world_size:,} {_kind(rank, world_size)}"
-    if len(numbers) == 1:
-        return f"{rank.kind} {numbers[0]}"
-    return f"{_kind(rank, 2)} {_ranges(numbers)}"
-
-
-def _ranges(numbers: Sequence[int]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    words = [str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    more = f" and {counted(len(words) - MAX_GROUPS, 'more group')}" if len(words) > MAX_GROUPS else ""
-    return ", ".join(words[:MAX_GROUPS]) + more
-
-
-def _kind(rank: Rank, count: int) -> str:
-    return rank.kind if count == 1 else "processes" if rank.is_in_order else "ranks"
 
 
 def _merged_findings(reports: Sequence[tuple[Rank, Report]], world_size: int) -> tuple[Finding, ...]:
@@ -86,8 +62,11 @@ def _merged_findings(reports: Sequence[tuple[Rank, Report]], world_size: int) ->
             what = _identity(finding)
             seen[what] = seen.get(what, 0) + 1
             found.setdefault((what, seen[what]), []).append((rank, finding))
-    merged = [_merged(each, world_size) for each in found.values()]
-    return tuple(sorted(merged, key=lambda finding: SEVERITIES.index(finding.severity)))
+    return tuple(_merged(each, world_size) for each in found.values())
+
+
+def _most_severe_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
 
 def _identity(finding: Finding) -> Hashable:
@@ -121,7 +100,7 @@ def _shared(reports: Sequence[tuple[Rank, Report]], world_size: int, text_of: Ca
     for rank, report in reports:
         groups.setdefault(text_of(report), []).append(rank)
     if len(groups) == 1 and len(reports) == world_size:
-        yield f"on each of {world_size:,} {_kind(reports[0][0], world_size)}: {next(iter(groups))}"
+        yield f"on each of {world_size:,} {kind_words(reports[0][0], world_size)}: {next(iter(groups))}"
         return
     for text, ranks in list(groups.items())[:MAX_GROUPS]:
         yield f"{rank_words([each.number for each in ranks], ranks[0], world_size)}: {text}"

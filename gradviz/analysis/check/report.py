@@ -39,6 +39,8 @@ class Report(Struct, frozen=True):
     """Rules that could not run on the torch of the recording."""
     raised: str | None = None
     """The type of the exception that ended the program, if any."""
+    exited_with_error: bool = False
+    """Whether the program ended itself with an exit code of failure."""
     is_empty: bool = False
     """Whether there was nothing to check: no backward ran, and nothing was found."""
     hang: tuple[str, ...] = ()
@@ -55,7 +57,7 @@ def check_report(
     """The findings of these rules and `besides`, except those that source comments or the baseline suppress."""
     capture = case.capture
     result = check_case(case, rules)
-    shown, suppressed = without_suppressed(capture, (*result.findings, *besides))
+    shown, suppressed = without_suppressed(capture.sources, (*result.findings, *besides))
     known_rules = all_rules().rules
     shown += on_unknown_words(capture, known_rules)
     source = _source(capture, shown)
@@ -67,6 +69,7 @@ def check_report(
     return Report(
         capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
         capture.disclosures, result.not_looked_for, None if capture.error is None else capture.error.type_name,
+        capture.outcome == "failed" and capture.error is None,
         not (capture.backward_calls or case.measured_graphs or result.findings or capture.error),
     )  # fmt: skip
 

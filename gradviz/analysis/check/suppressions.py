@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.check.checker import NO_RULE, rule_names
-from gradviz.analysis.finding import Finding, Location, text_at
+from gradviz.analysis.finding import Finding, Location, SourceText, text_at
 from gradviz.analysis.rule import Rule, is_called
 from gradviz.capture.capture import Capture
 from gradviz.errors import near_matches
@@ -14,19 +14,17 @@ from gradviz.errors import near_matches
 _COMMENT = re.compile(r"#\s*gradviz:\s*ignore(?:\[([^\]]*)\])?")
 
 
-def without_suppressed(capture: Capture, findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+def without_suppressed(sources: SourceText, findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
     """The findings to show, and those that a comment on their line of cause or of symptom suppresses."""
     shown: list[Finding] = []
     hidden: list[Finding] = []
     for finding in findings:
-        (hidden if _is_suppressed(capture, finding) else shown).append(finding)
+        (hidden if _is_suppressed(sources, finding) else shown).append(finding)
     return shown, hidden
 
 
-def _is_suppressed(capture: Capture, finding: Finding) -> bool:
-    return any(
-        _says(text_at(capture.sources, location), finding) for location in (finding.location, finding.symptom_location)
-    )
+def _is_suppressed(sources: SourceText, finding: Finding) -> bool:
+    return any(_says(text_at(sources, location), finding) for location in (finding.location, finding.symptom_location))
 
 
 def _says(line: str, finding: Finding) -> bool:

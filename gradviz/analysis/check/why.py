@@ -47,8 +47,8 @@ def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
     """
     if case.capture.calls is None:
         raise BadInput(
-            "this capture does not contain the calls of the run, which --why needs",
-            hint="check the script, or keep a capture of a check: gradviz check train.py -o run.gradviz",
+            "this recording does not contain the calls of the run, which --why needs",
+            hint="check the script, or keep the recording of a check: gradviz check train.py -o run.gradviz",
         )
     histories = case.histories
     number = _find(histories, name)

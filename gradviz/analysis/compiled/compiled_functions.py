@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.encoding import json_text
-from gradviz.graph.compilations import Compilation, GraphBreak
+from gradviz.graph.compilations import Compilation, GradientCut, GraphBreak
 
 COMPILED_VERSION = 1
 """Increased when a program that reads the older form would misread the newer one.
@@ -55,6 +55,8 @@ class ExplainedBreak(Struct, frozen=True):
     """In one line, in Dynamo's words."""
     explanation: str
     hints: tuple[str, ...]
+    is_of_torch: bool = False
+    """Whether it is inside torch itself."""
 
 
 class CompiledFunction(Struct, frozen=True):
@@ -66,6 +68,8 @@ class CompiledFunction(Struct, frozen=True):
     backend: str
     regions: tuple[CompiledRegion, ...]
     breaks: tuple[ExplainedBreak, ...]
+    cuts: tuple[GradientCut, ...] = ()
+    """Where gradients of parameters are cut off inside it."""
 
     @property
     def recompilations(self) -> int:
@@ -121,6 +125,7 @@ def _function(capture: Capture, file: str, name: str, line: int, found: list[Com
         found[0].backend,
         tuple(map(_region, frames.values())),
         tuple(_explained(capture, each) for each in _one_for_each_line(breaks)),
+        tuple(dict.fromkeys(cut for each in found for cut in each.cuts)),
     )
 
 
@@ -147,4 +152,12 @@ def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
         head.strip(),
         " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known,
         tuple(re.sub(r"\s+", " ", line.removeprefix("Hint: ")) for line in lines if line.startswith("Hint: ")),
+        broken.is_of_torch,
     )
+
+
+def cut_in_compiled_code(capture: Capture, names: Iterable[str]) -> GradientCut | None:
+    """Where the gradient of a parameter with one of these names is cut off inside compiled code."""
+    wanted = set(names)
+    cuts = (cut for each in capture.compilations for cut in each.cuts if wanted & {*cut.parameters})
+    return next(cuts, None)

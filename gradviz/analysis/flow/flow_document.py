@@ -90,7 +90,7 @@ class Flow(Struct, frozen=True):
 
 
 class FlowDocument(Struct, frozen=True, kw_only=True):
-    """The whole document."""
+    """What ``gradviz flow --json`` prints."""
 
     schema: Literal["gradviz flow"] = "gradviz flow"
     version: int = SCHEMA_VERSION

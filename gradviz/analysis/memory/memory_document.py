@@ -41,7 +41,7 @@ class LineBytes(Struct, frozen=True):
 
 
 class MemoryDocument(Struct, frozen=True):
-    """The whole document. Each storage counts once."""
+    """What ``gradviz memory --json`` prints. Each storage counts once."""
 
     saved_bytes: int
     """What nodes keep for their backward, without parameters and buffers."""

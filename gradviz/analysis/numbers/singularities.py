@@ -22,7 +22,8 @@ _SQRT = Singularity(
 )
 _LOG = Singularity(
     "log(0) is -Inf with an infinite slope, and the log of a negative number is NaN",
-    "keep its input above 0: x.clamp(min=1e-9).log(), or use a function that takes logits (log_softmax, logsigmoid)",
+    "keep its input above 0: x.clamp(min=1e-9).log(); or stay in logarithms, in which nothing rounds to 0 "
+    "(torch.logsumexp of the exponents, log_softmax, logsigmoid)",
 )
 _DIVISION = Singularity("it divides by 0", "keep the divisor away from 0: x / y.clamp(min=1e-6)")
 _POWER = Singularity(

@@ -6,7 +6,7 @@ from gradviz.graph.call_log import ValueFacts
 
 
 def values_in_words(values: ValueFacts) -> str:
-    """``32 values from 0 to 4.2, 1 of them 0``, ``2 values that are all 0``."""
+    """``32 values from 0 to 4.2 (1 of them 0)``, ``2 values that are all 0``."""
     kinds = ((values.zeros, "0"), (values.nans, "NaN"), (values.infs, "Inf"))
     special = [f"{count:,} of them {what}" for count, what in kinds if count]
     if values.count == 1:
@@ -17,4 +17,4 @@ def values_in_words(values: ValueFacts) -> str:
         return f"{words} that are all {alike}"
     if values.minimum is not None and values.maximum is not None:
         words += f" from {values.minimum:.4g} to {values.maximum:.4g}"
-    return ", ".join([words, *special])
+    return f"{words} ({', '.join(special)})" if special else words

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import median
 
-from msgspec import Struct
-
-from gradviz.analysis.check.job_report import rank_words
 from gradviz.analysis.diff.comparison import Side, compare
+from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_summary import (
     BackwardSummary,
     RankSummary,
     graph_of_call,
+    location_of_backward,
+    location_of_use,
     parameter_names,
     weights_of,
 )
+from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.capture.capture import Capture
 from gradviz.graph.number_words import counted
 
@@ -23,32 +25,6 @@ OUTLIER = 10.0
 """A gradient norm that is this many times larger or smaller than the median of all ranks stands out."""
 MAX_NAMES = 4
 MAX_CHANGES = 4
-
-
-class RankDifference(Struct, frozen=True):
-    """One respect in which ranks differ, or are alike."""
-
-    kind: str
-    what: str
-    """A sentence."""
-    is_alarm: bool = True
-    """False for what is only worth knowing."""
-    details: tuple[str, ...] = ()
-
-
-class RankComparison(Struct, frozen=True):
-    """All ranks of a job that were recorded."""
-
-    program: str
-    world_size: int
-    ranks: tuple[RankSummary, ...]
-    differences: tuple[RankDifference, ...]
-    disclosures: tuple[str, ...] = ()
-
-    @property
-    def has_alarm(self) -> bool:
-        """Whether something is likely to be wrong."""
-        return any(each.is_alarm for each in self.differences)
 
 
 def compared_ranks(
@@ -82,7 +58,8 @@ class _Comparing:
         yield from self._structures(common)
         yield from self._drift(common)
         yield from self._alike(common)
-        yield from self._outliers(common)
+        yield from self._outliers(common, "the gradient", "norm", lambda call: call.norm)
+        yield from self._outliers(common, "the loss", "value", lambda call: call.loss)
 
     def _who(self, ranks: Sequence[RankSummary]) -> str:
         return rank_words([each.rank.number for each in ranks], ranks[0].rank, self._world_size)
@@ -129,8 +106,10 @@ class _Comparing:
         changes = [each for each in compare(*sides).difference.changes if not each.is_cosmetic]
         details = [f"{each.what} (A is {one.kind} {one.number}, B {two.number})" for each in changes[:MAX_CHANGES]]
         names = parameter_names(graphs[0]), parameter_names(graphs[1])
-        details += self._parameters_of_one(a, sorted(names[0] - names[1]), usual, other)
-        details += self._parameters_of_one(b, sorted(names[1] - names[0]), other, usual)
+        only = sorted(names[0] - names[1]), sorted(names[1] - names[0])
+        details += self._parameters_of_one(a, only[0], usual, other)
+        details += self._parameters_of_one(b, only[1], other, usual)
+        having, missing = (usual, other) if only[0] or not only[1] else (other, usual)
         line = usual[0].calls[number].line
         return RankDifference(
             "structure",
@@ -139,6 +118,10 @@ class _Comparing:
             # Wrappers that expect it exchange gradients all the same.
             is_alarm=not self._all_reduced(a, names[0] ^ names[1]) and not self._all_reduced(b, names[0] ^ names[1]),
             details=tuple(details),
+            having=_numbers(having),
+            missing=_numbers(missing),
+            parameters=tuple(only[0] or only[1]),
+            location=location_of_use(graphs[0] if only[0] else graphs[1], only[0] or only[1]),
         )
 
     def _parameters_of_one(
@@ -189,6 +172,11 @@ class _Comparing:
             f"replicas have drifted apart: before backward {number}, {counted(len(changed), 'parameter')} of "
             f"{self._who(other)} {'differs' if len(changed) == 1 else 'differ'} from those of {self._who(usual)}",
             details=tuple(details),
+            having=_numbers(usual),
+            missing=_numbers(other),
+            parameters=tuple(changed),
+            location=location_of_backward(loaded[0]),
+            is_reduced=True,
         )
 
     def _alike(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
@@ -204,22 +192,38 @@ class _Comparing:
                 "same_data",
                 f"{self._who(same[0])} have the same gradients of their own in {calls}: they compute the same from the "
                 "same data, such as with one seed in every sampler",
+                having=_numbers(same[0]),
+                location=self._backward_of(same[0][0], told[0]),
+                is_reduced=all(_of(same[0], number).reduced_norm is not None for number in told),
             )
 
-    def _outliers(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
+    def _backward_of(self, rank: RankSummary, number: int) -> Location | None:
+        graph = graph_of_call(self._load(rank.rank.number), number)
+        return None if graph is None else location_of_backward(graph)
+
+    def _outliers(
+        self, numbers: Sequence[int], subject: str, word: str, figure: Callable[[BackwardSummary], float | None]
+    ) -> Iterator[RankDifference]:
         for number in numbers[-1:]:
-            norms = [(each, norm) for each in self._all if (norm := each.calls[number].norm) is not None]
-            middle = median(norm for _, norm in norms) if len(norms) > 2 else 0.0
-            outside = [(each, norm) for each, norm in norms if not middle / OUTLIER <= norm <= middle * OUTLIER]
+            figures = [(each, value) for each in self._all if (value := figure(each.calls[number])) is not None]
+            middle = abs(median(value for _, value in figures)) if len(figures) > 2 else 0.0
+            outside = [
+                (each, value) for each, value in figures if not middle / OUTLIER <= abs(value) <= middle * OUTLIER
+            ]
             far = [each for each, _ in outside]
             if middle and far:
-                figures = ", ".join(f"{norm:.3g} on {self._who([each])}" for each, norm in outside[:MAX_NAMES])
+                told = ", ".join(f"{value:.3g} on {self._who([each])}" for each, value in outside[:MAX_NAMES])
                 yield RankDifference(
                     "outlier",
-                    f"the gradient of backward {number} has another size on {self._who(far)}: norm {figures}; the "
+                    f"{subject} of backward {number} has another size on {self._who(far)}: {word} {told}; the "
                     f"median of all is {middle:.3g}",
                     is_alarm=False,
+                    missing=_numbers(far),
                 )
+
+
+def _numbers(group: Sequence[RankSummary]) -> tuple[int, ...]:
+    return tuple(each.rank.number for each in group)
 
 
 def _of(group: Sequence[RankSummary], number: int) -> BackwardSummary:

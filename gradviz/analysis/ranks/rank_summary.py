@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import hypot
 
 from msgspec import Struct
 
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.capture.capture import Capture, Rank
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
@@ -33,6 +34,8 @@ class BackwardSummary(Struct, frozen=True):
     """L2 norm of all these gradients; None if nothing was measured."""
     reduced_norm: float | None
     """The same of ``.grad``, if a wrapper made it out of the gradients of several ranks."""
+    loss: float | None = None
+    """The number on which backward was called, if values were recorded."""
 
 
 class RankSummary(Struct, frozen=True):
@@ -81,6 +84,20 @@ def parameter_names(graph: Graph) -> frozenset[str]:
     return frozenset(node.names[0] for node in _parameters(graph))
 
 
+def location_of_use(graph: Graph, names: Sequence[str]) -> Location | None:
+    """The first line that uses one of these parameters."""
+    leaves = {node.id for node in _parameters(graph) if node.names[0] in names}
+    users = [node for node in graph.nodes if any(edge is not None and edge.target in leaves for edge in node.edges)]
+    sites = [node.call_site for node in users if node.call_site is not None]
+    return location_of_line(graph.call_sites[own_line(graph.call_sites, sites[0])]) if sites else None
+
+
+def location_of_backward(graph: Graph) -> Location | None:
+    """The line that called backward."""
+    site = None if graph.backward is None else graph.backward.call_site
+    return None if site is None else location_of_line(graph.call_sites[own_line(graph.call_sites, site)])
+
+
 def graph_of_call(capture: Capture, number: int) -> Graph | None:
     """The graph of a backward call."""
     return next((each for each in capture.graphs if each.backward is not None and each.backward.number == number), None)
@@ -102,7 +119,17 @@ def _of_call(graph: Graph) -> BackwardSummary:
             for node in _parameters(graph)
             if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
         ),
+        _loss(graph),
     )
+
+
+def _loss(graph: Graph) -> float | None:
+    if len(graph.roots) != 1:
+        return None
+    root = graph.roots[0]
+    values = graph.nodes[root.node].values
+    figures = values[root.output_nr] if root.output_nr < len(values) else None
+    return float(figures.values[0]) if figures is not None and figures.values and len(figures.values) == 1 else None
 
 
 def _parameters(graph: Graph) -> Iterator[Node]:

@@ -10,6 +10,15 @@ from gradviz.analysis.rules.cost.needless_retain_graph import NeedlessRetainGrap
 from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
+from gradviz.analysis.rules.distributed.collective_on_some_ranks import CollectiveOnSomeRanks
+from gradviz.analysis.rules.distributed.collective_order import CollectiveOrder
+from gradviz.analysis.rules.distributed.collective_shapes import CollectiveShapes
+from gradviz.analysis.rules.distributed.no_progress import NoProgress
+from gradviz.analysis.rules.distributed.rank_failed import RankFailed
+from gradviz.analysis.rules.distributed.replicas_drifted import ReplicasDrifted
+from gradviz.analysis.rules.distributed.same_data_on_ranks import SameDataOnRanks
+from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
+from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
@@ -120,6 +129,15 @@ RULES: tuple[type[Rule], ...] = (
     WrongOptimizer,
     TrainingMode,
     ReentrantCheckpoint,
+    UnevenSteps,
+    CollectiveOnSomeRanks,
+    CollectiveOrder,
+    CollectiveShapes,
+    UnusedOnSomeRanks,
+    RankFailed,
+    NoProgress,
+    ReplicasDrifted,
+    SameDataOnRanks,
     IdleGraph,
     NeedlessRetainGraph,
     Float64ByAccident,

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from gradviz.capture.capture import Capture
+from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.job_file import JobFile, is_job, named_file
+from gradviz.capture.rank_end import RankEnd
 
 if TYPE_CHECKING:
     from gradviz.analysis.check.baseline import Baseline
     from gradviz.analysis.check.installed_rules import RuleSet
     from gradviz.analysis.check.report import Report
+    from gradviz.analysis.finding import SourceText
     from gradviz.cli.captures.source import Source, SourceOptions
 
 
@@ -23,7 +25,18 @@ class Ranks:
     captures: Iterator[Capture]
     world_size: int
     disclosures: tuple[str, ...] = ()
-    hang: tuple[str, ...] = ()
+    ends: tuple[RankEnd, ...] = ()
+    """How each rank ended that is known."""
+    hung_for: float | None = None
+    """If no rank got on and the job was ended: after how many seconds."""
+
+
+def capture_of_rank(source: Source, options: SourceOptions) -> Callable[[int], Capture]:
+    """Reads the capture of any rank of a job once more."""
+    if source.job is not None:
+        files = {each.rank.number: each for each in source.job.ranks}
+        return lambda rank: files[rank].capture()
+    return JobFile.load(named_file(options.name)[0]).capture_of
 
 
 def other_ranks(source: Source, options: SourceOptions) -> Ranks | None:
@@ -31,29 +44,46 @@ def other_ranks(source: Source, options: SourceOptions) -> Ranks | None:
     if options.rank is not None:
         return None
     if source.job is not None:
-        return Ranks(source.job.captures(), source.job.world_size, source.job.disclosures, source.job.hang)
+        job = source.job
+        return Ranks(job.captures(), job.world_size, job.disclosures, job.ends, job.hung_for)
     start = options.start_of_file
     if start is None or not is_job(start) or named_file(options.name)[1] is not None:
         return None
     file = JobFile.load(named_file(options.name)[0])
     wanted = options.ranks
-    missing = [f"rank {each.rank}: its capture {each.file} is missing" for each in file.missing]
+    missing = [f"rank {each.rank}: its recording {each.file} is missing" for each in file.missing]
     captures = (
         each for each in file.captures() if wanted is None or (each.rank is not None and each.rank.number in wanted)
     )
-    return Ranks(captures, file.job.world_size, (*file.job.disclosures, *missing))
+    told = (*file.job.disclosures, *missing)
+    return Ranks(captures, file.job.world_size, told, file.job.ends, file.job.hung_for)
 
 
-def report_of_job(own: Report, capture: Capture, ranks: Ranks, rules: RuleSet, baseline: Baseline | None) -> Report:
-    """One report for all ranks; `own` is that of `capture`, which is one of them."""
+def report_of_job(
+    own: Report, source: Source, ranks: Ranks, load: Callable[[int], Capture], rules: RuleSet, baseline: Baseline | None
+) -> Report:
+    """One report for all ranks; `own` is that of the source's capture, which is one of them; `load` reads any again."""
     from gradviz.analysis.case import Case
     from gradviz.analysis.check.job_report import job_report
     from gradviz.analysis.check.report import check_report
+    from gradviz.analysis.ranks.job_case import JobCase
+    from gradviz.analysis.ranks.job_findings import job_findings
+    from gradviz.analysis.ranks.rank_comparison import compared_ranks
+    from gradviz.analysis.ranks.rank_summary import summary_of
+    from gradviz.analysis.ranks.stand_words import standing_words
 
-    reports = []
+    reports, summaries = [], []
+    sources: SourceText = {}
     for each in ranks.captures:
-        is_own = each.rank == capture.rank
+        is_own = each.rank == source.capture.rank
         report = own if is_own else check_report(Case(each), rules.rules, baseline, rules.unusable)
         if each.rank is not None:
             reports.append((each.rank, report))
-    return job_report(reports, ranks.world_size, ranks.disclosures, ranks.hang) if reports else own
+            summaries.append(summary_of(each, each.rank))
+            sources = each.sources or sources
+    rank = reports[0][0] if reports else Rank(0, ranks.world_size, "")
+    comparison = compared_ranks(summaries, ranks.world_size, load) if summaries else None
+    job = JobCase(ranks.ends, ranks.hung_for, rank, ranks.world_size, comparison)
+    about_all = job_findings(job, rules.rules, sources, baseline)
+    standing = standing_words(ranks.ends, ranks.hung_for)
+    return job_report(reports or [(rank, own)], ranks.world_size, ranks.disclosures, standing, about_all)

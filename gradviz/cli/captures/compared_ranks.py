@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradviz.analysis.ranks.rank_summary import RankSummary, summary_of
 from gradviz.capture.capture import Capture
-from gradviz.capture.job_file import JobFile, named_file
-from gradviz.cli.captures.checked_job import other_ranks
+from gradviz.cli.captures.checked_job import capture_of_rank, other_ranks
 from gradviz.errors import BadInput
 
 if TYPE_CHECKING:
@@ -42,8 +41,4 @@ def recorded_ranks(source: Source, options: SourceOptions) -> RecordedRanks:
     summaries = [summary_of(each, each.rank) for each in ranks.captures if each.rank is not None]
     if not summaries:
         raise BadInput(f"no rank of {options.name} was recorded")
-    if source.job is not None:
-        files = {each.rank.number: each for each in source.job.ranks}
-        return RecordedRanks(summaries, ranks.world_size, lambda rank: files[rank].capture(), ranks.disclosures)
-    file = JobFile.load(named_file(options.name)[0])
-    return RecordedRanks(summaries, ranks.world_size, file.capture_of, ranks.disclosures)
+    return RecordedRanks(summaries, ranks.world_size, capture_of_rank(source, options), ranks.disclosures)

@@ -46,9 +46,11 @@ def side_of(name: str, how: HowToRun) -> Side:
         return Side(name, capture, graph_index(capture, number, name))
     script, commit = _split_commit(path)
     if not Path(script).exists() and commit is None:
-        raise BadInput(f"no such file: {script!r}", hint="name a script, a capture, or a script@COMMIT")
+        raise BadInput(f"no such file: {script!r}", hint="name a script, a recording, or a script@COMMIT")
     if number is not None:
-        raise BadInput(f"{name}: #{number} is for captures", hint=f"--backward {number} records that call of a script")
+        raise BadInput(
+            f"{name}: #{number} is for recordings", hint=f"--backward {number} records that call of a script"
+        )
     if commit is None:
         return Side(name, _recorded(script, name, how, Path.cwd()))
     with work_tree(Path(script), commit) as (folder, inside):

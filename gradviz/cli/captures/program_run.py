@@ -76,7 +76,15 @@ def _run_rank(options: SourceOptions, plan: RecordingPlan, output: Path) -> Prog
     job = launched_job(str(output.absolute()))
     member = Member(_plan_of_children(options, plan, output, job, job), options.name)
     if not member.is_wanted:
-        plan = replace(plan, gradients=False, calls=False, fingerprints=False, root_shares=False, backward=MAX_BACKWARD)
+        plan = replace(
+            plan,
+            gradients=False,
+            calls=False,
+            fingerprints=False,
+            root_shares=False,
+            inside=False,
+            backward=MAX_BACKWARD,
+        )
     member.begin()
     ran = _script(options, replace(plan, member=member))
     own = ran if isinstance(ran, ProgramRun) else None
@@ -114,8 +122,11 @@ def _script(options: SourceOptions, plan: RecordingPlan) -> ProgramRun | Nothing
 def _plan(options: SourceOptions, output: Path) -> RecordingPlan:
     if options.root is not None and options.backward is not None:
         raise BadInput("--root and --backward exclude each other", hint="--root records the graph at the script's end")
-    if options.root_shares and not options.gradients:
-        raise BadInput("--root-shares and --no-gradients exclude each other")
+    for name, is_given in (("--root-shares", options.root_shares), ("--inside", options.inside)):
+        if is_given and not options.gradients:
+            raise BadInput(f"{name} and --no-gradients exclude each other")
+    if options.inside and options.root is not None:
+        raise BadInput("--inside measures backward calls, and --root runs none", hint="pick one with --backward N")
     if options.root_shares and options.root is not None:
         raise BadInput("--root-shares measures backward calls, and --root runs none", hint="pick one with --backward N")
     if options.root is not None:
@@ -131,6 +142,7 @@ def _plan(options: SourceOptions, output: Path) -> RecordingPlan:
         calls=options.calls or options.fingerprints,
         fingerprints=options.fingerprints,
         root_shares=options.root_shares,
+        inside=options.inside,
         working=working,
         spool=Spool(output, tell),
     )
@@ -151,6 +163,7 @@ def _plan_of_children(options: SourceOptions, plan: RecordingPlan, output: Path,
         calls=plan.calls,
         fingerprints=plan.fingerprints,
         root_shares=plan.root_shares,
+        inside=plan.inside,
         ranks=options.ranks,
         hang=options.hang,
     )

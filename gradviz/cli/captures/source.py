@@ -46,6 +46,7 @@ class SourceOptions:
     """Whether to take fingerprints of all tensors, and so to log every torch call."""
     limits: RunLimits = NO_LIMITS
     root_shares: bool = False
+    inside: bool = False
     check: bool | None = None
     """Whether to mark the findings of a check on the graphs; None: only if the capture has logged calls."""
     rank: int | None = None
@@ -65,7 +66,7 @@ class SourceOptions:
         if self.module is not None:
             return script_of((self.module, *self.words)) if self.is_command else self.module
         if not self.words:
-            raise BadInput("nothing to run", hint="name a script or a capture, or a module with -m")
+            raise BadInput("nothing to run", hint="name a script or a recording, or a module with -m")
         return script_of(self.words) if self.is_command else self.words[0]
 
     @cached_property
@@ -135,6 +136,8 @@ class SourceOptions:
             words += ["--values-up-to", str(self.values_up_to)]
         elif self.values:
             words.append("--values")
+        if self.inside:
+            words.append("--inside")
         if not self.gradients:
             words.append("--no-gradients")
         if self.check is not None and name in ("render", "tree"):
@@ -180,10 +183,13 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
         tell_as_it_is(ran.printed_error)
     capture = ran.capture
     exit_code = ran.exit_code
-    if ran.job is not None and ran.job.hang:
-        tell(f"the job was ended: no rank got on for {ran.job.plan.hang:g} s")
-        for sentence in ran.job.hang if needs_graph else ():
-            tell(sentence)  # a report tells it otherwise
+    if ran.job is not None and ran.job.hung_for is not None:
+        tell(f"the job was ended: no rank got on for {ran.job.hung_for:g} s")
+        if needs_graph:  # a report tells it otherwise
+            from gradviz.analysis.ranks.stand_words import standing_words
+
+            for sentence in standing_words(ran.job.ends, ran.job.hung_for):
+                tell(sentence)
         exit_code = 1
     if ran.job is not None:
         capture = chosen_capture(ran.job, options)
@@ -266,12 +272,13 @@ def _load(options: SourceOptions, *, needs_graph: bool) -> Source:
         ("--values", options.values),
         ("--values-up-to", options.values_up_to is not None),
         ("--root-shares", options.root_shares),
+        ("--inside", options.inside),
         ("--fingerprints", options.fingerprints),
     ):
         if given:
-            raise BadInput(f"{name} needs a script to run; {options.name} is a capture")
+            raise BadInput(f"{name} needs a script to run; {options.name} is a recording")
     if options.arguments:
-        raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a capture and is not run")
+        raise BadInput(f"unexpected {options.arguments[0]!r}: {options.name} is a recording and is not run")
     assert options.file is not None
     with working(f"reading {options.name}"):
         named = named_capture(options.name, options.rank)

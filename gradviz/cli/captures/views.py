@@ -33,6 +33,7 @@ def source_options(options: dict[str, Any]) -> SourceOptions:
         "gradients",
         "values",
         "values_up_to",
+        "inside",
         "rank",
         "ranks",
         "hang",
@@ -48,7 +49,7 @@ def _check_words(words: tuple[str, ...], module: str | None) -> None:
     for word in words[1:]:
         if word.endswith((".py", CAPTURE_SUFFIX)):
             raise BadInput(
-                f"one script or capture at a time: {word!r} comes after {words[0]!r}",
+                f"one script or recording at a time: {word!r} comes after {words[0]!r}",
                 hint=f"to pass it to the script as an argument, write it after --: {words[0]} -- {word}",
             )
 

@@ -44,7 +44,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "flow": (
         ("gradviz flow train.py", "the gradient of every parameter after one backward"),
         ("gradviz flow train.py -o flow.svg", "the same as a chart"),
-        ("gradviz flow run.gradlog --over-steps", "all steps that gradviz.watch() recorded"),
+        ("gradviz flow run.gradviz --over-steps", "all steps that gradviz.watch() recorded"),
     ),
     "memory": (
         ("gradviz memory train.py", "which lines and modules keep memory for backward"),
@@ -77,9 +77,9 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         ("gradviz rules GV1", "explain a family of rules"),
     ),
     "schema": (
-        ("gradviz schema", "the JSON Schema of a capture"),
+        ("gradviz schema", "the JSON Schema of a .json file"),
         ("gradviz schema check", "that of what gradviz check --format json prints"),
-        ("gradviz schema > capture.schema.json", "the same in a file"),
+        ("gradviz schema > graph.schema.json", "the same in a file"),
     ),
     "tree": (
         ("gradviz tree train.py", "print the graph from the loss down to its inputs"),

@@ -126,7 +126,7 @@ def _value(path: Path, text: str, key: str, value: object) -> Any:
     except msgspec.ValidationError as error:
         reason = str(error)
         raise BadInput(
-            f"{_where(path, text, key)}: {key} = {value!r} cannot be: {reason[:1].lower()}{reason[1:]}"
+            f"{_where(path, text, key)}: {key} = {value!r} is not allowed: {reason[:1].lower()}{reason[1:]}"
         ) from error
     except BadInput as error:
         raise BadInput(f"{_where(path, text, key)}: {error.message}", hint=error.hint) from error

@@ -17,7 +17,8 @@ MAX_VALUES_UP_TO = 4096
 """Larger tensors are too large to read number by number."""
 
 
-class _BackwardNumber(click.ParamType[int | str]):
+# Before click 8.4 the class took no type.
+class _BackwardNumber(click.ParamType):  # type: ignore[type-arg]
     name = "N|last|all"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
@@ -31,7 +32,7 @@ class _BackwardNumber(click.ParamType[int | str]):
 _MODULE = click.option("-m", "module", metavar="MODULE", help="Run a module, as python -m does.")
 
 
-class _RankNumbers(click.ParamType[tuple[int, ...]]):
+class _RankNumbers(click.ParamType):  # type: ignore[type-arg]
     name = "N,..."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
@@ -39,7 +40,7 @@ class _RankNumbers(click.ParamType[tuple[int, ...]]):
             return value
         parts = str(value).split(",")
         if not all(part.strip().isdecimal() for part in parts):
-            self.fail(f"{value!r} is no list of ranks, such as 0,3", param, ctx)
+            self.fail(f"{value!r} is not a list of ranks, such as 0,3", param, ctx)
         return tuple(sorted({int(part) for part in parts}))
 
 
@@ -52,6 +53,12 @@ _RANKS = (
         help="End a job of many ranks if none of them gets on for S seconds, and say where each stands.",
     ),
     click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
+)
+
+inside_option = click.option(
+    "--inside",
+    is_flag=True,
+    help="Measure gradients inside code of torch.compile, too: runs it a second time, and holds its inputs until then.",
 )
 
 _RECORDING = (
@@ -75,9 +82,10 @@ _RECORDING = (
         metavar="N",
         help="Record the numbers of tensors with N elements or fewer; --values means 64.",
     ),
+    inside_option,
 )
 
-_PROGRAM = "SCRIPT|CAPTURE [-- ARGUMENTS]... | -- COMMAND [ARGUMENTS]..."
+_PROGRAM = "SCRIPT|RECORDING [-- ARGUMENTS]... | -- COMMAND [ARGUMENTS]..."
 
 _SELECTING = (
     click.option(
@@ -125,14 +133,14 @@ editor_option = click.option(
     "--editor",
     metavar="NAME|URL",
     envvar="GRADVIZ_EDITOR",
-    help="Link source lines to an editor, e.g. vscode; or a URL with {file} and {line}.",
+    help="Link source lines to an editor, such as vscode; or a URL with {file} and {line}.",
 )
 
 
 check_option = click.option(
     "--check/--no-check",
     default=None,
-    help="Run SCRIPT as gradviz check does, and mark its findings (default: only for captures of a check).",
+    help="Run SCRIPT as gradviz check does, and mark its findings (default: only for recordings of a check).",
 )
 root_shares_option = click.option(
     "--root-shares",
@@ -149,7 +157,8 @@ NAMES_HELP = (
 
 
 _SECTIONS = {
-    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to check root_shares",
+    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to inside check "
+    "root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
     "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",

@@ -72,6 +72,7 @@ def _check(source: SourceOptions, options: RunLogOptions, *, as_json: bool) -> N
         ("--values", bool(source.values)),
         ("--values-up-to", source.values_up_to is not None),
         ("--root-shares", source.root_shares),
+        ("--inside", source.inside),
     ):
         if is_given:
             raise BadInput(f"{name} needs a script or a recording; {source.name} is a run log")

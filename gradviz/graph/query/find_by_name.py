@@ -55,11 +55,11 @@ class Named:
         if len(self.meanings) > 1:
             listed = ", ".join(self.meanings[:MAX_MEANINGS_LISTED])
             more = len(self.meanings) - MAX_MEANINGS_LISTED
-            return f"{self.name!r} fits {listed}{f' and {more:,} more' if more > 0 else ''}: all of them are meant"
+            return f"{self.name!r} fits {listed}{f' and {more:,} more' if more > 0 else ''}: all of them are used"
         if self.kind == "cut":
-            return f"{self.name!r} is a cut, which makes no node: the nodes beside it are meant"
+            return f"{self.name!r} is a cut, which makes no node: the nodes beside it are used"
         if self.kind in ("operation", "grad_fn") and len(self.nodes) > 1:
-            return f"{self.name!r} fits {len(self.nodes):,} operations: all of them are meant"
+            return f"{self.name!r} fits {len(self.nodes):,} operations: all of them are used"
         return None
 
 

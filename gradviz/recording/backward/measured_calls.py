@@ -19,6 +19,7 @@ from gradviz.recording.backward.gradients.root_shares import NOTHING_TO_COMPARE,
 from gradviz.recording.backward.inner_backward import InnerBackwards
 from gradviz.recording.backward.program_state import HOOKS_RAN
 from gradviz.recording.compiled.nan_lines import CompiledReruns
+from gradviz.recording.compiled.second_run import SecondRuns
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
@@ -46,13 +47,16 @@ class MeasuredCalls:
             return run()
         result = None
         reruns = self._reruns(recorded)
+        second = self._second_runs(recorded, request)
         try:
             result = run()
         finally:
-            if reruns is not None:
-                reruns.stop()
+            for each in (reruns, second):
+                if each is not None:
+                    each.stop()
             self._add_what_flowed(gradients, recorded.graph_index, result)
             self._look_into_compiled_code(reruns, recorded.graph_index)
+            self._run_again(second, recorded.graph_index)
             self.builder.note_reduced_gradients()
         return result
 
@@ -68,6 +72,28 @@ class MeasuredCalls:
             self.builder.disclose_defect("compiled code could not be examined", defect)
             return None
         return reruns
+
+    def _second_runs(self, recorded: Recorded, request: BackwardRequest) -> SecondRuns | None:
+        """Prepares second runs of compiled code, if the gradients inside it are wanted."""
+        regions = self.builder.compiled_regions(recorded.graph_index) if self.plan.inside else {}
+        if not regions:
+            return None
+        keeps_calls = request.retain_graph or request.create_graph
+        second = SecondRuns(recorded.walk, regions, self.facts, self.plan.values_up_to, keeps_calls)
+        try:
+            second.start()
+        except Exception as defect:  # must not reach the program
+            second.stop()
+            self.builder.disclose_defect("compiled code could not be run again", defect)
+            return None
+        return second
+
+    def _run_again(self, second: SecondRuns | None, index: int) -> None:
+        try:
+            if second is not None:
+                self.builder.note_measured_regions(index, second.measured(self.builder.graphs[index]))
+        except Exception as defect:  # must not reach the program
+            self.builder.disclose_defect("compiled code could not be run again", defect)
 
     def _look_into_compiled_code(self, reruns: CompiledReruns | None, index: int) -> None:
         try:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from gradviz.graph.call_log import CallLog, LeafEnd
+from gradviz.graph.number_words import counted
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_log_builder import CallLogBuilder
@@ -157,6 +158,12 @@ class CallLogNames:
             sentences.append(
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
+            )
+        compiled = sum(row.kind == "compiled" and row.node_count > 0 for row in list(self._recorder.writer.rows))
+        if compiled:
+            sentences.append(
+                f"the torch calls inside compiled code, which ran {counted(compiled, 'time')}: rules about single "
+                "calls (in-place changes, values, dtypes) did not look there"
             )
         return sentences
 

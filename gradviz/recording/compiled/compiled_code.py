@@ -9,15 +9,17 @@ imported for this; if the program imports it later, `ImportNotice` calls `instal
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
+from gradviz.recording.compiled.region_calls import RegionCalls
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
-from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
+from gradviz.recording.torch_access.dynamo.untraced import off_switch, skip_what_waits, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
 from gradviz.recording.torch_access.name_lookup import find
@@ -27,9 +29,13 @@ _MODULE = "torch._dynamo.eval_frame"
 
 
 class CompiledCodeWatch:
-    """Pauses a `ForwardWatch` while compiled code runs, between `start` and `stop`."""
+    """Pauses a `ForwardWatch` while compiled code runs, between `start` and `stop`.
 
-    def __init__(self, watch: ForwardWatch) -> None:
+    Args:
+        holds_calls: hold what each call of compiled code gets, so that it can be run a second time.
+    """
+
+    def __init__(self, watch: ForwardWatch, *, holds_calls: bool = False) -> None:
         self._watch = watch
         self._thread = threading.get_ident()
         self._row = 0
@@ -39,18 +45,24 @@ class CompiledCodeWatch:
         self._switch = Replacement("torch._dynamo.eval_frame._maybe_set_eval_frame")
         self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
         self._notice = ImportNotice(_MODULE, self.install)
-        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note)
+        self._calls = RegionCalls(watch.defects.note) if holds_calls else None
+        around = self._calls.around if self._calls is not None else None
+        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around, watch.compilations)
         self._compilations = Compilations(watch.compilations, watch.defects.note)
 
     def start(self) -> None:
         """Install the switch now, or when the program imports Dynamo."""
         self._notice.start()
+        if self._calls is not None:
+            self._calls.start()
         self._graphs.start()
         self._compilations.start()
 
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
         self._notice.stop()
+        if self._calls is not None:
+            self._calls.stop()
         self._graphs.stop()
         self._compilations.stop()
         self._switch.take_back()
@@ -61,8 +73,26 @@ class CompiledCodeWatch:
         """True on the recorded thread while compiled code runs or is being compiled."""
         return self._compiled_call is not None and threading.get_ident() == self._thread
 
+    @contextmanager
+    def left(self) -> Iterator[None]:
+        """The program's own code runs at a graph break: watch it, until compiled code goes on."""
+        wrapper = self._compiled_call
+        if wrapper is None or not self.is_running:
+            yield
+            return
+        self._after_compiled_call()
+        try:
+            yield
+        finally:
+            self._enter(wrapper)
+
+    def _enter(self, wrapper: FrameType) -> None:
+        self._compiled_call = wrapper
+        self._row = self._watch.pause(wrapper, "torch.compile")
+
     def install(self) -> None:
         """Replace Dynamo's switch by one that also pauses the watch."""
+        skip_what_waits()
         # It is not tested first: Dynamo is being imported, and the test would wait for that.
         if find(self._switch.path) is not None and self._switch.put(self._pausing):
             self._hook_question.put(lambda _: self._has_any_global_hook)
@@ -93,8 +123,7 @@ class CompiledCodeWatch:
             return
         # Compiling also switches Dynamo off and on, so only the wrapper that paused may resume.
         if self._compiled_call is None and enters_compiled_code:
-            self._compiled_call = wrapper
-            self._row = self._watch.pause(wrapper, "torch.compile")
+            self._enter(wrapper)
         elif self._compiled_call is wrapper:
             self._is_leaving = True
 

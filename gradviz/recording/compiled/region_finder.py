@@ -8,8 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 
+from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.model import Edge, Graph
+from gradviz.recording.compiled.gradient_cuts import gradient_cuts
 from gradviz.recording.compiled.inner_region import (
     InnerRegion,
     InnerRegionMaker,
@@ -20,7 +23,7 @@ from gradviz.recording.compiled.inner_region import (
     known_modules,
 )
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
-from gradviz.recording.compiled.region_replay import Replay, replay
+from gradviz.recording.compiled.region_replay import Replay, replayed
 from gradviz.recording.forward.forward_log import ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -46,11 +49,24 @@ class RegionFinder:
         self.facts = facts
         self.untraceable: dict[str, None] = {}
         """Why nodes of code that was traced and not compiled have only the line of the call."""
+        self.cuts: dict[int, tuple[GradientCut, ...]] = {}
+        """Where gradients are cut off inside each traced graph, by its ``id()``."""
+
+    def with_cuts(self, compilations: Sequence[Compilation]) -> list[Compilation]:
+        """The compilations, each with where gradients are cut off inside it."""
+        by_index = {each.compilation: self.cuts.get(id(each), ()) for each in self.traced}
+        return [
+            replace(each, cuts=by_index[index]) if by_index.get(index) else each
+            for index, each in enumerate(compilations)
+        ]
 
     def regions_of(
         self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
     ) -> FoundRegions:
         """The regions of a graph, those that were compiled and those that were only traced."""
+        for each in self.traced:
+            if id(each) not in self.cuts:
+                self.cuts[id(each)] = gradient_cuts(each, modules)
         search = _Search(self, graph, walked, modules, called, log)
         return FoundRegions(search.compiled(), search.uncompiled())
 
@@ -184,14 +200,6 @@ def _leaves_of(found: Replay, inner_ids: dict[int, int], walked: Walk) -> list[A
 
 def _leaf(walked: Walk, edge: Edge | None) -> Any:
     return getattr(walked.wrappers[edge.target], "variable", None) if edge is not None else None
-
-
-def replayed(traced: TracedGraph) -> Replay:
-    """The replay of a traced graph, which is run once."""
-    if traced.replay is None:
-        traced.replay = replay(traced)
-    result: Replay = traced.replay
-    return result
 
 
 def _results(found: Replay, plan: OutputPlan) -> list[Result]:

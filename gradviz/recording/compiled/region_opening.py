@@ -3,7 +3,7 @@
 The operations are ordinary nodes with a mark of their region, so everything that works on nodes works on them. What was
 measured at the single node is kept at those operations where it means the same: the gradient that arrived at the result
 of the region, and the gradient that it sent along an edge, if only one operation sends it. Between the operations
-nothing was measured.
+nothing was measured, unless the region was run a second time: see `second_run`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,10 @@ class FoundRegion:
     inner: InnerRegion | None
     closed: str = ""
     """Why there is no `inner`."""
+    is_measured: bool = False
+    """Whether the operations have the figures of a second run."""
+    why_unmeasured: str = ""
+    """Why not, if a second run was asked for."""
 
 
 @dataclass(frozen=True)
@@ -69,10 +73,13 @@ def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
 
 
 def without_broken(graph: Graph, found: FoundRegions) -> FoundRegions:
-    """Those in which NaN or Inf began are closed, because the line of that is known for their node."""
+    """Those in which NaN or Inf began are closed, because the line of that is known for their node; a second run tells
+    more."""
     reason = "NaN or Inf began inside, and the line shown is where"
     compiled = {
-        index: FoundRegion(each.call, None, reason) if BROKEN_BY in graph.nodes[index].attributes else each
+        index: FoundRegion(each.call, None, reason)
+        if BROKEN_BY in graph.nodes[index].attributes and not each.is_measured
+        else each
         for index, each in found.compiled.items()
     }
     return found._replace(compiled=compiled)
@@ -83,8 +90,20 @@ def unmeasured_between(graph: Graph, found: FoundRegions) -> int:
     return sum(
         len(each.inner.nodes)
         for index, each in found.compiled.items()
-        if each.inner is not None and graph.nodes[index].run is not None and len(each.inner.nodes) > 1
+        if each.inner is not None
+        and not each.is_measured
+        and graph.nodes[index].run is not None
+        and len(each.inner.nodes) > 1
     )
+
+
+def not_measured_again(found: Iterable[FoundRegion]) -> list[str]:
+    """A sentence for each reason for which a second run has no figures."""
+    reasons = Counter(each.why_unmeasured for each in found if each.why_unmeasured)
+    return [
+        f"the gradients inside {counted(count, 'compiled function')} in a second run: {reason}"
+        for reason, count in reasons.items()
+    ]
 
 
 def opened(graph: Graph, found: FoundRegions) -> Graph:
@@ -123,7 +142,7 @@ class _Opening:
                 continue
             inner = found.inner
             wanted = [result for number, result in enumerate(inner.results) if (node.id, number) in used]
-            kept[node.id] = FoundRegion(found.call, only_used(inner, wanted))
+            kept[node.id] = dataclasses.replace(found, inner=only_used(inner, wanted))
             used.update(
                 (edge.target, edge.input_nr)
                 for number in {result for result in wanted if isinstance(result, int)} | inner_inputs(kept[node.id])
@@ -254,9 +273,9 @@ class _Opening:
                     ),
                     hooks=node.hooks if (own.id, 0) in inner.results else (),
                     held=figures.held(own),
-                    gradients=figures.sent(own),
+                    gradients=_either(figures.sent(own), own.gradients),
                     shares=figures.shares(own),
-                    arrived=figures.arrived(own),
+                    arrived=_either(figures.arrived(own), own.arrived),
                     run=node.run,
                     region=len(self.regions) - 1,
                 )
@@ -339,7 +358,7 @@ def _region_of(node: Node, found: FoundRegion) -> Region:
     inner = found.inner
     if inner is None:
         return Region(node.name, call_site=node.call_site, run=node.run, closed=found.closed)
-    return Region(node.name, inner.function, inner.backend, node.call_site, node.run)
+    return Region(node.name, inner.function, inner.backend, node.call_site, node.run, found.is_measured)
 
 
 def _moved_site(site: CallSite, offset: int, outermost: int | None) -> CallSite:
@@ -405,12 +424,14 @@ class _Boundary:
         )
 
     def shares(self, own: Node) -> tuple[BranchShare | None, ...]:
-        if not self._node.shares:
-            return ()
-        return tuple(
-            None if (number := self._only_input(edge)) is None else at_index(self._node.shares, number)
-            for edge in own.edges
-        )
+        """Those of a second run are kept where both ends of the edge are inside."""
+        found = []
+        for position, edge in enumerate(own.edges):
+            number = self._only_input(edge)
+            is_inside = edge is not None and edge.target >= 0
+            inside = at_index(own.shares, position) if is_inside else None
+            found.append(inside if number is None else at_index(self._node.shares, number))
+        return tuple(found) if any(found) else ()
 
     def arrived(self, own: Node) -> tuple[TensorFigures | None, ...]:
         if self._node.run is None or not self._node.arrived:
@@ -428,6 +449,15 @@ class _Boundary:
 
 
 _UNMEASURED = TensorFigures(unmeasured=NOT_MEASURED)
+
+
+def _either(
+    program: tuple[TensorFigures | None, ...], again: tuple[TensorFigures | None, ...]
+) -> tuple[TensorFigures | None, ...]:
+    """What was measured in the program, and where it was not, in the second run."""
+    return tuple(
+        at_index(again, number) or each if each is _UNMEASURED else each for number, each in enumerate(program)
+    )
 
 
 def _in_engine_order(nodes: Sequence[Node]) -> list[Node]:

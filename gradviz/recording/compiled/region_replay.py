@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -19,10 +20,17 @@ from torch import fx
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
+from gradviz.recording.torch_access.dynamo.operators_run import OperatorsRun
 from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
-from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of, grad_fn_of, requires_grad_of
+from gradviz.recording.torch_access.tensors import (
+    DISABLE_TORCH_FUNCTION,
+    base_of,
+    grad_fn_of,
+    requires_grad_of,
+    version_of,
+)
 from gradviz.recording.torch_access.unwatched_backward import unwatched
 from gradviz.recording.walk.graph_walker import Walk, walk
 
@@ -59,7 +67,14 @@ class Replay:
     changed: dict[int, tuple[int, int] | int | None]
     """The same for inputs that were changed in place, by number among the placeholders."""
     tensors: list[Any] = field(default_factory=list)
-    """Keeps the nodes alive."""
+    """The inputs, the results, and for each result its base or None; they keep the nodes alive."""
+    operators: OperatorsRun | None = None
+    """What the operators do that computed the results; None for a run on real tensors."""
+    written: frozenset[int] = frozenset()
+    """Inputs whose numbers were changed in place."""
+    without_gradient: Mapping[str, bool] = field(default_factory=dict)
+    """Nodes of the traced graph that got something that requires grad, and whose results do not; and whether gradients
+    were switched off there."""
 
     def call_of(self, sequence_nr: int) -> ReplayedCall | None:
         """The call that made the node with this number."""
@@ -67,34 +82,62 @@ class Replay:
         return self.calls[index] if index >= 0 and sequence_nr < self.calls[index].end else None
 
 
-def replay(traced: TracedGraph) -> Replay:
-    """Run the traced graph on fake tensors."""
-    return result_of_own_thread(lambda: _replay(traced))
+def replayed(traced: TracedGraph) -> Replay:
+    """The traced graph run on fake tensors, which is done once; if that raises, so does every call."""
+    if traced.replay is None:
+        try:
+            traced.replay = result_of_own_thread(lambda: _replay(traced))
+        except Exception as error:  # whatever torch raises for what the traced graph contains
+            traced.replay = error
+    if isinstance(traced.replay, Exception):
+        raise traced.replay
+    result: Replay = traced.replay
+    return result
 
 
 def _replay(traced: TracedGraph) -> Replay:
     with fake_tensors() as mode, torch.enable_grad():
         inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
-        interpreter = _Interpreter(traced, mode)
+        interpreter = _NotingInterpreter(traced, lambda given: made_fake(mode, given))
         interpreter.constants = {
             id(tensor): index
             for index, tensor in enumerate(inputs)
             if isinstance(tensor, torch.Tensor) and not tensor.requires_grad
         }
         with ExitStack() as surroundings:
-            for kind, dtype in traced.autocast.items():
-                surroundings.enter_context(torch.autocast(kind, dtype))
-            surroundings.enter_context(unwatched())  # what was traced may differentiate
+            surroundings.enter_context(as_traced(traced))
             surroundings.enter_context(interpreter.mode_on())
+            operators = surroundings.enter_context(OperatorsRun())
             results = interpreter.run(*inputs)
-        return _described(inputs, list(results), interpreter)
+        found = described(inputs, list(results), interpreter.calls)
+        found.operators = operators
+        found.without_gradient = interpreter.without_gradient
+        found.written = frozenset(
+            index for index, each in enumerate(inputs) if isinstance(each, torch.Tensor) and version_of(each)
+        )
+        return found
+
+
+@contextmanager
+def as_traced(traced: TracedGraph) -> Iterator[None]:
+    """The state of this thread in which the code was traced."""
+    with ExitStack() as surroundings:
+        for kind, dtype in traced.autocast.items():
+            surroundings.enter_context(torch.autocast(kind, dtype))
+        surroundings.enter_context(unwatched())  # what was traced may differentiate
+        yield
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 def _needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def _described(inputs: list[Any], results: list[Any], run: _Interpreter) -> Replay:
+def described(inputs: list[Any], results: list[Any], calls: list[ReplayedCall]) -> Replay:
+    """The nodes behind the results of a run."""
     with DISABLE_TORCH_FUNCTION():
         bases = [base_of(each) if isinstance(each, torch.Tensor) else None for each in results]
         roots = [grad_fn_of(each) for each in (*results, *inputs, *bases) if _needs_gradient(each)]
@@ -121,25 +164,70 @@ def _described(inputs: list[Any], results: list[Any], run: _Interpreter) -> Repl
         return Replay(
             walked,
             input_of,
-            run.calls,
+            calls,
             [slot(each) for each in results],
             [slot(each) for each in bases],
             {index: slot(each) for index, each in enumerate(inputs) if isinstance(each, torch.Tensor)},
-            [inputs, results],
+            [inputs, results, bases],
         )
 
 
-class _Interpreter(fx.Interpreter):
-    """Runs a traced graph, and notes which of its nodes made which autograd nodes."""
+class RegionInterpreter(fx.Interpreter):
+    """Runs a traced graph, and the bodies of its higher-order operators.
 
-    def __init__(self, traced: TracedGraph, mode: Any) -> None:
-        super().__init__(fx.GraphModule({}, fx.Graph()), garbage_collect_values=False, graph=traced.graph)
+    Args:
+        constant: makes a tensor that is part of the traced graph.
+    """
+
+    def __init__(self, traced: TracedGraph, constant: Callable[[TensorInput], Any], *, frees_values: bool) -> None:
+        super().__init__(fx.GraphModule({}, fx.Graph()), garbage_collect_values=frees_values, graph=traced.graph)
         self._traced = traced
-        self._fake = mode
+        self._constant = constant
+
+    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
+        found = self._traced.attributes[str(target)]
+        return found if isinstance(found, TracedGraph) else self._constant(found)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        if isinstance(target, find("torch._ops.HigherOrderOperator")):
+            return self._run_higher_order(target, args, kwargs)
+        return super().call_function(target, args, kwargs)
+
+    def _run_higher_order(self, target: Any, args: Any, kwargs: Any) -> Any:
+        bodies = [each for each in args if isinstance(each, TracedGraph)]
+        name = target.name() if callable(target.name) else target.name
+        if name == "autograd_function_apply":
+            # torch makes the node of a custom function by itself, and calls the traced forward inside it.
+            bodies_as_modules = tuple(self._as_module(each) if isinstance(each, TracedGraph) else each for each in args)
+            return super().call_function(target, bodies_as_modules, kwargs)
+        if len(bodies) != 1 or name not in _BODY_RUNS_IN_PLACE:
+            raise NotImplementedError(f"it contains {name}")
+        tensors = args[args.index(bodies[0]) + 1 :]
+        if name == "invoke_subgraph":
+            tensors = tensors[1:] if tensors and isinstance(tensors[0], str) else tensors
+        return self._run_body(bodies[0], tensors, is_checkpointed="checkpoint" in name)
+
+    def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
+        return RegionInterpreter(body, self._constant, frees_values=self.garbage_collect_values).run(*tensors)
+
+    def _as_module(self, body: TracedGraph) -> Any:
+        attributes: dict[str, Any] = {
+            name: self._as_module(each) if isinstance(each, TracedGraph) else self._constant(each)
+            for name, each in body.attributes.items()
+        }
+        return fx.GraphModule(attributes, body.graph)
+
+
+class _NotingInterpreter(RegionInterpreter):
+    """Notes which of the nodes of a traced graph made which autograd nodes."""
+
+    def __init__(self, traced: TracedGraph, constant: Callable[[TensorInput], Any]) -> None:
+        super().__init__(traced, constant, frees_values=False)
         self.calls: list[ReplayedCall] = []
         self.constants: dict[int, int] = {}
         self._node: fx.Node | None = None
         self._checkpoint = False
+        self.without_gradient: dict[str, bool] = {}
         self._mode = CallMode(self._note, also=frozenset())
 
     def mode_on(self) -> Any:
@@ -150,49 +238,32 @@ class _Interpreter(fx.Interpreter):
         self._node = n
         before, calls = peek_sequence_nr(), len(self.calls)
         result = super().run_node(n)
+        self._note_cut(n, result)
         after = peek_sequence_nr()
         if after != before and len(self.calls) == calls:
             # Custom functions are not seen by a function mode.
             self.calls.append(ReplayedCall(before, after, "autograd.Function.apply", n, (), self._checkpoint))
         return result
 
-    def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
-        found = self._traced.attributes[str(target)]
-        return found if isinstance(found, TracedGraph) else made_fake(self._fake, found)
+    def _note_cut(self, n: fx.Node, result: Any) -> None:
+        if n.op not in ("call_function", "call_method"):
+            return
+        results = [each for each in (result if isinstance(result, (tuple, list)) else (result,)) if _is_tensor(each)]
+        with DISABLE_TORCH_FUNCTION():
+            is_live = any(_needs_gradient(self.env.get(each)) for each in n.all_input_nodes)
+            if is_live and results and not any(map(_needs_gradient, results)):
+                self.without_gradient[n.name] = not torch.is_grad_enabled()
 
-    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
-        if isinstance(target, find("torch._ops.HigherOrderOperator")):
-            return self._run_body(target, args, kwargs)
-        return super().call_function(target, args, kwargs)
-
-    def _run_body(self, target: Any, args: Any, kwargs: Any) -> Any:
-        bodies = [each for each in args if isinstance(each, TracedGraph)]
-        name = target.name() if callable(target.name) else target.name
-        if name == "autograd_function_apply":
-            # torch makes the node of a custom function by itself, and calls the traced forward inside it.
-            bodies_as_modules = tuple(self._as_module(each) if isinstance(each, TracedGraph) else each for each in args)
-            return super().call_function(target, bodies_as_modules, kwargs)
-        if len(bodies) != 1 or name not in _BODY_RUNS_IN_PLACE:
-            raise NotImplementedError(f"it contains {name}")
-        inner = _Interpreter(bodies[0], self._fake)
+    def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
+        inner = _NotingInterpreter(body, self._constant)
         inner.calls, inner.constants = self.calls, self.constants
-        inner._checkpoint = self._checkpoint or "checkpoint" in name
-        tensors = args[args.index(bodies[0]) + 1 :]
-        if name == "invoke_subgraph":
-            tensors = tensors[1:] if tensors and isinstance(tensors[0], str) else tensors
+        inner._checkpoint = self._checkpoint or is_checkpointed
         self._mode.take_off()
         try:
             with inner.mode_on():
                 return inner.run(*tensors)
         finally:
             self._mode.put_on()
-
-    def _as_module(self, body: TracedGraph) -> Any:
-        attributes: dict[str, Any] = {
-            name: self._as_module(each) if isinstance(each, TracedGraph) else made_fake(self._fake, each)
-            for name, each in body.attributes.items()
-        }
-        return fx.GraphModule(attributes, body.graph)
 
     def _note(self, before: int, after: int, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         if after == before or self._node is None:

@@ -68,10 +68,16 @@ class NameTable:
 
     def _add_value(self, name: str, value: Any) -> None:
         # By type(): isinstance() may run code of the object.
-        if issubclass(type(value), torch.nn.Module):
+        kind = type(value)
+        if kind in HOLDS_NOTHING:
+            return
+        if issubclass(kind, torch.Tensor):
+            self._add(self.tensors, name, value)
+            return
+        if issubclass(kind, torch.nn.Module):
             self._add(self.modules, name, value)
-        elif type(value) in (list, tuple, dict):
-            pairs = value.items() if type(value) is dict else enumerate(value)
+        elif kind in (list, tuple, dict):
+            pairs = value.items() if kind is dict else enumerate(value)
             for key, element in islice(pairs, MAX_ELEMENTS):
                 if issubclass(type(element), torch.nn.Module):
                     self._add(self.modules, f"{name}[{key!r}]", element)

@@ -36,7 +36,9 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
             parts = list(_parts(path, current))
             if parts:
                 seen.add(id(current))
-                waiting.extend((part, inner, level + 1) for part, inner in reversed(parts))
+                holders = [(part, inner, level + 1) for part, inner in parts if type(inner) not in HOLDS_NOTHING]
+                looked_at += len(parts) - len(holders)
+                waiting += reversed(holders)
 
 
 def tensors_in_call(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterator[torch.Tensor]:

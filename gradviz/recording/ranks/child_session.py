@@ -64,7 +64,7 @@ class ChildSession:
         self._plan = RecordingPlan(
             backward=plan.backward, only_last=plan.only_last, keep_going=plan.keep_going,
             limits=RunLimits(plan.seconds, plan.steps), gradients=plan.gradients, values_up_to=plan.values_up_to,
-            calls=plan.calls, fingerprints=plan.fingerprints, root_shares=plan.root_shares,
+            calls=plan.calls, fingerprints=plan.fingerprints, root_shares=plan.root_shares, inside=plan.inside,
             member=self._member, spool=spool,
         )  # fmt: skip
         self._spool = spool
@@ -122,6 +122,10 @@ class ChildSession:
         self._sudden_ends.stop()
         self._notice.stop()
         self._session.end()
+        if ending.error is not None:
+            self._member.note_error(ending.error)
+        elif ending.exit_code:
+            self._member.note_leaving(f"it ended with exit code {ending.exit_code}", ending.raised)
         problem = self._written(ending)
         self._member.end(problem)
         self._member.tell_end_if_known(problem)
@@ -129,6 +133,7 @@ class ChildSession:
 
     def _begin(self) -> None:
         record_processes_of_multiprocessing()
+        self._member.begin()
         if self._member.is_wanted:
             self._session.begin()
         else:
@@ -161,6 +166,7 @@ class ChildSession:
         return ""
 
     def _end_suddenly(self, function: str) -> None:
+        self._member.note_leaving(f"it called {function}()")
         self.end(self._ending or Ending("finished"))
 
     def _end_at_exit(self) -> None:

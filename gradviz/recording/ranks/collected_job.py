@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.capture_file import load_capture, write_capture
+from gradviz.capture.rank_end import RankEnd
 from gradviz.capture.whole_file import write_whole_file
 from gradviz.graph.number_words import counted
-from gradviz.recording.ranks.hang_words import hang_words
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
+from gradviz.recording.ranks.sudden_stack import sudden_stack
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,10 @@ class CollectedJob:
     ranks: tuple[RecordedRank, ...]
     world_size: int
     disclosures: tuple[str, ...] = field(default=())
-    hang: tuple[str, ...] = ()
-    """Where each rank stood and why, if none got on and the job was ended."""
+    ends: tuple[RankEnd, ...] = ()
+    """How each rank ended that is known, by number; empty for processes without ranks."""
+    hung_for: float | None = None
+    """If no rank got on and the job was ended: after how many seconds."""
 
     def captures(self) -> Iterator[Capture]:
         """What they recorded, one at a time."""
@@ -63,7 +66,7 @@ def collected_job(plan: JobPlan, parent: Capture | None) -> CollectedJob | None:
         ranks = tuple(RecordedRank(each.rank, path) for each, path in recorded if each.rank is not None)
         ranks = (*_parent_as_rank(plan, folder, parent, {each.rank.number for each in ranks}), *ranks)
         ranks = tuple(sorted(ranks, key=lambda each: each.rank.number))
-        world_size = max((each.rank.world_size for each in ranks), default=0)
+        world_size = max(each.rank.world_size for each in members if each.rank is not None)
     else:
         ranks = _numbered(plan, folder, recorded, parent)
         world_size = len(ranks)
@@ -71,8 +74,9 @@ def collected_job(plan: JobPlan, parent: Capture | None) -> CollectedJob | None:
         return None
     told = (*_without_recording(plan, members, {each.rank.number for each in ranks}, world_size), *_besides(others))
     if in_group and parent is not None and parent.rank is None and parent.backward_calls:
-        told += ("what the parent process itself computed: it is no rank of the process group",)
-    return CollectedJob(folder, plan, ranks, world_size, told, tuple(hang_words(members)) if folder.hangs else ())
+        told += ("what the parent process itself computed: it is not a rank of the process group",)
+    ends = tuple(_ends(folder, members)) if in_group else ()
+    return CollectedJob(folder, plan, ranks, world_size, told, ends, plan.hang if folder.hangs else None)
 
 
 def _members(processes: Sequence[Process]) -> tuple[list[Process], list[Process]]:
@@ -85,6 +89,19 @@ def _members(processes: Sequence[Process]) -> tuple[list[Process], list[Process]
         assert each.rank is not None
         newest[each.rank.number] = each
     return [newest[number] for number in sorted(newest)], [each for each in processes if each.rank is None]
+
+
+def _ends(folder: JobFolder, members: Sequence[Process]) -> Iterator[RankEnd]:
+    for each in members:
+        if each.rank is None:
+            continue
+        if each.end is not None:
+            yield each.end
+        elif each.has_ended:
+            yield RankEnd(each.rank.number, backward_calls=each.backward_calls)
+        else:
+            stand = sudden_stack(folder.stack_path(each.key))
+            yield RankEnd(each.rank.number, "died", backward_calls=each.backward_calls, stand=stand)
 
 
 def _parent_as_rank(

@@ -18,6 +18,7 @@ from gradviz.recording.torch_access.patches import Replacement
 
 _JOB = "GRADVIZ_JOB"
 _PACKAGE = "GRADVIZ_PACKAGE"
+_RECORDED_COLLECTIVES = "TORCH_FR_BUFFER_SIZE", "2000"
 _INJECTED = Path(__file__).parent / "injected"
 
 _plan_of_children: JobPlan | None = None
@@ -28,6 +29,13 @@ def environment_of_children(plan: JobPlan, base: Mapping[str, str]) -> dict[str,
     """The variables that a process needs to be recorded, besides `base`, which it has."""
     path = os.pathsep.join(filter(None, (str(_INJECTED), base.get("PYTHONPATH", ""))))
     return {_JOB: plan.text(), _PACKAGE: str(Path(__file__).parents[3]), "PYTHONPATH": path}
+
+
+def record_collectives() -> None:
+    """Let torch's flight recorder run from the first process group on, unless the user has said something of it."""
+    name, size = _RECORDED_COLLECTIVES
+    if name not in os.environ:
+        os.putenv(name, size)
 
 
 @contextmanager

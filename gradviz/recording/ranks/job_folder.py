@@ -15,11 +15,13 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.capture.capture import Rank
 from gradviz.capture.capture_file import CAPTURE_SUFFIX
+from gradviz.capture.rank_end import RankEnd
 from gradviz.capture.whole_file import write_whole_file
-from gradviz.recording.ranks.standstill import Stand
+from gradviz.recording.ranks.call_counter import counted_calls
 
 
 class JobPlan(Struct, frozen=True, omit_defaults=True):
@@ -39,6 +41,7 @@ class JobPlan(Struct, frozen=True, omit_defaults=True):
     calls: bool = False
     fingerprints: bool = False
     root_shares: bool = False
+    inside: bool = False
     hang: float | None = None
     """After how many seconds in which no rank gets on the job is ended."""
     ranks: tuple[int, ...] | None = None
@@ -82,8 +85,18 @@ class Process(Struct, frozen=True, omit_defaults=True):
     backward_calls: int = 0
     problem: str = ""
     """Why nothing of it could be recorded."""
-    stand: Stand | None = None
-    """Where it stands, if it has not moved for as long as the plan allows."""
+    end: RankEnd | None = None
+    """How it ended; where it stands, if it has not moved for as long as the plan allows."""
+
+    @property
+    def hangs(self) -> bool:
+        """Whether it has not moved for as long as the plan allows."""
+        return self.end is not None and self.end.how == "hung"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, as far as can be seen from this machine."""
+        return self.has_ended or (self.host == own_host() and not _is_alive(self.process))
 
 
 class JobFolder:
@@ -106,7 +119,12 @@ class JobFolder:
             paths = sorted(self.path.glob("[0-9]*.json"))
         except OSError:
             return []
-        return [msgspec.json.decode(path.read_bytes(), type=Process) for path in paths]
+        told = (msgspec.json.decode(path.read_bytes(), type=Process) for path in paths)
+        return [each if each.has_ended else self._counted(each) for each in told]
+
+    def _counted(self, process: Process) -> Process:
+        calls = counted_calls(self.counter_path(process.key))
+        return replace(process, backward_calls=max(calls, process.backward_calls))
 
     def capture_path(self, key: str) -> Path:
         """Where the process with this key writes what it recorded."""
@@ -119,6 +137,14 @@ class JobFolder:
 
     def _spools_of(self, key: str) -> Iterator[Path]:
         return iter(sorted(self.path.glob(f"{key}.unfinished-*{CAPTURE_SUFFIX}")))
+
+    def stack_path(self, key: str) -> Path:
+        """Where Python writes the stack of the process with this key, if it dies by an error of compiled code."""
+        return self.path / f"{key}.stack"
+
+    def counter_path(self, key: str) -> Path:
+        """Where the process with this key counts its backward calls."""
+        return self.path / f"{key}.calls"
 
     def let_all_end(self) -> None:
         """All processes may end."""
@@ -137,6 +163,20 @@ class JobFolder:
     def may_all_end(self) -> bool:
         """Whether all processes may end."""
         return (self.path / "stop").exists()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return True  # a system without such files
+    return state != "Z"  # it has ended, and its parent has not asked how
 
 
 def own_host() -> str:

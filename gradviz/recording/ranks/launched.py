@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import suppress
 from pathlib import Path
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import write_capture
 from gradviz.capture.whole_file import write_whole_file
 from gradviz.recording.ranks.collected_job import CollectedJob, collected_job
-from gradviz.recording.ranks.job_folder import Process, own_host
+from gradviz.recording.ranks.job_folder import own_host
 from gradviz.recording.ranks.member import Member
 from gradviz.recording.ranks.rank_facts import rank_in_environment
 
@@ -54,18 +53,7 @@ def _is_last(member: Member) -> bool:
     assert rank is not None
     here = [each for each in member.folder.processes() if each.host == own_host()]
     expected = int(os.environ.get("LOCAL_WORLD_SIZE", rank.world_size))
-    return len(here) >= expected and all(_is_over(each) for each in here)
-
-
-def _is_over(process: Process) -> bool:
-    if process.has_ended:
-        return True
-    with suppress(PermissionError):
-        try:
-            os.kill(process.process, 0)
-        except ProcessLookupError:
-            return True
-    return False
+    return len(here) >= expected and all(each.is_over for each in here)
 
 
 def _is_first_to_report(folder: Path) -> bool:

@@ -12,17 +12,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from typing import Literal, NoReturn
 
 from gradviz.capture.capture import Rank
+from gradviz.capture.rank_end import RankEnd, Stand
+from gradviz.recording.ranks.call_counter import CallCounter
+from gradviz.recording.ranks.environment import record_collectives
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
 from gradviz.recording.ranks.rank_facts import rank_in_environment, rank_in_group
-from gradviz.recording.ranks.standstill import Stand, Standstill, where_it_stands
+from gradviz.recording.ranks.standstill import Standstill, collectives_called, where_it_raised, where_it_stands
+from gradviz.recording.ranks.sudden_stack import SuddenStack
 from gradviz.recording.ranks.termination import TerminationNotice
 
 PATIENCE = 3.0
 """Seconds from the moment at which all ranks may end."""
 LOOK_EVERY = 0.05
+LOOK_FOR_GROUP_EVERY = 0.1
 """Seconds."""
+PATIENCE_FOR_UNSEEN = 2.0
+"""How many times as long is waited while some ranks have not been seen."""
+MAX_ERROR = 500
 
 
 class Member:
@@ -41,13 +50,17 @@ class Member:
         """Whether it recorded all that is wanted, and ran on for the others."""
         self._has_ended = False
         self._standstill = Standstill()
-        self._stand: Stand | None = None
+        self._end: RankEnd | None = None
+        self._error: tuple[str, Stand, float] | None = None
         self._watcher: threading.Thread | None = None
         self.keep: Callable[[], object] = _nothing
         """Writes what was recorded so far, if the process is about to end."""
         self.keep_result: Callable[[], object] = _nothing
         """Makes and writes the capture, when the last wanted backward has ended."""
-        self._termination = TerminationNotice(lambda: self.keep())
+        self._termination = TerminationNotice(self._be_terminated)
+        self._sudden_stack = SuddenStack(self.folder.stack_path(self.key))
+        self._counter = CallCounter(self.folder.counter_path(self.key))
+        record_collectives()
 
     def rank(self) -> Rank | None:
         """Which process of the job it is; None as long as there is no other."""
@@ -63,14 +76,14 @@ class Member:
         self._backward_calls += 1
         self.note_rank()
         if self._backward_calls == 1:
-            self._tell()
-            self._termination.start()
+            self._appear()
             self.watch_the_others()
+        self._counter.note(self._backward_calls)
 
     def note_rank(self) -> None:
         """See whether there is a process group now."""
         if self._rank is None or not self._rank.backend:
-            self._rank = rank_in_group(self.plan.job) or self._rank
+            self._rank = rank_in_group(self.plan.job) or self._rank or rank_in_environment(self.plan.job)
 
     def has_recorded_all(self) -> bool:
         """The last wanted backward has ended: True if the program may end; False if other ranks still need it."""
@@ -86,10 +99,21 @@ class Member:
         """Whether it ran on for the others, and all ranks have recorded what they want by now."""
         return self._went_on and self.folder.may_all_end
 
+    def note_error(self, error: BaseException) -> None:
+        """The program is about to fail with this exception."""
+        text = f"{type(error).__name__}: {error}".partition("\n")[0][:MAX_ERROR]
+        self._error = text, where_it_raised(error), time.time()
+
+    def note_leaving(self, words: str, request: BaseException | None = None) -> None:
+        """The program is about to end early, in another way than by an error."""
+        self._error = words, where_it_stands() if request is None else where_it_raised(request), time.time()
+
     def end(self, problem: str = "") -> None:
         """The program has ended."""
         self._has_ended = True
         self._termination.stop()
+        self._sudden_stack.stop()
+        self._counter.stop()
         self._has_recorded_all = True
         if self._backward_calls or self._rank is not None or problem:
             self._tell(problem)
@@ -97,8 +121,11 @@ class Member:
             self._has_let_all_end()
 
     def begin(self) -> None:
-        """Tell the others that this process is one of them, before it calls backward."""
-        self._tell()
+        """This process may be a rank: from now on it is seen if it does not get on, before it calls backward."""
+        if self._rank is not None:
+            self._appear()
+        if self.plan.hang is not None:
+            self._watch()
 
     def tell_end(self, problem: str = "") -> None:
         """What this process recorded is written; nothing more comes."""
@@ -111,7 +138,11 @@ class Member:
 
     def watch_the_others(self) -> None:
         """Begin to look whether all may end."""
-        if self._rank is not None and self._watcher is None:
+        if self._rank is not None:
+            self._watch()
+
+    def _watch(self) -> None:
+        if self._watcher is None:
             self._watcher = threading.Thread(target=self._await_end, name="gradviz-ranks", daemon=True)
             self._watcher.start()
 
@@ -124,7 +155,19 @@ class Member:
             self.folder.let_all_end()
         return True
 
+    def _appear(self) -> None:
+        """Tell the others that this process is one of them."""
+        self._tell()
+        self._termination.start()
+        self._sudden_stack.start()
+        self._counter.start()
+
     def _await_end(self) -> None:
+        while self._rank is None and not self._has_ended:
+            time.sleep(LOOK_FOR_GROUP_EVERY)
+            self.note_rank()
+            if self._rank is not None and not self._backward_calls:
+                self._appear()
         while not (self.folder.may_all_end or self._has_ended):
             time.sleep(LOOK_EVERY)
             if self.plan.hang is not None:
@@ -132,43 +175,67 @@ class Member:
         time.sleep(PATIENCE)
         if self._has_ended:
             return  # and writes what it recorded
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(0)
+        _end_process(0)
 
     def _look_for_hang(self, seconds: float) -> None:
         """If this rank does not move, say where it stands; if no rank does, end the process."""
         hangs = self.folder.hangs
-        stands = self._standstill.look() > seconds
-        if not hangs and stands != (self._stand is not None):
-            self._stand = where_it_stands(self._backward_calls) if stands else None
+        waited = self._standstill.look()
+        if not hangs and (waited > seconds) != (self._end is not None):
+            self._end = self._standing("hung") if waited > seconds else None
             self._tell()
-        if stands and not hangs and self._no_rank_moves():
+        if not hangs and waited > seconds and self._no_rank_moves(waited > seconds * PATIENCE_FOR_UNSEEN):
             self.folder.note_hang()
             hangs = True
         if hangs:
             self.keep()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(1)
+            _end_process(1)
 
-    def _no_rank_moves(self) -> bool:
+    def _no_rank_moves(self, may_be_unseen: bool) -> bool:
         ranks = [each for each in self.folder.processes() if each.rank is not None]
         assert self._rank is not None
-        return len(ranks) == self._rank.world_size and all(each.stand or each.has_ended for each in ranks)
+        is_complete = len(ranks) == self._rank.world_size or may_be_unseen
+        return is_complete and all(each.hangs or each.is_over for each in ranks)
+
+    def _standing(self, how: Literal["hung", "terminated"]) -> RankEnd:
+        assert self._rank is not None
+        number, called = self._rank.number, collectives_called()
+        return RankEnd(number, how, time.time(), self._backward_calls, "", where_it_stands(), *called)
+
+    def _be_terminated(self) -> None:
+        """The launcher ends this process, as a rule because another rank has failed."""
+        self.keep()
+        if self._rank is not None and self._end is None:
+            self._end = self._standing("terminated")
+            self._tell()
+
+    def _ended(self) -> RankEnd | None:
+        if self._rank is None:
+            return None
+        called = collectives_called()
+        if self._error is None:
+            return RankEnd(self._rank.number, "finished", time.time(), self._backward_calls, "", None, *called)
+        text, stand, at = self._error
+        return RankEnd(self._rank.number, "failed", at, self._backward_calls, text, stand, *called)
 
     def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
-        if self._stand is not None and self.folder.hangs:
+        if self._end is not None and self.folder.hangs:
             has_ended = False  # only because another rank was ended: what counts is where this one stood
         try:
             self.folder.tell(
                 Process(
                     self.key, self._process, own_host(), self._program, self._rank, self._has_recorded_all,
-                    has_ended, self._backward_calls, problem, None if has_ended else self._stand,
+                    has_ended, self._backward_calls, problem, self._ended() if has_ended else self._end,
                 )
             )  # fmt: skip
         except OSError as error:  # must not reach the program
             sys.stderr.write(f"gradviz: cannot write to {str(self.folder.path)!r}: {error.strerror}\n")
+
+
+def _end_process(code: int) -> NoReturn:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def _nothing() -> None:

@@ -54,7 +54,7 @@ def find_script(path: str) -> Program:
     except OSError as error:
         raise BadInput(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in source or script.suffix == ".ipynb":
-        raise BadInput(f"{path} is not a Python script", hint="give a .py file or a capture made by `gradviz record`")
+        raise BadInput(f"{path} is not a Python script", hint="give a .py file or a recording made by `gradviz record`")
     if not source.strip():
         raise BadInput(f"{path} is empty", hint="there is nothing to run")
     absolute = str(script.absolute())
@@ -88,7 +88,7 @@ def _main_inside(path: str) -> Program:
             raise BadInput(f"{path} is a directory without __main__.py, not a script", hint=hint)
         raise BadInput(
             f"{path} is a zip file without __main__.py, not a Python script",
-            hint="give a .py file or a capture made by `gradviz record`",
+            hint="give a .py file or a recording made by `gradviz record`",
         )
     return Program(path, code, path, absolute, spec.origin, spec, spec.loader)
 

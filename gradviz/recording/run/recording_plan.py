@@ -51,6 +51,8 @@ class RecordingPlan:
     """Whether the fingerprint of every gradient and, if calls are logged, of every tensor is kept."""
     root_shares: bool = False
     """Whether each loss's share in the gradient of every leaf is measured, with one backward per loss."""
+    inside: bool = False
+    """Whether the gradients inside compiled code are measured, with a second run of it."""
     begins_midway: bool = False
     """The program ran before the recording began, and may have freed parts of the recorded graphs."""
     max_kept_nodes: int = MAX_KEPT_NODES
@@ -108,6 +110,12 @@ class JobMember(Protocol):
 
     def may_end(self) -> bool:
         """Whether it ran on for the others, and all ranks have recorded what they want by now."""
+
+    def note_error(self, error: BaseException) -> None:
+        """The program has failed with this exception."""
+
+    def note_leaving(self, words: str, request: BaseException | None = None) -> None:
+        """The program is about to end early, in another way than by an error."""
 
     def end(self) -> None:
         """The program has ended."""

@@ -47,6 +47,7 @@ class Capability:
 
 
 FAILED_BACKWARD = "a backward that raises"
+HANG = "a job that hangs"
 
 CAPABILITIES = (
     Capability(
@@ -466,6 +467,17 @@ CAPABILITIES = (
         unseen="compiled modules are not seen",
         seen="2.6 to 2.15",
         waits_for="torch._dynamo",
+    ),
+    Capability(
+        "flight recorder",
+        "to know which collectives each rank of a job has called",
+        ("torch._C._distributed_c10d._dump_fr_trace",),
+        probes.flight_recorder,
+        instead="the stack of a rank that waits",
+        lost="which collectives a rank has called: a hang is told from stacks alone",
+        unseen="collectives are not seen",
+        seen="2.10 to 2.15",
+        waits_for=HANG,
     ),
     Capability(
         "leaving a handler",

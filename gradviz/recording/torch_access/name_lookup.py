@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from operator import attrgetter, methodcaller
 from types import ModuleType
 from typing import Any
@@ -57,7 +58,19 @@ def method(path: str) -> Callable[[Any], Any]:
 def attributes_like(path: str, owner: Any) -> list[str]:
     """Names of the attributes of `owner` that begin with the last part of `path`."""
     beginning = path.rpartition(".")[2]
-    return [name for name in dir(owner) if name.startswith(beginning)]
+    kind: type = type(owner)
+    if kind.__flags__ & _MADE_BY_PYTHON:
+        return [name for name in dir(owner) if name.startswith(beginning)]
+    return list(_names_beginning(beginning, kind))
+
+
+_MADE_BY_PYTHON = 1 << 9
+"""Set in ``__flags__`` of classes that can get further attributes, as can their objects (``Py_TPFLAGS_HEAPTYPE``)."""
+
+
+@cache
+def _names_beginning(beginning: str, kind: type) -> tuple[str, ...]:
+    return tuple(name for name in dir(kind) if name.startswith(beginning))
 
 
 def tensor_attribute(name: str) -> Callable[[Any], Any]:

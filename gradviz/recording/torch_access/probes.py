@@ -515,11 +515,12 @@ def graphs_of_compiled_code() -> bool:
     import torch._dynamo.output_graph
     import torch._functorch.aot_autograd
 
+    from gradviz.recording.torch_access.dynamo.dynamo_graphs import fake_tensors
+
     method = find("torch._dynamo.output_graph.OutputGraph.call_user_compiler")
     takes = list(inspect.signature(method).parameters)
     counter = repr(find("torch._functorch.aot_autograd.AOT_COUNTER"))
-    fake = find("torch._subclasses.fake_tensor.FakeTensorMode")
-    with fake():
+    with fake_tensors():
         result = torch.ones(2, requires_grad=True) * 2
     schemas = [
         attribute("OpOverload._schema")(each) for each in (torch.ops.aten.add_.Tensor, torch.ops.aten.add.Tensor)
@@ -555,3 +556,9 @@ def compiled_modules() -> bool:
     compiled: Any = torch._dynamo.run(module)
     is_inside = attribute("OptimizedModule._orig_mod")(compiled) is module
     return is_inside and is_compiled_wrapper(compiled) and dict(compiled.named_children()) == {WRAPPED: module}
+
+
+def flight_recorder() -> bool:
+    """What torch recorded of collectives can be read, here of none."""
+    dump = find("torch._C._distributed_c10d._dump_fr_trace")
+    return isinstance(dump(False, False, False), bytes)

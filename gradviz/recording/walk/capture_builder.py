@@ -7,7 +7,7 @@ import linecache
 import platform
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -22,8 +22,10 @@ from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
 from gradviz.recording.compiled.region_finder import RegionFinder
 from gradviz.recording.compiled.region_opening import (
+    FoundRegion,
     FoundRegions,
     closed_regions,
+    not_measured_again,
     opened,
     unmeasured_between,
     without_broken,
@@ -198,7 +200,7 @@ class CaptureBuilder:
         calls: CallLog | None,
         error: ScriptError | None,
     ) -> Capture:
-        compilations = tuple(with_guards(self._forward.compilations))
+        compilations = tuple(with_guards(self._region_finder.with_cuts(self._forward.compilations)))
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -220,6 +222,15 @@ class CaptureBuilder:
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
         return opened(self.graphs[index], self._regions_of(index))
+
+    def compiled_regions(self, index: int) -> Mapping[int, FoundRegion]:
+        """The compiled nodes of a graph, by id."""
+        return self._regions.get(index, FoundRegions()).compiled
+
+    def note_measured_regions(self, index: int, measured: Mapping[int, FoundRegion]) -> None:
+        """Some compiled nodes of a graph were run a second time."""
+        found = self._regions.get(index, FoundRegions())
+        self._regions[index] = found._replace(compiled={**found.compiled, **measured})
 
     def _regions_of(self, index: int) -> FoundRegions:
         return without_broken(self.graphs[index], self._regions.get(index, FoundRegions()))
@@ -269,6 +280,13 @@ class CaptureBuilder:
                 f"the gradients between the {counted(inside, 'operation')} inside compiled code: where one becomes "
                 "zero, NaN, small or large there is not known"
             )
+        again = [each for found in regions.values() for each in found.compiled.values()]
+        if any(each.is_measured for each in again):
+            yield (
+                "the rounding of compiled code: the gradients inside it are those of a second run without compilation, "
+                "which agrees with the program except for rounding"
+            )
+        yield from not_measured_again(again)
         for reason in self._region_finder.untraceable:
             yield f"the lines of some operations inside code for torch.compile: {reason}"
         yield from closed_regions(found for each in regions.values() for found in each.compiled.values())
@@ -323,6 +341,8 @@ def kept_lines(
                 wanted[file].update(_around(line))
     for compilation in compilations:
         wanted[compilation.file].update(_around(compilation.line))
+        for cut in compilation.cuts:
+            wanted[cut.file].update(_around(cut.line))
         if compilation.broken is not None:
             wanted[compilation.broken.file].update(_around(compilation.broken.line))
     if error is not None and error.call_site is not None:

@@ -3,6 +3,9 @@
 The allocator counts them, but the size of a single object cannot be asked for. So dozens of each kind are made, and the
 allocator is read before and after: the result is the size of the smallest of its kind in this process, with this torch.
 This runs on a thread of its own, because torch counts nodes for each thread: the program's numbers do not change.
+
+To read the allocator takes longer, the more free blocks it has: 0.1 ms in a new process, 20 ms after a backward through
+50,000 nodes. So a recorder measures when it starts.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ GUTTER_SIDE = 20.0
 """Between a column and the nearest wire in the gutter."""
 TURN = 14.0
 """Between the last row of a column and the wire that leaves below it."""
+MAX_STEP = 24.0
+"""A column is moved by so much at most, so that a wire enters it without a step."""
 MAX_CUT_WIRES = 8
 MAX_ROWS = 400
 """With more rows, the search for the best cuts would take too long."""
@@ -210,6 +212,13 @@ class _Lane:
     """True if it only passes the next column, above it."""
     passed: bool = False
     """True if it has passed the column before."""
+    turns_to: float | None = None
+    """The x at which it comes down into the next column, if it turns aside above that."""
+
+    @property
+    def enter_x(self) -> float:
+        """At which it comes down into the next column."""
+        return self.x if self.turns_to is None else self.turns_to
 
 
 class _Columns:
@@ -320,7 +329,7 @@ class _Columns:
                         drawn[wire][number + 1] = []
                     if lane.leave is not None:
                         drawn[wire][number] = _up_to_last_turn(drawn[wire].get(number, []), lane.leave)
-                    if wire in lane.arrive:
+                    if wire in lane.arrive or lane.turns_to is not None:
                         drawn[wire][number + 1] = _from_first_turn(drawn[wire].get(number + 1, []))
         return drawn
 
@@ -342,7 +351,7 @@ class _Columns:
             lane.position = position
         for rank, lane in enumerate(below):
             lane.below = rank
-        above = sorted((lane for lane in lanes if len(lane.arrive) < len(lane.wires)), key=lambda lane: lane.x)
+        above = sorted((lane for lane in lanes if len(lane.arrive) < len(lane.wires)), key=lambda lane: lane.enter_x)
         for rank, lane in enumerate(above):
             lane.above = rank
         return lanes
@@ -365,12 +374,24 @@ class _Columns:
             and self._is_free(turn.y, turn.x, float("inf"), lane.source)
         ):
             lane.leave = turn.y
+        if self._turns_above(lane, number):
+            return
         for wire in lane.wires:
             piece = self._pieces[wire][number + 1]
-            if len(piece) > 2 and piece[1].y == piece[2].y:
+            if _has_turn(piece):
                 left, right = float("-inf"), max(piece[1].x, piece[2].x)
                 if self._is_free(piece[1].y, left, right, lane.source):
                     lane.arrive[wire] = piece[1].y
+
+    def _turns_above(self, lane: _Lane, number: int) -> bool:
+        """Whether a lane of one wire turns above the next column: it then comes down there where it would turn to."""
+        piece = self._pieces[lane.wires[0]][number + 1]
+        if self._is_u or len(lane.wires) > 1 or lane.passes or not _has_turn(piece):
+            return False
+        if piece[1].y >= self._first_row_after(number).top:
+            return False
+        lane.turns_to = piece[2].x
+        return True
 
     @staticmethod
     def _last_turn(piece: Sequence[Point]) -> Point | None:
@@ -407,8 +428,18 @@ class _Columns:
             needed = LANE * max(0, above - 1)
             # Content begins at `start`; the lanes above it may use the space of the ports of the first column.
             room = top - self._rows[0].top if self._rows[0].is_border else 0.0
-            shifts.append(top - room / 2 + needed - start if above else top - first.top)
+            shift = top - room / 2 + needed - start if above else top - first.top
+            shifts.append(shift + self._small_step(number, shifts[-1], shift))
         return shifts
+
+    def _small_step(self, number: int, shift: float, next_shift: float) -> float:
+        """By how much to lower a column, so that a wire from the column before runs straight into the gutter and on."""
+        for lane in self._lanes[number]:
+            if lane.leave is not None and not lane.passes and len(lane.arrive) < len(lane.wires):
+                step = lane.leave + shift - (self._start_of(number) + next_shift - LANE * lane.above)
+                if abs(step) < MAX_STEP:
+                    return step
+        return 0.0
 
     def _route(self, wire: int) -> tuple[Point, ...]:
         points: list[Point] = []
@@ -451,7 +482,7 @@ class _Columns:
             points += [Point(x, level), Point(lane.x + self._shift_x[1], level)]
             return
         top = self._top_of(number) - LANE * lane.above
-        points += [Point(x, top), Point(lane.x + self._shift_x[number + 1], top)]
+        points += [Point(x, top), Point(lane.enter_x + self._shift_x[number + 1], top)]
 
     def _below_u(self, lane: _Lane) -> float:
         """The y at which a lane runs below both columns of a U."""
@@ -478,6 +509,11 @@ class _Columns:
     def _start_of(self, number: int) -> float:
         """The same before folding."""
         return min(self._first_row_after(number).top - TURN, self._highest_turn_after(number) - TURN / 2)
+
+
+def _has_turn(piece: Sequence[Point]) -> bool:
+    """Whether a piece turns aside after its first stretch."""
+    return len(piece) > 2 and piece[1].y == piece[2].y
 
 
 def _up_to_last_turn(piece: Sequence[Point], y: float) -> list[Point]:

@@ -36,6 +36,8 @@ MAX_COST_OF_BOX = 0.8
 MAX_COST_OF_VIEW = 4.0
 
 MAX_SLANT, MAX_SLANT_AT_END = 8.0, 0.5
+MIN_STRETCH = 1.0
+"""The engine bends wires by half a pixel, which is seen as a notch."""
 
 ROW_GAP = 28.0
 """Between two rows of items."""
@@ -173,6 +175,8 @@ def _squared(points: Sequence[Point]) -> Route:
         # The last point touches a block, and stays there.
         limit = MAX_SLANT if number < len(points) else MAX_SLANT_AT_END
         across, down = abs(x - line[-1].x), abs(y - line[-1].y)
+        if max(across, down) < MIN_STRETCH and number < len(points):
+            continue
         if down < limit and down < across:
             y = line[-1].y
         elif across < limit and across < down:

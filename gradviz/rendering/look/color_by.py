@@ -316,38 +316,33 @@ def _kind_of_box(facts: SubjectFacts, item: Item) -> OperationKind | None:
 
 # Colours by module.
 
-MAX_OTHERS = 3
-"""Names of modules without a colour of their own in the legend."""
+MAX_ALIKE = 3
+"""Names of modules with the same colour in the legend."""
 
 
 def module_categories(facts: SubjectFacts) -> tuple[tuple[tuple[Tint, str], ...], list[Tint | None]]:
-    """At most as many module paths as there are colours, with their tints, and the tint of each item.
+    """The colours of module paths with the paths, and the tint of each item.
 
-    The paths are as long as they can be without becoming too many. If even their first names are too many, the modules
-    with the most autograd nodes have colours of their own. A box that represents several modules is counted by its
-    first one, with which its other ones are drawn.
+    The paths are as long as they can be without becoming too many. If even their first names are too many, the colours
+    are dealt in the order of the computation, again and again, so that neighbours always differ. A box that represents
+    several modules is counted by its first one, with which its other ones are drawn.
     """
     paths = [_path(facts, item) for item in facts.view.items]
     sizes = _sizes(facts)
     depth = _depth(sizes)
     names = list(dict.fromkeys(_head(path, depth) for path in sizes))
-    tints = {name: f"category{index}" for index, name in enumerate(names)}
-    legend = tuple((tint, name) for name, tint in tints.items())
-    if len(names) > CATEGORIES:
-        totals: Counter[str] = Counter()
-        for path, size in sizes.items():
-            totals[_head(path, depth)] += size
-        largest = {name for name, _ in totals.most_common(CATEGORIES)}
-        tints = {name: f"category{index}" for index, name in enumerate(name for name in names if name in largest)}
-        others = [name for name in names if name not in largest]
-        legend = (*((tint, name) for name, tint in tints.items()), ("others", _words_of_others(others)))
-    return legend, [None if path is None else tints.get(_head(path, depth), "others") for path in paths]
+    tints = {name: f"category{index % CATEGORIES}" for index, name in enumerate(names)}
+    legend = tuple((f"category{index}", _alike_in_words(names[index::CATEGORIES])) for index in range(CATEGORIES))
+    modules = (None if path is None else _head(path, depth) for path in paths)
+    tinted = [None if module is None else tints.get(module, "others") for module in modules]
+    more = (("others", "other modules"),) if "others" in tinted else ()
+    return (*(entry for entry in legend if entry[1]), *more), tinted
 
 
-def _words_of_others(names: Sequence[str]) -> str:
-    """``other modules: norm, head, pool and 4 more``."""
-    more = f" and {len(names) - MAX_OTHERS:,} more" if len(names) > MAX_OTHERS else ""
-    return f"other modules: {', '.join(names[:MAX_OTHERS])}{more}"
+def _alike_in_words(names: Sequence[str]) -> str:
+    """``h.0, h.8, h.16 and 4 more``."""
+    more = f" and {len(names) - MAX_ALIKE:,} more" if len(names) > MAX_ALIKE else ""
+    return f"{', '.join(names[:MAX_ALIKE])}{more}"
 
 
 def _sizes(facts: SubjectFacts) -> Counter[str]:

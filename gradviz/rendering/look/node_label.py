@@ -26,6 +26,8 @@ LEAF_TITLE_SIZE = 11.5
 SMALL_SIZE = 10.5
 BADGE_SIZE = 10.0
 MAX_TEXT_WIDTH = 230.0
+MAX_NAME_WIDTH = 190.0
+"""Of a title beside a badge: as wide as ``post_attention_layernorm``."""
 MAX_SETTINGS_WIDTH = 120.0
 MAX_HEADER_ASIDE = 190.0
 BADGE_PADDING = 6.0
@@ -182,7 +184,7 @@ def _closed_label(role: Role, text: ItemText, *, sheets: bool) -> NodeLabel:
     What the title, or the title of a box around it, says already is only in the tooltip.
     """
     badge = text.figure or shorten_middle(one_line(text.badge), 110, BADGE_SIZE, bold=True)
-    title = _fitting_title(text.title, MAX_TEXT_WIDTH - _badge_width_with_gap(badge))
+    title = _fitting_title(text.title, max(MAX_TEXT_WIDTH - _badge_width_with_gap(badge), MAX_NAME_WIDTH))
     lines = [TextLine(title, 19, "title", shorten_middle(one_line(text.settings), MAX_SETTINGS_WIDTH, SMALL_SIZE))]
     widths = [line_width(lines[0]) + _badge_width_with_gap(badge)]
     facts = (text.name, text.shape, _line(text))

@@ -15,6 +15,7 @@ from gradviz.analysis.compiled.compiled_functions import (
     CompiledRegion,
     ExplainedBreak,
 )
+from gradviz.graph.compilations import GradientCut
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.reports.terminal_tables import facts_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted
@@ -22,6 +23,8 @@ from gradviz.rendering.words.common_words import counted
 MAX_GUARDS = 4
 """How many reasons for compiling again are shown for one region."""
 _MAX_SHOWN_HINTS = 2
+MAX_NAMES = 4
+"""How many parameters are named for one cut."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,7 @@ def _facts(function: CompiledFunction) -> Iterator[tuple[str, str]]:
     entries: list[tuple[int, int, list[tuple[str, str]]]] = []
     entries += [(region.line, 1, list(_region(region))) for region in function.regions]
     entries += [(broken.line, 0, list(_break(broken))) for broken in function.breaks]
+    entries += [(cut.line, 2, list(_cut(cut))) for cut in function.cuts]
     for *_, facts in sorted(entries, key=lambda entry: entry[:2]):
         yield from facts
 
@@ -90,3 +94,13 @@ def _break(broken: ExplainedBreak) -> Iterator[tuple[str, str]]:
     yield "", broken.explanation or broken.reason
     for hint in broken.hints[:_MAX_SHOWN_HINTS]:
         yield "", f"hint: {hint}"
+
+
+def _cut(cut: GradientCut) -> Iterator[tuple[str, str]]:
+    names = ", ".join(cut.parameters[:MAX_NAMES])
+    more = (
+        f" and {counted(len(cut.parameters) - MAX_NAMES, 'more parameter')}" if len(cut.parameters) > MAX_NAMES else ""
+    )
+    where = f" at {line_words_of(cut.file, cut.line)}" if cut.line else ""
+    how = "gradients are off" if cut.is_grad_off else f"{cut.function}()" if cut.function else "nothing uses the result"
+    yield f"  gradient cut{where}", f"{how}: none for {names}{more}"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
-from gradviz.analysis.ranks.rank_comparison import RankComparison
+from gradviz.analysis.ranks.rank_difference import RankComparison
 from gradviz.capture.encoding import json_text
 
 
@@ -21,3 +22,8 @@ class RanksDocument(Struct, frozen=True, kw_only=True):
 def ranks_json(comparison: RankComparison) -> str:
     """The document as text."""
     return json_text(RanksDocument(comparison=comparison))
+
+
+def ranks_schema() -> dict[str, Any]:
+    """The JSON Schema of the document."""
+    return msgspec.json.schema(RanksDocument)

@@ -8,9 +8,9 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gradviz.analysis.check.job_report import rank_words
-from gradviz.analysis.ranks.rank_comparison import RankComparison
+from gradviz.analysis.ranks.rank_difference import RankComparison
 from gradviz.analysis.ranks.rank_summary import RankSummary
+from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.rendering.reports.terminal_tables import empty_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted
 from gradviz.safe_text import one_line
@@ -53,7 +53,8 @@ def _table(comparison: RankComparison) -> RenderableType:
     for title in ("backward calls", "recorded"):
         table.add_column(title, justify="right")
     table.add_column("ended", no_wrap=True)
-    for title in ("gradient", ".grad"):
+    has_losses = any(each.last is not None and each.last.loss is not None for each in comparison.ranks)
+    for title in ("loss",) * has_losses + ("gradient", ".grad"):
         table.add_column(title, justify="right", no_wrap=True)
     groups = _groups(comparison)
     for group in groups[:MAX_ROWS]:
@@ -62,10 +63,11 @@ def _table(comparison: RankComparison) -> RenderableType:
         calls = [each.last for each in group if each.last is not None]
         table.add_row(
             name, f"{one.backward_calls:,}", f"{len(one.calls):,}", one.error or one.outcome,
+            *[_range([call.loss for call in calls])] * has_losses,
             _range([call.norm for call in calls]), _range([call.reduced_norm for call in calls]),
         )  # fmt: skip
     if len(groups) > MAX_ROWS:
-        table.add_row(f"and {sum(map(len, groups[MAX_ROWS:])):,} more", "", "", "", "", "")
+        table.add_row(f"and {sum(map(len, groups[MAX_ROWS:])):,} more")
     return table
 
 

@@ -76,6 +76,7 @@ def _facts(capture: Capture, graph: Graph, flow: GradientFlow) -> Iterator[str]:
 def _rules(theme: Theme) -> Iterator[str]:
     yield f".bar{{fill:{theme.roles['parameter'].line}}}.bad{{fill:{theme.failed.line}}}"
     yield f".grid{{stroke:{theme.quiet_link};stroke-width:.6}}.f .bad{{fill:{theme.failed.line}}}"
+    yield f".f text{{paint-order:stroke;stroke:{theme.page};stroke-width:4px;stroke-linejoin:round}}"
     yield f".f .zero{{fill:{theme.roles['inplace'].line}}}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
@@ -15,7 +16,7 @@ from gradviz.rendering.words import tooltips
 from gradviz.rendering.words.box_words import box_badge, box_path, box_subtitle, box_title, relative_path
 from gradviz.rendering.words.common_words import counted, listed, shape_words, short_line_words
 from gradviz.rendering.words.flags import Flag, item_flag
-from gradviz.rendering.words.repetition_shapes import constant_shapes, leaving_shapes, operation_shapes
+from gradviz.rendering.words.repetition_shapes import carried_shapes, constant_shapes, leaving_shapes, operation_shapes
 from gradviz.rendering.words.setting_words import setting_words
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import item_numbers
@@ -155,12 +156,33 @@ def _leaf(facts: SubjectFacts, item: Item, node_id: int) -> ItemText:
     node = facts.graph.nodes[node_id]
     names = _nearest_first(facts, item, node.names)
     title = _within(facts, item, names[0]) if names else node.kind
+    if names and title == names[0]:
+        title = first_to_last([names[0], *_other_names(facts, item, node_id)])
     others = f" (= {_apart_from(names[0], names[1])}{', …' if names[2:] else ''})" if names[1:] else ""
     return ItemText(
         title=title + others,
         subtitle=autograd_name(node),
         shape=_given_shape(facts, item, operation_shapes(facts, item, node)),
     )
+
+
+def _other_names(facts: SubjectFacts, item: Item, node_id: int) -> list[str]:
+    """The names of the other leaves that an item stands for, the one furthest away last."""
+    nodes = item.nodes if item.nodes[:1] == (node_id,) else item.nodes[::-1]
+    return [facts.graph.nodes[other].names[0] for other in nodes if other != node_id and facts.graph.nodes[other].names]
+
+
+def first_to_last(names: Sequence[str]) -> str:
+    """``weights['w0 … w18']``; only the first name where first and last differ in more than one word."""
+    first, last = _WORDS.split(names[0]), _WORDS.split(names[-1])
+    differing = [index for index, pair in enumerate(zip(first, last, strict=False)) if pair[0] != pair[1]]
+    if len(first) != len(last) or len(differing) != 1:
+        return names[0]
+    first[differing[0]] += f" … {last[differing[0]]}"
+    return "".join(first)
+
+
+_WORDS = re.compile(r"(\W+)")
 
 
 def _nearest_first(facts: SubjectFacts, item: Item, names: Sequence[str]) -> list[str]:
@@ -236,7 +258,7 @@ def _carried(facts: SubjectFacts, item: Item) -> ItemText:
     return ItemText(
         title=_carried_title(source.title, item.repetitions_back),
         subtitle="from the repetition before" if item.repetitions_back == 1 else "from an earlier repetition",
-        shape=facts.shape_leaving(item),
+        shape=carried_shapes(facts, facts.view.items[item.source], item.repetitions_back) or facts.shape_leaving(item),
     )
 
 

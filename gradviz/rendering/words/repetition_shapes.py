@@ -59,6 +59,15 @@ def constant_shapes(facts: SubjectFacts, item: Item) -> str:
     return shapes_through([facts.graph.constants[index].tensor for index in chosen])
 
 
+def carried_shapes(facts: SubjectFacts, source: Item, repetitions_back: int) -> str:
+    """The shape of what an operation hands on to later repetitions: the last ones hand nothing on."""
+    leaving = facts.node_leaving(source)
+    if leaving is None or source.kind != "node" or not lies_where_shapes_differ(facts, source):
+        return ""
+    alike = sorted(_alike(facts, source, facts.graph.nodes[leaving[0]]), key=lambda node: node.id)
+    return shapes_through([node.output(leaving[1]) for node in alike[: len(alike) - repetitions_back]])
+
+
 def leaving_shapes(facts: SubjectFacts, item: Item) -> str:
     """The shape of the output of a folded box, in all repetitions."""
     leaving = facts.node_leaving(item)

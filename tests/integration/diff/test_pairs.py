@@ -243,7 +243,7 @@ def test_captures_without_fingerprints_are_compared_in_what_they_have() -> None:
 
 @pytest.mark.parametrize("given", [3, None])
 def test_what_is_no_recording_is_refused_in_one_line(given: Any) -> None:
-    with pytest.raises(gradviz.BadInput, match="takes recordings or paths of captures"):
+    with pytest.raises(gradviz.BadInput, match="takes recordings or paths of their files"):
         gradviz.diff(given, given)
 
 

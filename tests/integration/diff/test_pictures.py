@@ -130,7 +130,11 @@ def test_the_command_draws_pictures_and_refuses_what_it_cannot_draw(
         if suffix in ("svg", "html"):
             saved = gradviz.diff(*both).save(tmp_path / f"saved.{suffix}")
             assert saved.read_bytes() == written
-    for output, message in (("d.json", "diff draws no json"), ("d.xyz", "no known format"), ("-", "standard output")):
+    for output, message in (
+        ("d.json", "diff draws no json"),
+        ("d.xyz", "not a known format"),
+        ("-", "standard output"),
+    ):
         assert run(["diff", *both, "-o", output if output == "-" else str(tmp_path / output)]) == 2
         printed = capsys.readouterr()
         assert message in printed.err and printed.err.count("\n") == 1 and not printed.out

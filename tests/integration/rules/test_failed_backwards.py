@@ -232,3 +232,14 @@ def test_views_whose_gradient_torch_refuses_to_show_do_not_stop_the_check(tmp_pa
     program = "h = torch.randn(3, requires_grad=True).exp()\nfirst, *_ = h.unbind()\nh[0] = 3\nh.sum().backward()\n"
     (finding,) = findings_in(program, tmp_path)
     assert finding.cause == "inplace_modified_saved"
+
+
+def test_who_assigns_parts_of_a_saved_tensor_is_told_to_stack_them(tmp_path: Path) -> None:
+    program = (
+        "step, states = nn.Linear(3, 3), torch.zeros(4, 3)\n"
+        "for t in range(3):\n    states[t + 1] = step(states[t]).tanh()\n"
+        "states.sum().backward()\n"
+    )
+    finding = findings_in(program, tmp_path)[0]
+    assert finding.cause == "inplace_modified_saved"
+    assert "torch.stack() of a list of the parts" in finding.fix

@@ -95,6 +95,29 @@ def test_the_line_that_cuts_is_named_with_its_cause(name: str, tmp_path: Path) -
     assert "body.weight" in first.tensors
 
 
+REPLACED_LEAF = """\
+import torch
+weight = torch.ones(3, requires_grad=True)
+for step in range(2):
+"""
+
+
+def test_where_values_are_beside_the_index_the_remedy_is_to_use_them(tmp_path: Path) -> None:
+    middle = "_, best = body(x).topk(2, dim=1)\nloss = head(torch.zeros(6, 4).scatter(1, best, 0.5)).square().mean()"
+    finding = findings_in(middle, tmp_path)[0]
+    assert "the index that topk returns has no derivative" in finding.message
+    assert "the values that topk returns beside the index" in finding.fix
+
+
+def test_who_replaced_a_leaf_by_its_new_value_is_told_to_write_into_it(tmp_path: Path) -> None:
+    middle = (
+        "loss = weight.square().sum()\nloss.backward()\nwith torch.no_grad():\n    weight = weight - 0.1 * weight.grad"
+    )
+    finding = findings_in(middle, tmp_path, REPLACED_LEAF, "")[0]
+    assert (finding.cause, finding.symptom) == ("no_grad_block", "raises")
+    assert "weight.copy_(...)" in finding.fix
+
+
 HEALTHY = {
     "straight through": "h = body(x)\nloss = head(h + (h.sign() - h).detach()).square().mean()",
     "target": "with torch.no_grad():\n    y = head(body(x)).exp()\nloss = (head(body(x)) - y).square().mean()",

@@ -375,7 +375,7 @@ w = nn.Parameter(torch.tensor([0.0, 2.0]))
 train(lambda: torch.where(w > 0, w.log(), torch.zeros(2)).sum(), [w], steps=1)
 """
     (finding,) = alarms(tmp_path, program)
-    assert "log() of 2 values from 0 to 2, 1 of them 0 returns" in finding.message
+    assert "log() of 2 values from 0 to 2 (1 of them 0) returns" in finding.message
     assert "where() hides that in forward" in finding.message
     assert finding.path == ("LogBackward0", "w")
     assert finding.evidence["operand_0_zeros"] == 1

@@ -14,12 +14,15 @@ from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
 from gradviz.analysis.rules import ON_REQUEST, RULES
+from gradviz.analysis.rules.bases.job_rule import JobRule
 from gradviz.analysis.rules.cost.saved_memory import saved_memory_above
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 
+OF_ONE_PROCESS = tuple(rule for rule in RULES if not issubclass(rule, JobRule))
+"""The examples of the others need several processes: see `tests/end_to_end/test_job_rules.py`."""
 REQUESTED = (ParameterWithoutGradient, saved_memory_above(3 * 2**20))
 HEAD = "import torch\n\ntorch.manual_seed(0)\n"
 every_rule = pytest.mark.parametrize("rule", (*RULES, *REQUESTED), ids=lambda rule: rule.name)
@@ -64,7 +67,7 @@ def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
     assert len({(rule.code[:3], rule.name) for rule in RULES}) == len(RULES)
 
 
-@every_rule
+@pytest.mark.parametrize("rule", (*OF_ONE_PROCESS, *REQUESTED), ids=lambda rule: rule.name)
 def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_and_its_proposed_line(
     rule: type[Rule], tmp_path: Path
 ) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.check.job_report import job_report, rank_words
+from gradviz.analysis.check.job_report import job_report
 from gradviz.analysis.check.report import Report
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.capture.capture import Rank
 
 

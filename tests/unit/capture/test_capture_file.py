@@ -115,7 +115,11 @@ def test_a_newer_format_says_to_upgrade() -> None:
 
 @pytest.mark.parametrize(
     ("data", "fault"),
-    [(b"", "is empty"), (b"import torch\n", "is not a gradviz capture"), (b"\x89PNG\r\n", "is not a gradviz capture")],
+    [
+        (b"", "is empty"),
+        (b"import torch\n", "is not a recording of gradviz"),
+        (b"\x89PNG\r\n", "is not a recording of gradviz"),
+    ],
 )
 def test_another_kind_of_file_is_refused(data: bytes, fault: str) -> None:
     assert fault in refusal(data)

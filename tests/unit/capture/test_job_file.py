@@ -36,10 +36,10 @@ def test_the_first_rank_that_is_there_stands_for_a_job_without_some_files(tmp_pa
     path = write(tmp_path)
     (tmp_path / "run.rank0.gradviz").unlink()
     assert named_capture(str(path)).capture.rank == Rank(1, 3, "one")
-    with pytest.raises(GradvizError, match=r"the capture of rank 0, 'run.rank0.gradviz', is missing"):
+    with pytest.raises(GradvizError, match=r"the recording of rank 0, 'run.rank0.gradviz', is missing"):
         named_capture(f"{path}@0")
     (tmp_path / "run.rank1.gradviz").unlink()
-    with pytest.raises(GradvizError, match="lists 2 captures, and none of them is there"):
+    with pytest.raises(GradvizError, match="lists 2 recordings, and none of them is there"):
         named_capture(str(path))
 
 

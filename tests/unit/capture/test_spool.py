@@ -80,6 +80,13 @@ def test_a_spool_that_cannot_be_written_is_reported_once_and_keeps_its_content(t
     assert load_capture(spool.path).backward_calls == 1
 
 
+def test_a_name_that_is_too_long_for_a_spool_does_not_reach_the_program(tmp_path: Path) -> None:
+    warnings: list[str] = []
+    spool = Spool(tmp_path / f"{'x' * 245}.svg", warnings.append)  # as long as a name may be, but for the mark
+    assert not spool.write(Captures(Clock(), 0))
+    assert len(warnings) == 1 and "File name too long; if the script ends suddenly" in warnings[0]
+
+
 def test_a_recording_that_cannot_be_read_just_now_is_written_at_the_next_offer(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "run.gradviz", pytest.fail)
     spool.offer(lambda: None)

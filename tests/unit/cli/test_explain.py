@@ -86,7 +86,7 @@ def test_a_recording_without_values_says_how_to_record_them(capfd: pytest.Captur
         (("model", "run.gradviz"), " means "),
         (("mul", "missing.py"), "missing.py"),
         (("mul", "run.gradviz", "--values"), "--values needs a script"),
-        (("mul", "run.gradviz", "--gradcheck"), "--gradcheck needs a script to run; run.gradviz is a capture"),
+        (("mul", "run.gradviz", "--gradcheck"), "--gradcheck needs a script to run; run.gradviz is a recording"),
         (("mul", "--gradcheck"), "--gradcheck needs a script to run"),
         (("mul", "--backward", "2"), "--backward needs a script to run"),
         (("mul", "--no-gradients"), "--no-gradients needs a script to run"),

@@ -48,7 +48,7 @@ def test_a_second_script_is_refused_and_an_argument_after_dashes_is_not(
     capture: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["tree", "a.py", "b.py"]) == 2
-    assert "one script or capture at a time: 'b.py'" in capsys.readouterr().err
+    assert "one script or recording at a time: 'b.py'" in capsys.readouterr().err
     assert run(["tree", "a.py", "--", "b.py"]) == 2
     assert "one script" not in capsys.readouterr().err
 

@@ -88,8 +88,8 @@ def test_a_full_name_has_priority_over_the_end_of_another() -> None:
 def test_a_name_that_fits_several_means_all_of_them_and_says_so() -> None:
     found = resolve(transformer(2), "fc.weight")
     assert len(found.nodes) == 2
-    assert found.note == "'fc.weight' fits model.h.0.mlp.fc.weight, model.h.1.mlp.fc.weight: all of them are meant"
-    assert resolve(transformer(2), "softmax").note == "'softmax' fits 2 operations: all of them are meant"
+    assert found.note == "'fc.weight' fits model.h.0.mlp.fc.weight, model.h.1.mlp.fc.weight: all of them are used"
+    assert resolve(transformer(2), "softmax").note == "'softmax' fits 2 operations: all of them are used"
     assert resolve(transformer(2), "loss").note is None
 
 

@@ -52,7 +52,7 @@ class GraphBreak(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for function in compiled_functions(case.capture):
-            for broken in function.breaks:
+            for broken in (each for each in function.breaks if not each.is_of_torch):
                 yield self.finding(
                     f"torch.compile breaks the graph of {function.name}() here: {broken.explanation or broken.reason}",
                     why="in every call the program goes back to Python at this line, and what comes before and behind "

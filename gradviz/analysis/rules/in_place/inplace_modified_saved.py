@@ -18,6 +18,7 @@ from gradviz.analysis.rules.bases.overwritten_saved_tensors import (
     version_after,
     written_through,
 )
+from gradviz.graph.call_log import Call
 
 
 class InplaceModifiedSaved(Rule):
@@ -70,8 +71,19 @@ class InplaceModifiedSaved(Rule):
             f"and {operation(calls[change])} changed it in place{through}{at_line(flow.line_of(change))}: "
             f"version {version_after(flow, found)}, saved as version {found.version}",
             why=f"the derivative of {saver} is computed from the values that it saved, and these are overwritten",
-            fix="make a new tensor (x = x + y, not x += y; no inplace=True, no trailing underscore), change a copy "
-            "(x.clone()), or change it after backward()",
+            fix=_remedy(calls[change]),
             changed_line=call_out_of_place(case, change),
             **facts,
         )
+
+
+def _remedy(change: Call) -> str:
+    if change.function == "torch.Tensor.__setitem__":
+        return (
+            "make a new tensor: torch.stack() of a list of the parts, torch.where() for x[mask] = ...; or write into a "
+            "copy (x = x.clone()), or after backward()"
+        )
+    return (
+        "make a new tensor (x = x + y, not x += y; no inplace=True, no trailing underscore), change a copy "
+        "(x.clone()), or change it after backward()"
+    )

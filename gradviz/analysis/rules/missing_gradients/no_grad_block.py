@@ -54,9 +54,23 @@ class NoGradBlock(CutRule):
         return "autograd records nothing while gradients are off, so for the loss these results are constants"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
+        name = _reassigned(flow, found)
+        if name is not None:
+            return (
+                f"write the result into the leaf, under torch.no_grad(): {name}.copy_(...), or an operation in place; "
+                f"after an assignment {name} is another tensor, which needs no gradient"
+            )
         if found.is_refused:
             return "switch gradients off only around what needs none: the block of `with torch.no_grad():` has an end"
         return (
             "compute it with gradients on; if these tensors are not meant to train, "
             "keep them out of the optimizer and freeze them with requires_grad_(False)"
         )
+
+
+def _reassigned(flow: Dataflow, found: CutOff) -> str | None:
+    """The variable that held a leaf and then its new value: ``w = w - lr * w.grad``."""
+    call, tensors = flow.log.calls[found.cut.call], flow.log.tensors
+    results = {name for use in call.outputs for name in tensors[use.tensor].names}
+    taken = (use.tensor for use in call.inputs if use.tensor in found.tensors)
+    return next((name for tensor in taken for name in tensors[tensor].names if name in results), None)

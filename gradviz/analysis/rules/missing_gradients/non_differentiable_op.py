@@ -6,6 +6,7 @@ from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.graph.call_log import Call
 
 
 class NonDifferentiableOp(CutRule):
@@ -47,8 +48,9 @@ class NonDifferentiableOp(CutRule):
     name = "non_differentiable_op"
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
-        name = short_name(flow.log.calls[found.cut.call].function)
-        return f"{name} has no derivative and"
+        call = flow.log.calls[found.cut.call]
+        what = "the index that {} returns" if _has_values_beside(flow, call) else "{}"
+        return f"{what.format(short_name(call.function))} has no derivative and"
 
     def why(self, flow: Dataflow, found: CutOff) -> str:
         if found.is_draw:
@@ -56,7 +58,19 @@ class NonDifferentiableOp(CutRule):
         return "a small change of its input does not change its result, so torch returns it without a history"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
+        call = flow.log.calls[found.cut.call]
+        if _has_values_beside(flow, call):
+            name = short_name(call.function)
+            return (
+                f"compute with the values that {name} returns beside the index, or gather them with it: they have a "
+                "derivative; or use a smooth function (softmax, gumbel_softmax)"
+            )
         return (
             "use a smooth function in the loss (softmax or gumbel_softmax for argmax, sigmoid for a threshold, "
             "rsample() for sample()), or a straight-through estimate"
         )
+
+
+def _has_values_beside(flow: Dataflow, call: Call) -> bool:
+    """Whether it is the index that has no derivative: ``topk``, ``sort``, ``max(dim)`` also return values."""
+    return any(flow.log.tensors[use.tensor].requires_grad for use in call.outputs)

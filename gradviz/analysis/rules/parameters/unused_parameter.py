@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.compiled.compiled_functions import cut_in_compiled_code
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -22,6 +23,7 @@ from gradviz.analysis.parameters.unused_parameters import (
 )
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import ScriptError
+from gradviz.graph.compilations import GradientCut
 
 
 class UnusedParameter(Rule):
@@ -85,14 +87,54 @@ class UnusedParameter(Rule):
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         for group in _without(reduced, histories, never_used(histories)):
-            yield self._never_used(histories, group)
+            yield from self._never_used(case, group)
         if case.capture.error is None:
             for group in _without(reduced, histories, used_for_nothing(histories)):
                 yield self._used_for_nothing(case, group)
             if elsewhere := used_on_other_threads(histories):
                 yield self._used_on_other_threads(histories, elsewhere)
 
-    def _never_used(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
+    def _cut_in_compiled_code(
+        self, histories: ParameterHistories, group: UnusedParameters, cut: GradientCut
+    ) -> Finding:
+        verb = "is" if len(group.tensors) == 1 else "are"
+        function = cut.function.removeprefix("torch.").removeprefix("nn.functional.")
+        off = f"gradients are switched off in compiled code where {function}() uses" if cut.is_grad_off else ""
+        nothing = "nothing that compiled code returns is computed from" if not cut.function else ""
+        pronoun = "it" if len(group.tensors) == 1 else "them"
+        how = off or nothing or f"{function}() in compiled code cuts off what is computed from"
+        return self.finding(
+            f"{histories.together(group.tensors)} {verb} in the optimizer, but {how} {pronoun}",
+            symptom="grad_none",
+            why="the result of this line does not require grad, and no other way leads from there to the loss"
+            if cut.function
+            else "forward never uses its result, so the loss does not depend on it",
+            fix=_REMEDY_OF_SWITCH
+            if cut.is_grad_off
+            else f"leave out {function}(), or take what is computed here out of the optimizer"
+            if cut.function
+            else "use it in forward, or remove it from the model",
+            location=Location(cut.file, cut.line)
+            if cut.line
+            else location_of_line(histories.line_where_made(group.tensors[0])),
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"parameters": len(group.tensors)},
+        )
+
+    def _never_used(self, case: Case, group: UnusedParameters) -> Iterator[Finding]:
+        by_cut: dict[GradientCut | None, list[int]] = {}
+        for number in group.tensors:
+            names = case.histories.tensor(number).names
+            cut = cut_in_compiled_code(case.capture, names) if group.instead is None else None
+            by_cut.setdefault(cut, []).append(number)
+        for cut, tensors in by_cut.items():
+            part = replace(group, tensors=tuple(tensors))
+            if cut is None:
+                yield self._unused(case.histories, part)
+            else:
+                yield self._cut_in_compiled_code(case.histories, part, cut)
+
+    def _unused(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
         made = location_of_line(histories.line_where_made(group.tensors[0]))
         is_hidden = histories.has_compiled_code and group.instead is None
@@ -191,6 +233,7 @@ def _without(
 _IN_COMPILED_CODE = (
     "either forward does not call it, or its result is cut off: gradviz cannot see calls that torch.compile runs"
 )
+_REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
 _SHOW_COMPILED_CODE = "check again with TORCHDYNAMO_DISABLE=1 in the environment: then every call is visible"
 
 

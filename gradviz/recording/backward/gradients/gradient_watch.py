@@ -44,7 +44,7 @@ UNDEFINED = -1
 class Flow:
     """The gradients and runs that were seen, by index of the node; gradients are numbers in the meter."""
 
-    sent: dict[int, list[int]] = field(default_factory=dict)
+    sent: dict[int, tuple[int, ...]] = field(default_factory=dict)
     arrived: dict[Slot, int] = field(default_factory=dict)
     before_hooks: dict[Slot, int] = field(default_factory=dict)
     """What arrived, before the hooks on the tensor; only if there are hooks."""
@@ -90,10 +90,11 @@ class GradientWatch:
         """Put a hook on every node; `starts` are the gradients that the call starts from."""
         if self._clock is not None:
             self._clock.begin(starts)
+        on_run = self._on_run  # one object for all: what there is for each node, the garbage collector looks through
         with without_collector():
             for index, wrapper in enumerate(self._walk.wrappers):
                 try:
-                    self._handles.append(wrapper.register_hook(partial(self._on_run, index)))
+                    self._handles.append(wrapper.register_hook(partial(on_run, index)))
                 except Exception as defect:  # the other nodes can still be measured
                     self.defects.note(defect)
         self._threads[get_ident()] = 0
@@ -178,7 +179,7 @@ class GradientWatch:
                     if slot in summed:
                         self.sums.add(slot, (index, len(numbers)), gradient)
             numbers.append(number)
-        flow.sent[index] = numbers
+        flow.sent[index] = tuple(numbers)  # a list would stay with the garbage collector
 
     def _note_before_hooks(self, slot: Slot, sent: int) -> None:
         """Note what arrived at an output that is summed or has hooks; `sent` is what was last sent there."""

@@ -15,7 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gradviz.graph.compilations import Compilation, GraphBreak
-from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import find
@@ -68,7 +68,9 @@ def _graph_break(reason: Any) -> GraphBreak:
     stack = list(reason.user_stack)
     own = [frame for frame in stack if not is_library_file(frame.filename)] or stack
     words = str(reason.reason).strip()[:_MAX_WORDS]
-    return GraphBreak(words, own[-1].filename, own[-1].lineno or 0) if own else GraphBreak(words)
+    if not own:
+        return GraphBreak(words)
+    return GraphBreak(words, own[-1].filename, own[-1].lineno or 0, is_torch_file(own[-1].filename))
 
 
 def with_guards(noted: Iterable[Compilation]) -> Iterator[Compilation]:

@@ -7,9 +7,9 @@ with it afterwards. The backend may change it in place, so it is copied, without
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import wraps
+from collections.abc import Callable, Sized
+from dataclasses import dataclass, field, replace
+from functools import cache, wraps
 from types import CodeType
 from typing import Any
 
@@ -36,6 +36,8 @@ class TensorInput:
     """Where Dynamo found it: ``L['x']``."""
     tensor_id: int = 0
     """``id()`` of the tensor when the code was compiled."""
+    value: Any = field(default=None, compare=False, repr=False)
+    """The tensor itself, if it is part of the code and the code may be run again."""
 
 
 @dataclass
@@ -58,16 +60,32 @@ class TracedGraph:
     """The variable that holds it there: ``self``."""
     aot_ids: range = range(0)
     """Numbers that AOTAutograd gave to what it compiled from this graph."""
+    compilation: int = -1
+    """Index of its compilation among those that were noted; -1 if it was not."""
     replay: Any = None
-    """What running it once on fake tensors gave, which is done when it is first asked for."""
+    """What running it once on fake tensors gave or raised, which is done when it is first asked for."""
 
 
 class DynamoGraphs(OutputGraphWatch):
-    """Keeps the graphs that are traced between `start` and `stop`."""
+    """Keeps the graphs that are traced between `start` and `stop`.
 
-    def __init__(self, traced: list[TracedGraph], note_defect: Callable[[Exception], None]) -> None:
+    Args:
+        around: what is to be called in place of the code that was compiled from a graph, and calls it; None if the code
+            itself is.
+        compilations: what is noted of each compilation, before its graph is handed on.
+    """
+
+    def __init__(
+        self,
+        traced: list[TracedGraph],
+        note_defect: Callable[[Exception], None],
+        around: Callable[[TracedGraph, Callable[..., Any]], Callable[..., Any]] | None = None,
+        compilations: Sized = (),
+    ) -> None:
         super().__init__("call_user_compiler", note_defect)
+        self._compilations = compilations
         self.traced = traced
+        self._around = around
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -77,14 +95,18 @@ class DynamoGraphs(OutputGraphWatch):
             result = original(output, module, *rest, **options)
             if traced is not None:
                 traced.aot_ids = range(before, _next_aot_id())
+                traced.compilation = len(self._compilations) - 1
                 self.traced.append(traced)
+                # Code that Dynamo will write to a file must be as it is.
+                if self._around is not None and traced.aot_ids and getattr(output, "package", None) is None:
+                    return self._around(traced, result)
             return result
 
         return call_user_compiler
 
     def _copy(self, output: Any, module: Any) -> TracedGraph | None:
         try:
-            return _traced_graph(output, module)
+            return _traced_graph(output, module, keeps_constants=self._around is not None)
         except _NotTold:
             note_failure("graphs of compiled code")
             return None
@@ -115,9 +137,9 @@ def _traced_frame(output: Any) -> tuple[CodeType, dict[str, Any]]:
         raise _NotTold from error
 
 
-def _traced_graph(output: Any, module: fx.GraphModule) -> TracedGraph:
+def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool) -> TracedGraph:
     code, variables = _traced_frame(output)
-    traced = _copied(module)
+    traced = _copied(module, keeps_constants=keeps_constants)
     traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
@@ -145,7 +167,7 @@ def _module_of_frame(variables: dict[str, Any], file: str, function: str) -> tup
     return 0, ""
 
 
-def _copied(module: fx.GraphModule) -> TracedGraph:
+def _copied(module: fx.GraphModule, *, keeps_constants: bool) -> TracedGraph:
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
     result = graph.graph_copy(module.graph, copies)
@@ -156,18 +178,19 @@ def _copied(module: fx.GraphModule) -> TracedGraph:
         if node.op == "placeholder":
             inputs.append(_input_of(node))
         elif node.op == "get_attr":
-            attributes[str(node.target)] = _attribute_of(module, str(node.target))
+            attributes[str(node.target)] = _attribute_of(module, str(node.target), keeps_constants=keeps_constants)
         copy.meta = {name: node.meta[name] for name in _KEPT_META if name in node.meta}
     return TracedGraph(graph, inputs, attributes, "", "")
 
 
-def _attribute_of(module: fx.GraphModule, name: str) -> TensorInput | TracedGraph:
+def _attribute_of(module: fx.GraphModule, name: str, *, keeps_constants: bool) -> TensorInput | TracedGraph:
     value: Any = module
     for part in name.split("."):
         value = getattr(value, part)
     if isinstance(value, fx.GraphModule):
-        return _copied(value)
-    return _tensor_input(value)
+        return _copied(value, keeps_constants=keeps_constants)
+    found = _tensor_input(value)
+    return replace(found, value=value.detach()) if keeps_constants else found
 
 
 def _input_of(node: fx.Node) -> TensorInput | int | None:
@@ -264,7 +287,16 @@ def output_plan_of(function_class: Any) -> OutputPlan:
 
 def fake_tensors() -> Any:
     """While entered, new tensors are fake, and operations on them compute nothing."""
-    return find("torch._subclasses.fake_tensor.FakeTensorMode")(allow_non_fake_inputs=True)
+    return _fake_mode_class()(allow_non_fake_inputs=True)
+
+
+@cache
+def _fake_mode_class() -> Any:
+    # Where torch was built for CUDA and there is no GPU, entering torch's own replaces, for the whole process, what the
+    # engine asks for the number of GPUs: backward refuses to run in forks then, and torch 2.10 crashes once the thread
+    # that entered it has ended.
+    torchs_own = find("torch._subclasses.fake_tensor.FakeTensorMode")
+    return type(torchs_own.__name__, (torchs_own,), {"avoid_device_init": False})
 
 
 def made_fake(mode: Any, given: TensorInput) -> torch.Tensor:

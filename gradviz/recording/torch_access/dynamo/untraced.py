@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import CodeType
 from typing import Any, TypeVar
 
 from gradviz.recording.torch_access.name_lookup import find
@@ -11,11 +12,26 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def untraced(function: _Function) -> _Function:
-    """The same function, of which Dynamo compiles no frame; what it calls is still traced, until Dynamo is off."""
+    """The same function, of which Dynamo compiles no frame; what it calls is still traced, until Dynamo is off.
+
+    If the program has not imported Dynamo yet, `skip_what_waits` does it later.
+    """
     skip = find("torch._dynamo.eval_frame.skip_code")
     if skip is not None:
         skip(function.__code__)
+    else:
+        _waiting.append(function.__code__)
     return function
+
+
+def skip_what_waits() -> None:
+    """The program has imported Dynamo."""
+    skip = find("torch._dynamo.eval_frame.skip_code")
+    while skip is not None and _waiting:
+        skip(_waiting.pop())
+
+
+_waiting: list[CodeType] = []
 
 
 def off_switch() -> Callable[[None], Any]:

@@ -44,11 +44,11 @@ def _owner(position: str | None) -> str:
 
 
 def _of_values(owner: str, figures: Mapping[str, Attribute]) -> str:
-    """``first operand from 0 to 8, 1 of them 0``."""
+    """``first operand from 0 to 8 (1 of them 0)``."""
     special = [f"{_value(figures[figure])} of them {what}" for figure, what in _SPECIAL.items() if figure in figures]
     if "minimum" in figures:
         owner += f" from {_value(figures['minimum'])} to {_value(figures['maximum'])}"
-    return ", ".join([owner, *special])
+    return f"{owner} ({', '.join(special)})" if special else owner
 
 
 def _single(name: str, value: Attribute) -> str:

@@ -67,7 +67,8 @@ def _summary(report: Report) -> str:
         return f"it raised {report.raised}, which no rule explains"
     if report.is_empty:
         return "nothing to check"
-    return "nothing new found" if report.known or report.suppressed else "nothing wrong found"
+    found = "nothing new found" if report.known or report.suppressed else "nothing wrong found"
+    return f"{found} before it exited with an error code of its own" if report.exited_with_error else found
 
 
 def _finding(report: Report, finding: Finding) -> Iterator[RenderableType]:

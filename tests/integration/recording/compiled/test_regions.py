@@ -165,3 +165,18 @@ def test_inductor_opens_with_a_cold_and_with_a_warm_cache(
         assert compiled["operations"] == plain["operations"]
         assert compiled["same_gradients"]
         assert [each[: len(UNMEASURED)] for each in compiled["disclosures"]] == [UNMEASURED]
+
+
+def test_fake_tensors_do_not_change_what_the_engine_asks_for_gpus() -> None:
+    """Where torch was built for CUDA and there is no GPU, that ends the program with a segmentation fault."""
+    source = """
+    from gradviz.recording.torch_access.dynamo.dynamo_graphs import fake_tensors
+    from gradviz.recording.torch_access.probes import graphs_of_compiled_code
+
+    changes = []
+    torch._C._ensureCUDADeviceGuardSet = lambda: changes.append("guard")
+    with fake_tensors():
+        sizes = list(torch.ones(2).mul(2).shape)
+    print(json.dumps([sizes, graphs_of_compiled_code(), changes]))
+    """
+    assert child_result(source) == [[2], True, []]

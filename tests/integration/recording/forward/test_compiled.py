@@ -289,3 +289,38 @@ print(json.dumps([[len(call.inputs), len(call.changed)] for call in steps]))
 """
     )
     assert found == [[2, 2], [2, 2]]
+
+
+def test_a_backward_inside_a_compiled_training_step_is_recorded_and_breaks_no_further_graph() -> None:
+    """Dynamo breaks the graph at ``backward()`` and goes on behind it: gradviz is not traced in between."""
+    found = child_result(
+        COMPILING
+        + """
+def program():
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def train(x):
+        loss = model(x).square().mean()
+        loss.backward()
+        return loss.detach()
+
+    step = torch.compile(train, backend=counted("aot_eager"))
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss = step(torch.ones(2, 3))
+        optimizer.step()
+    return [loss, *(parameter.grad for parameter in model.parameters())]
+
+import logging
+logging.disable(logging.WARNING)  # Dynamo says that it cannot trace backward
+found = both(program)
+for each in (found["native"], found["recorded"]):
+    del each["frames"]  # alone, Dynamo also looks at frames of libraries that compile the backward
+print(json.dumps(found))
+"""
+    )
+    assert found["recorded"] == found["native"]
+    assert found["more warnings"] == []
+    assert found["backward_calls"] == 3
+    assert {"AddmmBackward0"} <= {node for graph in found["graphs"] for node, *_ in graph}

@@ -21,7 +21,8 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS
-from tests.integration.recording.helpers import node_named, record
+from gradviz.recording.walk.object_memory import sizes_of_objects
+from tests.integration.recording.helpers import node_named, record, recorder
 
 FLOAT = 4
 
@@ -363,6 +364,15 @@ def test_a_graph_that_was_freed_says_so_and_counts_nothing() -> None:
 
 
 # -- contracts ---------------------------------------------------------------------------------------------------------
+
+
+def test_sizes_of_objects_are_known_before_the_program_fills_its_memory() -> None:
+    """To read the allocator afterwards takes seconds: it counts the blocks that backward has freed."""
+    sizes_of_objects.cache_clear()
+    with recorder():
+        measured = sizes_of_objects.cache_info().misses
+    record(lambda: torch.ones(3, requires_grad=True).exp().sum().backward())
+    assert (measured, sizes_of_objects.cache_info().misses) == (1, 1)
 
 
 def test_nothing_that_was_saved_stays_alive_after_the_step() -> None:

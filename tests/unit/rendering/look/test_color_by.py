@@ -17,7 +17,7 @@ from gradviz.rendering.look.color_ramps import ColorBy
 from gradviz.rendering.notebook import html_of
 from gradviz.rendering.words.item_words import item_texts
 from gradviz.view.folding import FoldOptions, fold
-from tests.builders import graph_of, transformer
+from tests.builders import GraphBuilder, graph_of, transformer
 from tests.unit.analysis.memory_graphs import relu_and_square, stack_of_blocks
 from tests.unit.analysis.test_gradient_origins import FINE, NAN, ZERO, with_flow
 
@@ -99,6 +99,18 @@ def test_modules_are_coloured_at_the_deepest_level_with_enough_colours() -> None
     assert len(colouring.categories) <= 8
     assert any("h" in name for _, name in colouring.categories)
     assert {tint for tint in colouring.present if tint.startswith("category")}
+
+
+def test_of_more_modules_than_colours_neighbours_differ_and_the_legend_names_those_that_do_not() -> None:
+    builder = GraphBuilder()
+    output = builder.leaf("w")
+    for index in range(11):
+        output = builder.operation("Sin", output, scope=builder.scope(f"layers.{index}", "Layer"))
+    builder.root(output)
+    colouring = colouring_of(subject_of(builder.build()), "module")
+    assert colouring is not None
+    assert [name for _, name in colouring.categories][1:4] == ["layers.1, layers.9", "layers.2, layers.10", "layers.3"]
+    assert "others" not in colouring.present
 
 
 @pytest.mark.parametrize("by", ["gradient", "memory", "time"])

@@ -33,7 +33,7 @@ def test_value_and_gradient_are_shortened_each_for_itself_and_keep_their_arrows(
 
 def test_a_list_of_operations_that_does_not_fit_becomes_a_shorter_list() -> None:
     label = label_of(ItemText("LSTM, Linear, LayerNorm, … 3 more", badge="×12 · 85.1M params"))
-    assert label.lines[0].text == "LSTM, … 5 more"
+    assert label.lines[0].text == "LSTM, Linear, … 4 more"
 
 
 def test_a_subtitle_that_repeats_the_title_and_a_line_that_the_box_around_says_are_not_drawn() -> None:

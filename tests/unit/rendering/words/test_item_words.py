@@ -12,7 +12,7 @@ from gradviz.capture.capture import Capture, Program
 from gradviz.graph.model import CallSite, Graph, HeldTensor, Node, TensorFacts
 from gradviz.graph.query.operation_names import call_word, operation_word
 from gradviz.rendering.words.common_words import count_words, shape_words
-from gradviz.rendering.words.item_words import ItemText, item_texts
+from gradviz.rendering.words.item_words import ItemText, first_to_last, item_texts
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
 from tests.builders import GraphBuilder, facts, graph_of, transformer, unrolled_rnn
@@ -349,3 +349,17 @@ def test_a_line_of_the_script_that_is_named_above_needs_no_file_name() -> None:
     texts = {text.title: text for text in texts_of(builder.build())}
     assert (texts["mul"].line, texts["mul"].short_line) == ("train.py:7", "line 7")
     assert texts["sum"].short_line == "helpers.py:3"
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (("parameters['w0']", "parameters['w18']"), "parameters['w0 … w18']"),
+        (("layers.0.weight", "layers.11.weight"), "layers.0 … 11.weight"),
+        (("w", "b.w"), "w"),
+        (("a.x", "b.y"), "a.x"),
+        (("w",), "w"),
+    ],
+)
+def test_leaves_drawn_once_are_named_from_the_first_to_the_last(names: tuple[str, ...], told: str) -> None:
+    assert first_to_last(names) == told

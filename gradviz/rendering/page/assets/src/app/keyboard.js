@@ -18,19 +18,19 @@ export const KEYS = [
   { key: "f", words: "fit all of it into the window", action: (app) => app.fit() },
   { key: "e", words: "unfold or fold what is selected; Enter and double click, too", action: withSelected((app, number) => app.toggle(number)) },
   { key: "E", words: "unfold all that is inside", action: (app) => app.unfoldAll(app.state.selected) },
-  { key: "a", words: "show each of several alike (×12), or one of them", action: withSelected((app, number) => app.showEach(number)) },
+  { key: "a", words: "show each of several alike (×12), or one of them", action: withSelected((app, number) => app.showEach(number)), isOffered: hasAlike },
   { key: "c", words: "bring what is selected into sight", action: withSelected((app, number) => app.reveal(number)) },
   { key: "o", words: "show only what is joined to it", action: (app) => app.showOnly(!app.state.only) },
-  { key: "r", words: "from top to bottom, or from left to right", action: (app) => app.turn() },
+  { key: "r", words: "from top to bottom, or from left to right", action: (app) => app.turn(), isOffered: (app) => app.model.canTurn },
   { key: "l", words: "copy a link to this very view", action: (app) => app.copyLink() },
-  { key: "w", words: "wires as wide as the gradient that flows along them, or all alike", action: (app) => app.weigh() },
+  { key: "w", words: "wires as wide as the gradient that flows along them, or all alike", action: (app) => app.weigh(), isOffered: (app) => app.canWeigh },
   { key: "ArrowUp", words: "follow the data back, and the gradient onwards", action: (app) => app.follow("up") },
   { key: "ArrowDown", words: "follow the data onwards", action: (app) => app.follow("down") },
   { key: "ArrowLeft", words: "to what stands beside it", action: (app) => app.follow("left") },
   { key: "ArrowRight", words: "", action: (app) => app.follow("right") },
   { key: "+", words: "zoom in; - zooms out", action: (app) => app.stage.viewport.zoomBy(1.3) },
   { key: "-", words: "", action: (app) => app.stage.viewport.zoomBy(1 / 1.3) },
-  { key: "p", words: "play the backward pass; then ← → step through it, and space runs it", action: (app) => app.play() },
+  { key: "p", words: "play the backward pass; then ← → step through it, and space runs it", action: (app) => app.play(), isOffered: (app) => app.player.canPlay },
   { key: "Escape", words: "select nothing; leave the backward pass", action: (app) => app.leave() },
   { key: "?", words: "this list", action: (app) => app.help() },
 ];
@@ -51,6 +51,11 @@ const PLAYING = new Map([
 /** @param {App} app */
 function canJump(app) {
   return hasDifferences(app.model);
+}
+
+/** @param {App} app */
+function hasAlike(app) {
+  return app.model.eachBox.size > 0;
 }
 
 /**

@@ -48,6 +48,8 @@ export class Replay {
   /**
    * The steps at which the player stops. Steps that one visible thing shows are taken together, and so are the leaves
    * that get their gradients one after the other; of leaves inside a closed box nothing is seen, so they are no stop.
+   * Where one thing is drawn for several alike (×12), the first of them to run is played, and all others are one stop:
+   * they would light up the same items again.
    *
    * @param {Set<number>} opened
    * @returns {number[]}
@@ -56,15 +58,20 @@ export class Replay {
     /** @type {number[]} */
     const stops = [];
     let before = "";
+    /** @type {Set<number>} */
+    const played = new Set();
     this.steps.forEach(({ nodes }, index) => {
       const items = nodes.flatMap((node) => this.model.itemOfNode(node, opened) ?? []);
       const isLeaf = items.length > 0 && items.every((item) => this.model.items[item].is_leaf);
       const shown = items.map((item) => this.model.shownFor(item, opened));
       const isHidden = isLeaf && shown.every((item, at) => item !== items[at]);
-      const shows = isHidden && stops.length ? before : isLeaf && !isHidden ? "leaves" : [...new Set(shown)].sort().join();
+      const own = isLeaf && !isHidden ? "leaves" : [...new Set(shown)].sort().join();
+      const isAgain = own !== before && shown.length > 0 && shown.every((item) => played.has(item));
+      const shows = isHidden && stops.length ? before : isAgain ? "again" : own;
       if (stops.length && shows === before) stops.pop();
       stops.push(index + 1);
       before = shows;
+      for (const item of shown) played.add(item);
     });
     return stops;
   }

@@ -1,0 +1,179 @@
+"""A job under examination: what rules about a whole job look at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
+from gradviz.analysis.ranks.rank_words import rank_words
+from gradviz.analysis.ranks.stand_words import is_of_connection, pending
+from gradviz.capture.capture import Rank
+from gradviz.capture.rank_end import CodeLine, Collective, RankEnd
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """The first collective in which ranks do not take part alike."""
+
+    number: int
+    """Its sequence number; 0 if unknown."""
+    calls: dict[int, Collective | None]
+    """What each rank called; None for a rank that called none there."""
+
+    @property
+    def groups(self) -> list[tuple[Collective, list[int]]]:
+        """The collectives that were called there, with the ranks that did."""
+        found: dict[tuple[str, str, int], tuple[Collective, list[int]]] = {}
+        for rank, call in self.calls.items():
+            if call is not None:
+                line = call.at or CodeLine("", 0)
+                found.setdefault((call.name, line.file, line.line), (call, []))[1].append(rank)
+        return sorted(found.values(), key=lambda group: (-len(group[1]), group[1]))
+
+    @property
+    def without(self) -> list[int]:
+        """The ranks that called none."""
+        return [rank for rank, call in self.calls.items() if call is None]
+
+
+class JobCase:
+    """How the ranks of a job ended, and in which respects they differ."""
+
+    def __init__(
+        self,
+        ends: Sequence[RankEnd],
+        hung_for: float | None,
+        rank: Rank,
+        world_size: int,
+        comparison: RankComparison | None = None,
+    ) -> None:
+        self.ends = tuple(ends)
+        self.hung_for = hung_for
+        self.world_size = world_size
+        self._rank = rank
+        self._differences = () if comparison is None else comparison.differences
+
+    @property
+    def hangs(self) -> bool:
+        """Whether no rank got on."""
+        return self.hung_for is not None
+
+    def who(self, ranks: Sequence[int]) -> str:
+        """``rank 1``, ``ranks 0, 2-5``, ``all 4 ranks``."""
+        return rank_words(sorted(ranks), self._rank, self.world_size)
+
+    def differences(self, kind: str) -> Iterator[RankDifference]:
+        """In which respects of this kind the ranks differ."""
+        return (each for each in self._differences if each.kind == kind)
+
+    def lines(self) -> Iterator[CodeLine]:
+        """All lines of the program that are known from how ranks ended."""
+        for each in self.ends:
+            yield from each.stand.lines if each.stand is not None else ()
+            yield from (call.at for call in each.collectives if call.at is not None)
+
+    @cached_property
+    def lost(self) -> tuple[RankEnd, ...]:
+        """The ranks that died or failed before the others, which fail or wait because of it."""
+        died = tuple(each for each in self.ends if each.how == "died")
+        if died:
+            return died
+        failed = sorted((each for each in self.ends if each.how == "failed"), key=lambda each: each.at)
+        own = [each for each in failed if not is_of_connection(each.error)]
+        if not own:  # then a launcher had no reason to end one
+            own = [each for each in self.ends if each.how == "terminated" and not self.hangs]
+        left = [each for each in self.ends if each not in own and each.how in ("hung", "terminated", "failed")]
+        return tuple(own[:1]) if own and left else ()
+
+    @cached_property
+    def in_backward(self) -> tuple[RankEnd, ...]:
+        """The ranks that wait inside a backward call."""
+        return tuple(each for each in self.waiting if each.stand is not None and each.stand.is_in_backward)
+
+    @cached_property
+    def waiting(self) -> tuple[RankEnd, ...]:
+        """The ranks that wait for others, or that failed because another one left while they waited."""
+        return tuple(
+            each
+            for each in self.ends
+            if each.stand is not None
+            and (each.how == "hung" or (each.how == "failed" and is_of_connection(each.error)))
+        )
+
+    @cached_property
+    def is_seen(self) -> bool:
+        """Whether torch's flight recorder tells which collectives were called."""
+        return any(each.collectives for each in self.ends)
+
+    @cached_property
+    def divergence(self) -> Divergence | None:
+        """Where the ranks of a job that hung or was aborted cease to call the same collectives."""
+        if not self.waiting or self.lost:
+            return None
+        found = list(_divergences(self.ends)) if self.is_seen else [_of_stacks(self.ends)]
+        return next((each for each in found if each is not None), None)
+
+
+def is_waiting(end: RankEnd) -> bool:
+    """Whether this rank stands in a collective or in a backward, where others are waited for."""
+    return end.stand is not None and bool(end.stand.collective or end.stand.is_in_backward or pending(end))
+
+
+def _of_stacks(ends: Sequence[RankEnd]) -> Divergence | None:
+    """Without the flight recorder: where ranks stand now."""
+    calls: dict[int, Collective | None] = {}
+    for each in ends:
+        stand = each.stand
+        line = stand.lines[0] if stand is not None and stand.lines else None
+        if stand is None or not (stand.collective or stand.is_in_backward):
+            calls[each.rank] = None
+        else:
+            name = stand.collective or "all_reduce"
+            calls[each.rank] = Collective(name, at=line, is_in_backward=stand.is_in_backward)
+    found = Divergence(0, calls)
+    return found if any(calls.values()) and (len(found.groups) > 1 or found.without) else None
+
+
+def _divergences(ends: Sequence[RankEnd]) -> Iterator[Divergence]:
+    """In each process group that some rank waits for, the first collective that differs."""
+    pending = [call for each in ends for call in each.collectives if not call.is_over]
+    pending += [each.collectives[-1] for each in ends if each.collectives and is_of_connection(each.error)]
+    groups = {call.group for call in pending if "p2p" not in call.group}
+    for group in sorted(groups):
+        tables = {each.rank: {call.number: call for call in each.collectives if call.group == group} for each in ends}
+        if group not in ("0", ""):  # only the ranks of another group are known to belong to it
+            tables = {rank: table for rank, table in tables.items() if table}
+        found = _first_difference(tables)
+        if found is not None:
+            yield found
+
+
+def _first_difference(tables: dict[int, dict[int, Collective]]) -> Divergence | None:
+    if len(tables) < 2:
+        return None
+    known = [table for table in tables.values() if table]
+    start = max(min(table) for table in known)  # older ones are no longer recorded
+    numbers = [number for number in sorted(set().union(*known)) if number >= start]
+    agreed = start - 1
+    for number in numbers:
+        calls = {rank: table.get(number) for rank, table in tables.items()}
+        if len({_what(call) for call in calls.values()}) > 1:
+            # Calls of one kind at different lines fit by chance, if the lines never agree again.
+            return Divergence(agreed + 1, {rank: table.get(agreed + 1) for rank, table in tables.items()})
+        if len({_line(call) for call in calls.values()}) == 1:
+            agreed = number
+    return None
+
+
+def _what(call: Collective | None) -> object:
+    if call is None:
+        return None
+    # Of a scatter or a gather only one rank gives or takes everything; in a broadcast, the others give nothing.
+    sizes = call.shapes if call.name in ("all_reduce", "allreduce", "reduce", "broadcast", "all_gather") else ()
+    return call.name, sizes, call.dtypes if sizes else ()
+
+
+def _line(call: Collective | None) -> object:
+    return None if call is None or call.at is None else (call.at.file, call.at.line)

@@ -1,0 +1,89 @@
+"""GV812."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.ranks.job_case import Divergence, JobCase, is_waiting
+from gradviz.analysis.ranks.stand_words import end_words
+from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
+from gradviz.capture.rank_end import Collective
+
+
+class CollectiveOnSomeRanks(JobRule):
+    """Only some ranks call a collective, and wait in it for the others.
+
+    What it finds
+    -------------
+    A job that hangs, in which a ``barrier()``, a ``broadcast()``, an ``all_reduce()``, or something that calls one,
+    such as saving a sharded model, is reached by some ranks only: inside ``if rank == 0:``, after an early ``return``,
+    or in a branch that depends on the data of each rank.
+
+    Why it matters
+    --------------
+    A collective ends when every rank of its process group has called it. The ranks that called it wait for the others,
+    or are paired with a later collective of theirs, and then everything after it is out of step.
+
+    Example
+    -------
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        dist.barrier()
+    dist.destroy_process_group()
+
+    Instead
+    -------
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo")
+    dist.barrier()
+    dist.destroy_process_group()
+    """
+
+    code = "GV812"
+    name = "collective_on_some_ranks"
+    severity = "error"
+
+    def check_job(self, job: JobCase) -> Iterator[Finding]:
+        found = job.divergence
+        if found is None:
+            return
+        only = only_called_by_some(found)
+        if only is None or only[0].is_in_backward:
+            return
+        others = [end for end in job.ends if end.rank in found.calls and end.rank not in only[1]]
+        if any(end.how == "finished" or is_waiting(end) for end in others):
+            yield self._finding(job, found, *only)
+
+    def _finding(self, job: JobCase, found: Divergence, call: Collective, ranks: list[int]) -> Finding:
+        others = [rank for rank in found.calls if rank not in ranks]
+        other = next((end for end in job.ends if end.rank in others), None)
+        line = call.at
+        under = ""
+        if line is not None and line.condition:
+            branch = "the else of " if line.is_else else ""
+            under = f", under {branch}'{line.condition_text}' ({PurePath(line.file).name}:{line.condition})"
+        callers = f"{job.who(ranks)} call{'s' if len(ranks) == 1 else ''}"
+        return self.finding(
+            f"only {callers} {call_words(call)}{number_words(found)}{under}",
+            why=f"it ends when all ranks have called it; rank {other.rank} {end_words(other)}" if other else "",
+            fix="call it on every rank, outside of what depends on the rank or on its data",
+            location=location_of(line),
+            ranks=tuple(ranks),
+        )
+
+
+def only_called_by_some(found: Divergence) -> tuple[Collective, list[int]] | None:
+    """The collective that the other ranks do not call, as far as the source shows; None if each calls another one."""
+    groups = found.groups
+    if len(groups) == 1:
+        return groups[0] if found.without else None
+    conditional = [group for group in groups if group[0].at is not None and group[0].at.condition]
+    branches = {(group[0].at.file, group[0].at.condition) for group in conditional if group[0].at is not None}
+    if len(conditional) == 1 or len(branches) > 1:
+        return min(conditional, key=lambda group: len(group[1]))
+    return None

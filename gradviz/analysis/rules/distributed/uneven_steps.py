@@ -1,0 +1,98 @@
+"""GV811."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
+from gradviz.analysis.rules.bases.job_rule import JobRule, location_of
+from gradviz.capture.rank_end import CodeLine, RankEnd
+from gradviz.graph.number_words import counted
+
+
+class UnevenSteps(JobRule):
+    """A rank left the training loop earlier than others, which wait for its gradients.
+
+    What it finds
+    -------------
+    A job that hangs, in which some ranks wait inside ``backward()``, and others have made fewer backward calls and have
+    left the loop: they ended, or stand behind it.
+
+    Why it matters
+    --------------
+    ``DistributedDataParallel`` adds up the gradients of all ranks in every backward. A rank whose data ends early takes
+    no part any more, and the others wait until a timeout ends the job, after half an hour if nobody says otherwise.
+
+    Example
+    -------
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo")
+    data = torch.randn(5, 4)[dist.get_rank() :: 2]  # 3 samples for rank 0, 2 for rank 1
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    for x in data:
+        model(x).sum().backward()
+    dist.destroy_process_group()
+
+    Instead
+    -------
+    import torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    dist.init_process_group("gloo")
+    data = torch.randn(6, 4)[dist.get_rank() :: 2]
+    model = DistributedDataParallel(torch.nn.Linear(4, 1))
+    for x in data:
+        model(x).sum().backward()
+    dist.destroy_process_group()
+    """
+
+    code = "GV811"
+    name = "uneven_steps"
+    severity = "error"
+
+    def check_job(self, job: JobCase) -> Iterator[Finding]:
+        for waiter in job.in_backward[:1]:
+            line = _line_of_loop(waiter)
+            left = [each for each in job.ends if each.backward_calls < waiter.backward_calls and _has_left(each, line)]
+            if left:
+                yield self._finding(job, waiter, line, left)
+
+    def _finding(self, job: JobCase, waiter: RankEnd, line: CodeLine | None, left: list[RankEnd]) -> Finding:
+        waiting = [each.rank for each in job.in_backward if each.backward_calls == waiter.backward_calls]
+        other = left[0]
+        loop = None if line is None or line.loop is None else Location(line.file, line.loop[0])
+        return self.finding(
+            f"{job.who(waiting)} wait{'s' if len(waiting) == 1 else ''} in backward {waiter.backward_calls}"
+            f"{at_words(line)} for gradients of {job.who([each.rank for each in left])}, which made only "
+            f"{counted(other.backward_calls, 'backward call')} and left the loop",
+            why=f"its data is shorter, or it skips a step: rank {other.rank} {end_words(other)}",
+            fix="give every rank as many batches (DistributedSampler, drop_last=True), or train inside "
+            "'with Join([model])', which answers for a rank that has no more data",
+            location=loop or location_of(line),
+            symptom_location=location_of(line) if loop is not None else None,
+            ranks=tuple(each.rank for each in left),
+            evidence={f"backward_calls_of_rank_{each.rank}": each.backward_calls for each in job.ends[:8]},
+        )
+
+
+def _line_of_loop(waiter: RankEnd) -> CodeLine | None:
+    """The line of the outermost loop of the program in which backward is called; the call's own if there is none."""
+    lines = () if waiter.stand is None else waiter.stand.lines
+    return next((line for line in lines if line.loop is not None), own_line(waiter))
+
+
+def _has_left(end: RankEnd, line: CodeLine | None) -> bool:
+    if end.how == "finished":
+        return True
+    if end.how not in ("hung", "terminated") or end.stand is None or end.stand.is_in_backward:
+        return False
+    return line is None or line.loop is None or not any(_is_inside(each, line) for each in end.stand.lines)
+
+
+def _is_inside(line: CodeLine, around: CodeLine) -> bool:
+    assert around.loop is not None
+    return line.file == around.file and around.loop[0] <= line.line <= around.loop[1]

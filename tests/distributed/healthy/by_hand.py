@@ -1,0 +1,22 @@
+"""Gradients are averaged by the program itself."""
+
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+torch.manual_seed(rank + 1)
+for x in torch.randn(3, 2, 4):
+    optimizer.zero_grad()
+    (model(x) - 1).pow(2).mean().backward()
+    for parameter in model.parameters():
+        dist.all_reduce(parameter.grad)
+        parameter.grad /= size
+    optimizer.step()
+for name, parameter in model.named_parameters():
+    print("parameter", rank, name, getattr(parameter, "to_local", lambda p=parameter: p)().flatten().tolist())
+dist.barrier()
+dist.destroy_process_group()

@@ -1,0 +1,22 @@
+"""Two layers are split over the ranks."""
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+dist.init_process_group("gloo")
+rank, size = dist.get_rank(), dist.get_world_size()
+torch.manual_seed(0)
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 4))
+parallelize_module(model, init_device_mesh("cpu", (size,)), {"0": ColwiseParallel(), "2": RowwiseParallel()})
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x in torch.randn(3, 2, 4):
+    optimizer.zero_grad()
+    loss = (model(x) - 1).pow(2).mean()
+    loss.backward()
+    optimizer.step()
+for name, parameter in model.named_parameters():
+    print("parameter", rank, name, getattr(parameter, "to_local", lambda p=parameter: p)().flatten().tolist())
+dist.barrier()
+dist.destroy_process_group()

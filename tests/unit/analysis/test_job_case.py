@@ -1,0 +1,76 @@
+"""Where the ranks of a job part, from how each ended."""
+
+from __future__ import annotations
+
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.job_findings import job_findings
+from gradviz.analysis.rules import RULES
+from gradviz.capture.capture import Rank
+from gradviz.capture.rank_end import CodeLine, Collective, RankEnd, Stand
+
+
+def line(number: int, condition: int = 0, *, is_else: bool = False) -> CodeLine:
+    return CodeLine("train.py", number, f"line {number}", "main", (5, 20), condition, "if rank == 0:", is_else)
+
+
+def call(name: str, number: int, at: CodeLine, shape: tuple[int, ...] = (3,), *, is_over: bool = True) -> Collective:
+    return Collective(name, number, "0", (shape,), ("Float",), at, is_over=is_over)
+
+
+def hung(rank: int, *calls: Collective) -> RankEnd:
+    last = calls[-1]
+    assert last.at is not None
+    return RankEnd(rank, "hung", 1.0, 2, "", Stand((last.at,), last.name), calls, len(calls))
+
+
+def found(*ends: RankEnd, size: int = 2) -> list[Finding]:
+    job = JobCase(ends, 5.0, Rank(0, size, "job"), size)
+    return list(job_findings(job, RULES, {}).findings)
+
+
+def test_a_collective_of_some_ranks_is_found_where_it_was_called_though_the_hang_shows_later() -> None:
+    """The extra call of rank 0 is paired with the next one of rank 1, and everything after it is out of step."""
+    same = call("all_reduce", 1, line(10))
+    extra = call("all_reduce", 2, line(12, 11))
+    ends = (
+        hung(0, same, extra, call("all_reduce", 3, line(14)), call("barrier", 4, line(16), is_over=False)),
+        hung(1, same, call("all_reduce", 2, line(14)), call("barrier", 3, line(16), is_over=False)),
+    )
+    (finding,) = found(*ends)
+    assert (finding.code, finding.ranks) == ("GV812", (0,))
+    assert finding.location is not None
+    assert finding.location.line == 12
+    assert "collective 2 of its process group" in finding.message
+    assert "under 'if rank == 0:' (train.py:11)" in finding.message
+
+
+def test_two_branches_of_one_condition_are_another_order() -> None:
+    ends = (
+        hung(0, call("all_reduce", 1, line(12, 11), is_over=False)),
+        hung(1, call("broadcast", 1, line(15, 11, is_else=True), is_over=False)),
+    )
+    assert [each.code for each in found(*ends)] == ["GV813"]
+
+
+def test_other_shapes_at_one_line_are_told_with_the_shapes() -> None:
+    ends = (
+        hung(0, call("all_reduce", 1, line(12), (3,), is_over=False)),
+        hung(1, call("all_reduce", 1, line(12), (5,), is_over=False)),
+    )
+    (finding,) = found(*ends)
+    assert finding.code == "GV814"
+    assert "rank 0 gives [3] float, rank 1 gives [5] float" in finding.message.replace("  ", " ")
+
+
+def test_a_rank_that_never_came_is_named() -> None:
+    (finding,) = found(hung(0, call("barrier", 1, line(12), is_over=False)), size=3)
+    assert finding.code == "GV817"
+    assert "ranks 1-2 never came" in finding.message
+
+
+def test_a_rule_can_be_suppressed_by_a_comment_at_its_line() -> None:
+    at = CodeLine("train.py", 12, "dist.barrier()  # gradviz: ignore[GV812]", condition=11)
+    job = JobCase((hung(0, call("barrier", 1, at, is_over=False)), RankEnd(1)), 5.0, Rank(0, 2, "job"), 2)
+    result = job_findings(job, RULES, {})
+    assert (result.findings, result.suppressed) == ((), 1)
