@@ -1,4 +1,5 @@
-"""Every rule's documentation has four sections, its example is found, and its remedy has no findings."""
+"""Every rule's documentation has four sections, its example is found, and its remedy has no findings, nor has the
+example with the line that the finding proposes."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import pytest
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import FAMILIES, SECTIONS, Rule
 from gradviz.analysis.rules import ON_REQUEST, RULES
 from gradviz.analysis.rules.bases.job_rule import JobRule
@@ -22,18 +24,31 @@ from gradviz.recording.script_runner import run
 OF_ONE_PROCESS = tuple(rule for rule in RULES if not issubclass(rule, JobRule))
 """The examples of the others need several processes: see `tests/end_to_end/test_job_rules.py`."""
 REQUESTED = (ParameterWithoutGradient, saved_memory_above(3 * 2**20))
+HEAD = "import torch\n\ntorch.manual_seed(0)\n"
 every_rule = pytest.mark.parametrize("rule", (*RULES, *REQUESTED), ids=lambda rule: rule.name)
 
 
-def causes_in(example: str, folder: Path, rules: Iterable[type[Rule]], also: str) -> set[str]:
-    """The causes of alarms, and of notes of the rule `also`."""
+def findings_in(source: str, folder: Path, rules: Iterable[type[Rule]]) -> tuple[Finding, ...]:
     script = folder / "example.py"
-    script.write_text(f"import torch\n\ntorch.manual_seed(0)\n{example}\n")
+    script.write_text(source)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Torch's own, on what the example does wrong.
         capture = run(find_script(str(script)), (), RecordingPlan(backward=None, calls=True)).capture
-    found = check_case(Case(capture), rules).findings
-    return {finding.cause for finding in found if finding.is_alarm or finding.cause == also}
+    return check_case(Case(capture), rules).findings
+
+
+def causes_of(findings: Iterable[Finding], also: str) -> set[str]:
+    """The causes of alarms, and of notes of the rule `also`."""
+    return {finding.cause for finding in findings if finding.is_alarm or finding.cause == also}
+
+
+def with_proposed_lines(source: str, findings: Iterable[Finding], cause: str) -> str:
+    """The source, with the lines that findings of one cause propose."""
+    lines = source.splitlines()
+    for finding in findings:
+        if finding.cause == cause and finding.changed_line is not None and finding.location is not None:
+            lines[finding.location.line - 1] = finding.changed_line
+    return "\n".join(lines) + "\n"
 
 
 @every_rule
@@ -53,8 +68,14 @@ def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
 
 
 @pytest.mark.parametrize("rule", (*OF_ONE_PROCESS, *REQUESTED), ids=lambda rule: rule.name)
-def test_the_example_of_a_rule_is_found_and_its_remedy_is_clean(rule: type[Rule], tmp_path: Path) -> None:
-    sections = rule.documentation()
+def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_and_its_proposed_line(
+    rule: type[Rule], tmp_path: Path
+) -> None:
+    example, remedy = (f"{HEAD}{rule.documentation()[title]}\n" for title in ("Example", "Instead"))
     rules = RULES if rule in RULES else [rule]
-    assert rule.name in causes_in(sections["Example"], tmp_path, rules, rule.name)
-    assert causes_in(sections["Instead"], tmp_path, rules, rule.name) == set()
+    found = findings_in(example, tmp_path, rules)
+    assert rule.name in causes_of(found, rule.name)
+    assert causes_of(findings_in(remedy, tmp_path, rules), rule.name) == set()
+    mended = with_proposed_lines(example, found, rule.name)
+    if mended != example:
+        assert causes_of(findings_in(mended, tmp_path, rules), rule.name) == set()
