@@ -1,7 +1,7 @@
 """The evidence of a finding in words: the figures of one tensor together, and counts with what they count.
 
 >>> evidence_words({"backward": 1, "operand_0_minimum": 0.0, "operand_0_maximum": 8.0, "operand_0_zeros": 1})
-'backward 1; first operand from 0 to 8, 1 of them 0'
+'backward 1; first operand from 0 to 8 (1 of them 0)'
 >>> evidence_words({"cut": "torch.Tensor.detach", "times": 4, "certainty": "certain"})
 'cut by torch.Tensor.detach; 4 times; certain'
 """
