@@ -100,23 +100,30 @@ def _weight(histories: ParameterHistories, backward: int, row: int, operands: li
 
 def _side(flow: Dataflow, tensor: int, before: int) -> _Side:
     sources, has_data, is_discounted = set[int](), False, False
-    waiting, seen = [(tensor, before)], set[int]()
-    while waiting:
-        tensor, before = waiting.pop()
-        row = flow.newest_producer(tensor, before)
-        if row is None or row in seen:
-            continue
-        seen.add(row)
-        call = flow.log.calls[row]
-        name = plain_name(call.function)
-        if call.kind != "operation" or name not in _PASS | _ELEMENTWISE:
+    for row, call, is_passed in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE):
+        if not is_passed:
             sources.add(row)
             continue
-        waiting += [(use.tensor, row) for use in call.live_inputs]
+        name = plain_name(call.function)
         constants = [use for use in call.inputs if not use.requires_grad]
         has_data |= name in ("add", "sub") and any(_is_data(flow, use) for use in constants)
         is_discounted |= name == "mul" and _discounts(flow, row, call, constants)
     return _Side(tuple(sorted(sources, reverse=True)), has_data, is_discounted)
+
+
+def _calls_above(flow: Dataflow, tensor: int, before: int, passed: frozenset[str]) -> Iterator[tuple[int, Call, bool]]:
+    """The calls from which a tensor comes, through operations that are `passed`; for each, whether it is one."""
+    waiting, seen = [(tensor, before)], set[int]()
+    while waiting:
+        row = flow.newest_producer(*waiting.pop())
+        if row is None or row in seen:
+            continue
+        seen.add(row)
+        call = flow.log.calls[row]
+        is_passed = call.kind == "operation" and plain_name(call.function) in passed
+        if is_passed:
+            waiting += [(use.tensor, row) for use in call.live_inputs]
+        yield row, call, is_passed
 
 
 def _is_data(flow: Dataflow, use: TensorUse) -> bool:
@@ -152,23 +159,14 @@ def _outputs(flow: Dataflow, rows: tuple[int, ...]) -> set[int]:
 
 def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
     """If a tensor is the log-probability of drawn values: the tensors from which they were drawn."""
-    waiting, seen = [(tensor, before)], set[int]()
-    while waiting:
-        tensor, before = waiting.pop()
-        row = flow.newest_producer(tensor, before)
-        if row is None or row in seen:
+    for row, call, _ in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE | _OF_SCORES):
+        if plain_name(call.function) not in ("gather", "sub"):
             continue
-        seen.add(row)
-        call = flow.log.calls[row]
-        name = plain_name(call.function)
         live = {use.tensor for use in call.live_inputs}
-        if name in ("gather", "sub"):
-            for use in call.inputs:
-                above = _draw_above(flow, use.tensor, row) if not use.requires_grad else frozenset()
-                if not above.isdisjoint(live):
-                    return above
-        if call.kind == "operation" and name in _PASS | _ELEMENTWISE | _OF_SCORES:
-            waiting += [(each, row) for each in live]
+        for use in call.inputs:
+            above = _draw_above(flow, use.tensor, row) if not use.requires_grad else frozenset()
+            if not above.isdisjoint(live):
+                return above
     return frozenset()
 
 

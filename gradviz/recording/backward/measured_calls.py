@@ -6,7 +6,7 @@ If a call raises, what ran until then is kept. A failure of gradviz is disclosed
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -25,6 +25,8 @@ from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
+
+_Runs = TypeVar("_Runs", CompiledReruns, SecondRuns)
 
 
 class MeasuredCalls:
@@ -64,14 +66,7 @@ class MeasuredCalls:
         """Prepares reruns of compiled code, if every call is logged."""
         if not self.plan.calls:
             return None
-        reruns = CompiledReruns(recorded.walk)
-        try:
-            reruns.start()
-        except Exception as defect:  # must not reach the program
-            reruns.stop()
-            self.builder.disclose_defect("compiled code could not be examined", defect)
-            return None
-        return reruns
+        return self._started(CompiledReruns(recorded.walk), "compiled code could not be examined")
 
     def _second_runs(self, recorded: Recorded, request: BackwardRequest) -> SecondRuns | None:
         """Prepares second runs of compiled code, if the gradients inside it are wanted."""
@@ -80,13 +75,16 @@ class MeasuredCalls:
             return None
         keeps_calls = request.retain_graph or request.create_graph
         second = SecondRuns(recorded.walk, regions, self.facts, self.plan.values_up_to, keeps_calls)
+        return self._started(second, "compiled code could not be run again")
+
+    def _started(self, runs: _Runs, what_failed: str) -> _Runs | None:
         try:
-            second.start()
+            runs.start()
         except Exception as defect:  # must not reach the program
-            second.stop()
-            self.builder.disclose_defect("compiled code could not be run again", defect)
+            runs.stop()
+            self.builder.disclose_defect(what_failed, defect)
             return None
-        return second
+        return runs
 
     def _run_again(self, second: SecondRuns | None, index: int) -> None:
         try:
