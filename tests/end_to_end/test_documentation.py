@@ -15,19 +15,22 @@ import pytest
 
 from tests.end_to_end.command import python
 from tests.end_to_end.pages import started_browser
+from tests.shared_runs import SharedFolders
 
 REPOSITORY = Path(__file__).parents[2]
 COURSE = sorted((REPOSITORY / "samples" / "course").glob("*.py"))
 
 
-@pytest.fixture(scope="module")
-def documentation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built documentation."""
-    result = tmp_path_factory.mktemp("documentation") / "html"
-    build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "--fresh-env"]
-    run = subprocess.run([*build, "docs", str(result)], cwd=REPOSITORY, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    return result
+@pytest.fixture
+def documentation(shared: SharedFolders) -> Path:
+    """The built documentation. Two builds at the same time would write to the same files."""
+
+    def fill(folder: Path) -> None:
+        build = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", "--fresh-env"]
+        run = subprocess.run([*build, "docs", str(folder / "html")], cwd=REPOSITORY, capture_output=True, text=True)
+        assert run.returncode == 0, run.stderr
+
+    return shared.folder("documentation", fill) / "html"
 
 
 class _Links(HTMLParser):
