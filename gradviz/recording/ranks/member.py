@@ -51,6 +51,7 @@ class Member:
         self._has_ended = False
         self._standstill = Standstill()
         self._end: RankEnd | None = None
+        self._noting = threading.Lock()
         self._error: tuple[str, Stand, float] | None = None
         self._watcher: threading.Thread | None = None
         self.keep: Callable[[], object] = _nothing
@@ -181,10 +182,10 @@ class Member:
         """If this rank does not move, say where it stands; if no rank does, end the process."""
         hangs = self.folder.hangs
         waited = self._standstill.look()
-        if not hangs and (waited > seconds) != (self._end is not None):
-            self._end = self._standing("hung") if waited > seconds else None
-            self._tell()
-        if not hangs and waited > seconds and self._no_rank_moves(waited > seconds * PATIENCE_FOR_UNSEEN):
+        stands = waited > seconds
+        if not hangs and stands != (self._end is not None):
+            self._note_stand("hung" if stands else None)
+        if not hangs and stands and self._no_rank_moves(waited > seconds * PATIENCE_FOR_UNSEEN):
             self.folder.note_hang()
             hangs = True
         if hangs:
@@ -197,6 +198,13 @@ class Member:
         is_complete = len(ranks) == self._rank.world_size or may_be_unseen
         return is_complete and all(each.hangs or each.is_over for each in ranks)
 
+    def _note_stand(self, how: Literal["hung", "terminated"] | None) -> None:
+        """Say where this rank stands, if anywhere. Two threads do; what ends the process counts."""
+        with self._noting:
+            if self._end is None or self._end.how != "terminated":
+                self._end = None if how is None else self._standing(how)
+                self._tell()
+
     def _standing(self, how: Literal["hung", "terminated"]) -> RankEnd:
         assert self._rank is not None
         number, called = self._rank.number, collectives_called()
@@ -206,8 +214,7 @@ class Member:
         """The launcher ends this process, as a rule because another rank has failed."""
         self.keep()
         if self._rank is not None and self._end is None:
-            self._end = self._standing("terminated")
-            self._tell()
+            self._note_stand("terminated")
 
     def _ended(self) -> RankEnd | None:
         if self._rank is None:
