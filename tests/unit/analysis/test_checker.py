@@ -46,6 +46,16 @@ class Rounded(Rule):
         yield self.finding("round has no slope", location=Location("train.py", 4), tensors=("s",))
 
 
+class OfTwoTowers(Rule):
+    code, name, severity = "GV405", "data_access", "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for tower in ("users", "items"):
+            names = (f"{tower}.weight", "scale")
+            yield self.finding("tanh is overwritten", location=Location("train.py", 3), tensors=names)
+        yield self.finding("tanh is overwritten", location=Location("train.py", 5), tensors=("scale",))
+
+
 class Broken(Rule):
     code, name, severity = "GV999", "broken", "error"
 
@@ -75,6 +85,14 @@ def test_the_most_severe_findings_come_first() -> None:
 def test_a_finding_that_another_rule_explains_is_left_out() -> None:
     assert messages(Shallow) == ["w got nothing", "b got nothing"]
     assert messages(Shallow, Deep) == ["b got nothing", "w is cut off"]
+
+
+def test_a_line_that_does_the_same_in_two_modules_is_one_finding_with_the_tensors_of_both() -> None:
+    findings = check_case(Case(CAPTURE), (OfTwoTowers,)).findings
+    assert [(each.location and each.location.line, each.tensors) for each in findings] == [
+        (3, ("users.weight", "scale", "items.weight")),
+        (5, ("scale",)),
+    ]
 
 
 def test_a_rule_that_fails_is_reported_and_the_others_run() -> None:
