@@ -11,7 +11,7 @@ from gradviz.analysis import rules as of_gradviz
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.baseline import baseline_of, read_baseline
 from gradviz.analysis.check.checker import check_case, chosen_rules
-from gradviz.analysis.check.report import check_report
+from gradviz.analysis.check.report import Report, check_report
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, Program
@@ -192,6 +192,18 @@ def test_nothing_wrong_is_never_said_without_what_was_not_looked_for() -> None:
     text = FindingsText(100).text(check_report(Case(BLIND), [Blind]))
     assert text.splitlines()[0] == "train.py: nothing to check"
     assert TOLD in text
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("KeyboardInterrupt", "nothing wrong found before it was interrupted"),
+        ("ValueError", "it raised ValueError, which no rule explains"),
+    ],
+)
+def test_an_interruption_by_the_user_is_no_failure_of_the_script(raised: str, told: str) -> None:
+    report = Report("train.py", (), {}, ("3 backward calls",), raised=raised)
+    assert FindingsText(100).text(report).splitlines()[0] == f"train.py: {told}"
 
 
 @pytest.mark.parametrize("name", [each.name for each in FINDING_FORMATS])
