@@ -1,4 +1,4 @@
-"""Words for counts and for sizes of memory."""
+"""Words for counts, for positions in a sequence and for sizes of memory."""
 
 from __future__ import annotations
 
@@ -6,6 +6,14 @@ from __future__ import annotations
 def counted(count: int, noun: str, plural: str = "") -> str:
     """``1 operation``, ``12 operations``."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"
+
+
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
+
+
+def ordinal(index: int) -> str:
+    """The word for an index that begins at 0: ``first``, ``number 11``."""
+    return _ORDINALS[index] if 0 <= index < len(_ORDINALS) else f"number {index + 1}"
 
 
 # Sizes of memory.

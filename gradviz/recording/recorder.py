@@ -62,7 +62,7 @@ class Recorder:
         self._compiled = CompiledCodeWatch(self._forward, holds_calls=plan.inside)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
-        self._limit = RunLimit(plan.limits, self._end_run)
+        self._limit = RunLimit(plan.limits, self._end_run, plan.announce)
         self._call_log: CallLogNames | None = None
         if self._forward.calls is not None:
             self._call_log = CallLogNames(self._forward.calls, self._forward.log, self._forward.stacks)

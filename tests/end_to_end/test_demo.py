@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
+import pytest
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
@@ -31,6 +33,18 @@ def test_it_draws_to_files(tmp_path: Path) -> None:
     assert (tmp_path / "demo.svg").read_text(encoding="utf-8").startswith("<svg")
     assert "format" in refusal(gradviz("demo", "-o", "demo.sgv", cwd=tmp_path))
     assert "demo.svg" in refusal(gradviz("demo", "-o", "-", cwd=tmp_path))
+
+
+@pytest.mark.parametrize("more", [(), ("--engine", "dot")])
+def test_it_draws_without_the_layout_engine(more: tuple[str, ...], tmp_path: Path) -> None:
+    if more and shutil.which("dot") is None:
+        pytest.skip("Graphviz is not installed")
+    program = "import sys; sys.modules['graphlay'] = None; from gradviz.cli import main; main()"
+    files = ("demo.svg", "demo.html")[: 1 if more else 2]
+    outputs = (word for file in files for word in ("-o", file))
+    run = installed_python("-c", program, "render", DEMO, *outputs, *more, cwd=tmp_path)
+    assert (run.exit_code, run.stderr) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(files)
 
 
 def test_the_recording_is_what_the_sample_gives_today() -> None:

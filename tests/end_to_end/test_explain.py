@@ -39,7 +39,7 @@ def test_a_custom_function_is_shown_with_its_source_and_compared_with_finite_dif
     page = explained("Square", written_script(tmp_path, WRONG_SQUARE), "--gradcheck", cwd=tmp_path)
     assert "3   class Square(torch.autograd.Function):" in page
     assert "11          return x * gradient" in page
-    assert "argument 0  WRONG: 4.41 where the slope of forward is 8.82; 1 element compared" in page
+    assert "first input  WRONG: 4.41 where the slope of forward is 8.82; 1 element" in page
 
 
 def test_a_script_that_fails_is_explained_as_far_as_it_went(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import SEVERITIES, Finding
@@ -86,7 +87,7 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
         else:
             findings += found
             completed.append(rule)
-    kept = _without_explained(findings, completed)
+    kept = _merged(_without_explained(findings, completed))
     kept.sort(key=lambda finding: SEVERITIES.index(finding.severity))
     return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
 
@@ -117,4 +118,21 @@ def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]])
         finding
         for finding in findings
         if not any(explained.get(name, set()).intersection(finding.tensors) for name in deeper.get(finding.code, ()))
+    ]
+
+
+def _merged(findings: Iterable[Finding]) -> list[Finding]:
+    """One finding in place of several that say the same of one line: it may run for several modules."""
+    alike: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        says = (finding.code, finding.message, finding.location, finding.symptom_location, finding.fix)
+        is_alone = finding.location is None or finding.cut is not None
+        alike.setdefault((len(alike),) if is_alone else says, []).append(finding)
+    return [
+        replace(
+            group[0],
+            tensors=tuple(dict.fromkeys(name for each in group for name in each.tensors)),
+            nodes=tuple(dict.fromkeys(node for each in group for node in each.nodes)),
+        )
+        for group in alike.values()
     ]

@@ -51,9 +51,9 @@ def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:
     return tuple(node.names[0] for node in nodes if node.is_leaf and node.names)
 
 
-def together(names: Iterable[str]) -> str:
+def together(names: Iterable[str], at_most: int = _MAX_NAMES) -> str:
     """``a.weight, a.bias and 3 more``."""
     known = list(names)
-    if len(known) > _MAX_NAMES:
-        known = [*known[: _MAX_NAMES - 1], f"{len(known) - _MAX_NAMES + 1:,} more"]
+    if len(known) > at_most:
+        known = [*known[: at_most - 1], f"{len(known) - at_most + 1:,} more"]
     return " and ".join(filter(None, (", ".join(known[:-1]), *known[-1:])))

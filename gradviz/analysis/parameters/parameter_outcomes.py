@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Literal
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.frozen_parameters import location_of_flag
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.whole_modules import whole_modules
 from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import line_words_of
+
+_MAX_FROZEN_NAMES = 8
 
 OutcomeKind = Literal["reached", "frozen", "unused", "cut off", "not reached"]
 
@@ -72,7 +77,7 @@ def _cut_of(case: Case, number: int) -> Location | None:
 
 
 def counted_outcomes(case: Case) -> str:
-    """The number of parameters by outcome: ``148 parameters: 140 reached, 8 frozen at train.py:12``."""
+    """The number of parameters by outcome: ``148 parameters: 140 reached, 8 frozen at train.py:12 (model.encoder)``."""
     found = outcomes(case)
     by_kind: dict[OutcomeKind, list[Outcome]] = defaultdict(list)
     for outcome in found:
@@ -83,7 +88,19 @@ def counted_outcomes(case: Case) -> str:
     if len(by_kind["reached"]) == len(found):
         return f"{total}, all reached"
     order: tuple[OutcomeKind, ...] = ("reached", "frozen", "cut off", "unused", "not reached")
-    return f"{total}: " + ", ".join(_part(kind, by_kind[kind]) for kind in order if by_kind[kind])
+    parts = [_part(kind, by_kind[kind]) + _frozen_names(case, kind, by_kind) for kind in order if by_kind[kind]]
+    return f"{total}: " + ", ".join(parts)
+
+
+def _frozen_names(case: Case, kind: OutcomeKind, by_kind: Mapping[OutcomeKind, list[Outcome]]) -> str:
+    """Which modules are frozen: that may be more than was meant, and nothing else tells so."""
+    if kind != "frozen":
+        return ""
+    flow = case.dataflow
+    frozen = names_of(flow, (each.tensor for each in by_kind[kind]))
+    every = names_of(flow, (each.tensor for group in by_kind.values() for each in group))
+    words = together(whole_modules(frozen, every), _MAX_FROZEN_NAMES)
+    return f" ({words})" if words else ""
 
 
 def _part(kind: OutcomeKind, group: list[Outcome]) -> str:

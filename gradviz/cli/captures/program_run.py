@@ -13,7 +13,7 @@ import click
 from gradviz.capture.capture import Capture, Program
 from gradviz.capture.spool import Spool
 from gradviz.cli.terminal.printing import tell, tell_as_it_is
-from gradviz.cli.terminal.progress import working
+from gradviz.cli.terminal.progress import announce, working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.recording.ranks.collected_job import CollectedJob, collected_job
 from gradviz.recording.ranks.environment import recorded_children
@@ -142,6 +142,7 @@ def _plan(options: SourceOptions, output: Path) -> RecordingPlan:
         root_shares=options.root_shares,
         inside=options.inside,
         working=working,
+        announce=announce,
         spool=Spool(output, tell),
     )
 

@@ -29,7 +29,7 @@ PACKAGES = {
     "click": "the command line",
     "rich": "text in the terminal",
     "graphviz": ".dot files",
-    "graphlay": "the positions of boxes and wires",
+    "graphlay": "short wires in pictures",
     "resvg-py": ".png files",
     "squarify": "maps of memory",
     "PyYAML": "reading torch's formulas",

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TextIO
 
+from gradviz.cli.terminal.printing import tell
 from gradviz.cli.terminal.terminal import is_terminal
 from gradviz.safe_text import one_line
 
@@ -21,6 +22,12 @@ DELAY = 0.4
 """Seconds before the line appears."""
 _BETWEEN_UPDATES = 0.2
 _CLEAR_LINE = "\r\x1b[K"
+
+
+def announce(line: str) -> None:
+    """Print a line that only somebody who waits in front of a terminal needs."""
+    if is_terminal(sys.stderr):
+        tell(line)
 
 
 @contextmanager

@@ -29,6 +29,10 @@ class RunLimits:
 NO_LIMITS = RunLimits()
 
 
+def _nobody_waits(line: str) -> None:
+    """What becomes of a line for somebody who waits, outside of a command."""
+
+
 @dataclass(frozen=True)
 class RecordingPlan:
     """Which backward calls become graphs, and whether the script goes on afterwards."""
@@ -61,6 +65,8 @@ class RecordingPlan:
     """What the user can do then, in terms of the command or function that was used."""
     working: Callable[[str], AbstractContextManager[object]] = nullcontext
     """Entered with a short text around work of gradviz that may take long."""
+    announce: Callable[[str], object] = _nobody_waits
+    """Called with a line about how long the run may take, while it runs."""
     member: JobMember | None = None
     """This process as one of a job of several, if it may be one."""
     spool: Spool | None = None

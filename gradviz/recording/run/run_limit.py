@@ -17,15 +17,24 @@ from gradviz.recording.run.recording_plan import RunLimits
 PATIENCE = 0.25
 """A step is interrupted if it exceeds the time by this fraction."""
 
+ANNOUNCED_AFTER = 3.0
+"""Seconds after the first backward, when the user begins to wonder how long this takes."""
+
 
 class RunLimit:
     """Gets backward calls, steps and torch calls; calls `stop`, each time, once the run is to end."""
 
     def __init__(
-        self, limits: RunLimits, stop: Callable[[], None], clock: Callable[[], float] = time.monotonic
+        self,
+        limits: RunLimits,
+        stop: Callable[[], None],
+        announce: Callable[[str], object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._limits = limits
         self._stop = stop
+        self._announce = announce
+        self._is_announced = limits.seconds is None
         self._clock = clock
         self._began: float | None = None
         self._steps: Counter[int] = Counter()
@@ -61,10 +70,18 @@ class RunLimit:
             self._end(f"after {counted(steps, 'step')}")
         elif self._is_over(1):
             self._end(self._time_is_up())
+        elif not self._is_announced and self._has_run_for(ANNOUNCED_AFTER):
+            self._is_announced = True
+            self._announce(
+                f"recording the script for up to {self._limits.seconds:g} s (--seconds and --steps end it earlier)"
+            )
 
     def _is_over(self, times: float) -> bool:
         seconds = self._limits.seconds
-        return seconds is not None and self._began is not None and self._clock() - self._began > seconds * times
+        return seconds is not None and self._has_run_for(seconds * times)
+
+    def _has_run_for(self, seconds: float) -> bool:
+        return self._began is not None and self._clock() - self._began > seconds
 
     def _time_is_up(self) -> str:
         return f"{self._limits.seconds:g} s past its first backward"

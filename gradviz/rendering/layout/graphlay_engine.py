@@ -14,8 +14,6 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import graphlay
-
 from gradviz.rendering.collector import collector_paused
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
@@ -147,6 +145,10 @@ def _wires_abreast(wires: Sequence[Wire], layer: list[int]) -> list[int]:
 
 
 def _ask_graphlay(problem: BoxProblem, options: Mapping[str, object]) -> BoxSolution | None:
+    try:
+        import graphlay
+    except ImportError:
+        return None  # It is young, and may not load everywhere: the caller uses the simpler layout.
     ranks = {"entry": "first", "exit": "last"}
     nodes = [
         {

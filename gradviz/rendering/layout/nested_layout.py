@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from gradviz.graph.number_words import counted
 from gradviz.rendering.layout.box_contents import BoxContents, Inside, Margins, enclosed
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution
 from gradviz.rendering.layout.columns import ColumnFolding, Fold
@@ -46,7 +47,8 @@ class NestedView:
         """How a box is folded; straight where nothing is set."""
         self.rows: dict[int | None, int] = {}
         """How many rows the widest layer of a box is broken into; 1 where nothing is set."""
-        self._notes: list[str] = []
+        self._notes: dict[int | None, str] = {}
+        """By box: one may be laid out several times."""
 
     def boxes_innermost_first(self) -> Iterator[int | None]:
         """Open boxes, each after everything inside it. None, the outermost level, is last."""
@@ -57,7 +59,8 @@ class NestedView:
         """Add a note that `box` was too large for the layout engine."""
         title = "The outermost level" if box is None else f"Box {self._node_labels[box].lines[0].text}"
         children, wires = len(self._children.get(box, ())), len(self.wiring.wires.get(box, ()))
-        self._notes.append(f"{title} ({children:,} children, {wires:,} links) is drawn with a simpler layout.")
+        size = f"{counted(children, 'child', 'children')}, {counted(wires, 'link')}"
+        self._notes[box] = f"{title} ({size}) is drawn with a simpler layout."
 
     def problem_of(self, box: int | None) -> BoxProblem:
         """The layout problem of `box`. Everything inside it must be solved already."""
@@ -156,10 +159,10 @@ class NestedView:
         return Layout(round(outermost.width, 1), round(outermost.height, 1), tuple(boxes), routes, self.notes())
 
     def notes(self) -> tuple[str, ...]:
-        if len(self._notes) <= MAX_NOTES:
-            return tuple(self._notes)
-        more = f"So are {len(self._notes) - MAX_NOTES:,} more boxes."
-        return (*self._notes[:MAX_NOTES], more)
+        notes = tuple(self._notes.values())
+        if len(notes) <= MAX_NOTES:
+            return notes
+        return (*notes[:MAX_NOTES], f"So are {len(notes) - MAX_NOTES:,} more boxes.")
 
     def _routes(self, origins: dict[int | None, Point], beside: dict[int, Route]) -> Iterator[Route]:
         for link, path in zip(self._view.links, self.wiring.paths, strict=True):

@@ -15,6 +15,7 @@ from gradviz.analysis.explain.explanation import Explanation
 from gradviz.formulas.arguments import tensor_arguments
 from gradviz.formulas.derivative import Derivative, SecondDerivative
 from gradviz.formulas.plain import Reading, Trap, signs_in
+from gradviz.graph.number_words import ordinal
 from gradviz.graph.query.own_line import file_name
 from gradviz.rendering.reports.node_numbers_text import node_numbers_sections
 from gradviz.rendering.reports.terminal_tables import printed
@@ -169,11 +170,11 @@ def custom_sections(page: CustomExplanation) -> Iterator[tuple[str, list[Row]]]:
         yield (
             "gradients that are wanted",
             [
-                (f"input {index}", "wanted" if wants else "not wanted: backward may give None for it")
+                (f"{ordinal(index)} input", "wanted" if wants else "not wanted: backward may give None for it")
                 for index, wants in enumerate(page.wants_gradient)
             ],
         )
-    checks = [(f"argument {check.argument}", _words(check)) for check in page.checks]
+    checks = [(f"{ordinal(check.argument)} input", _words(check)) for check in page.checks]
     checks += [("", sentence) for sentence in page.unchecked]
     yield "backward compared with finite differences of forward", checks or [("", _why_not(page))]
 

@@ -46,7 +46,7 @@ def test_a_healthy_program_has_no_findings(program: Path) -> None:
 
 def test_every_parameter_has_an_outcome() -> None:
     case, findings = checked(PARTLY_FROZEN)
-    assert counted_outcomes(case) == "4 parameters: 2 reached, 2 frozen at a_part_that_was_frozen_before.py:8"
+    assert counted_outcomes(case) == "4 parameters: 2 reached, 2 frozen at a_part_that_was_frozen_before.py:8 (net.0)"
     assert why(case, findings, "net[0].weight").verdict == "gets no gradient: it does not require grad"
     healthy = why(case, findings, "2.bias")
     assert (healthy.name, healthy.verdict[:24]) == ("net.2.bias", "gets a gradient, of norm")

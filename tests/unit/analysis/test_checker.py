@@ -11,7 +11,7 @@ from gradviz.analysis import rules as of_gradviz
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.baseline import baseline_of, read_baseline
 from gradviz.analysis.check.checker import check_case, chosen_rules
-from gradviz.analysis.check.report import check_report
+from gradviz.analysis.check.report import Report, check_report
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture, Program
@@ -46,6 +46,16 @@ class Rounded(Rule):
         yield self.finding("round has no slope", location=Location("train.py", 4), tensors=("s",))
 
 
+class OfTwoTowers(Rule):
+    code, name, severity = "GV405", "data_access", "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for tower in ("users", "items"):
+            names = (f"{tower}.weight", "scale")
+            yield self.finding("tanh is overwritten", location=Location("train.py", 3), tensors=names)
+        yield self.finding("tanh is overwritten", location=Location("train.py", 5), tensors=("scale",))
+
+
 class Broken(Rule):
     code, name, severity = "GV999", "broken", "error"
 
@@ -75,6 +85,14 @@ def test_the_most_severe_findings_come_first() -> None:
 def test_a_finding_that_another_rule_explains_is_left_out() -> None:
     assert messages(Shallow) == ["w got nothing", "b got nothing"]
     assert messages(Shallow, Deep) == ["b got nothing", "w is cut off"]
+
+
+def test_a_line_that_does_the_same_in_two_modules_is_one_finding_with_the_tensors_of_both() -> None:
+    findings = check_case(Case(CAPTURE), (OfTwoTowers,)).findings
+    assert [(each.location and each.location.line, each.tensors) for each in findings] == [
+        (3, ("users.weight", "scale", "items.weight")),
+        (5, ("scale",)),
+    ]
 
 
 def test_a_rule_that_fails_is_reported_and_the_others_run() -> None:
@@ -174,6 +192,18 @@ def test_nothing_wrong_is_never_said_without_what_was_not_looked_for() -> None:
     text = FindingsText(100).text(check_report(Case(BLIND), [Blind]))
     assert text.splitlines()[0] == "train.py: nothing to check"
     assert TOLD in text
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        ("KeyboardInterrupt", "nothing wrong found before it was interrupted"),
+        ("ValueError", "it raised ValueError, which no rule explains"),
+    ],
+)
+def test_an_interruption_by_the_user_is_no_failure_of_the_script(raised: str, told: str) -> None:
+    report = Report("train.py", (), {}, ("3 backward calls",), raised=raised)
+    assert FindingsText(100).text(report).splitlines()[0] == f"train.py: {told}"
 
 
 @pytest.mark.parametrize("name", [each.name for each in FINDING_FORMATS])

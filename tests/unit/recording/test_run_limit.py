@@ -12,7 +12,8 @@ class Run:
     def __init__(self, seconds: float | None = None, steps: int | None = None) -> None:
         self.now = 0.0
         self.stops = 0
-        self.limit = RunLimit(RunLimits(seconds, steps), self._stop, lambda: self.now)
+        self.told: list[str] = []
+        self.limit = RunLimit(RunLimits(seconds, steps), self._stop, self.told.append, lambda: self.now)
 
     def _stop(self) -> None:
         self.stops += 1
@@ -55,3 +56,19 @@ def test_a_step_that_does_not_end_is_interrupted() -> None:
     assert not run.limit.is_overdue()
     run.now = 76.0
     assert run.limit.is_overdue()
+
+
+def test_who_waits_is_told_once_how_long_it_may_take() -> None:
+    run = Run(seconds=60)
+    run.limit.before_backward()
+    for run.now in (0.5, 2.0):
+        run.limit.after_step(None)
+    assert not run.told
+    for run.now in (4.0, 5.0):
+        run.limit.after_step(None)
+    assert run.told == ["recording the script for up to 60 s (--seconds and --steps end it earlier)"]
+    without = Run(steps=9)
+    without.limit.before_backward()
+    without.now = 10.0
+    without.limit.after_step(None)
+    assert not without.told

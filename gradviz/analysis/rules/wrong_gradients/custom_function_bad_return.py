@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_o
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.graph.number_words import ordinal
 
 _COUNT = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
 _SHAPE = re.compile(r"invalid gradient at index (\d+) - got (\[.*?\]) but expected shape compatible with (\[.*?\])")
@@ -114,15 +115,15 @@ class CustomFunctionBadReturn(Rule):
         self, case: Case, number: int, custom: CustomCall, silent: tuple[int, ...], starved: tuple[str, ...]
     ) -> Finding:
         falls_off = custom.definition is not None and not custom.definition.returns
-        inputs = ", ".join(f"{index + 1}" for index in silent)
-        what = "has no return" if falls_off else f"returns None for input {inputs}, which requires grad"
+        inputs = f"{' and '.join(map(ordinal, silent))} input"
+        what = "has no return" if falls_off else f"returns None for its {inputs}, which requires grad"
         return self.finding(
             f"{custom.function}.backward {what}: no gradient reaches {together(starved)}",
             symptom="grad_none",
             why="torch treats None as a gradient of zero, so it raises nothing, and the gradient ends here",
             fix="return the gradient that it computes"
             if falls_off
-            else f"return a gradient for input {inputs}; the order is that of forward's arguments",
+            else f"return a gradient for the {inputs}; the order is that of forward's arguments",
             location=_location(case, number, custom),
             op=custom.node.name,
             tensors=starved,
@@ -158,7 +159,7 @@ def _refusal(function: str, message: str) -> tuple[str, str] | None:
     if found := _SHAPE.search(message):
         index, given_shape, shape = found.groups()
         return (
-            f"{function}.backward returns a gradient of shape {given_shape} for input {int(index) + 1}, "
+            f"{function}.backward returns a gradient of shape {given_shape} for its {ordinal(int(index))} input, "
             f"which has shape {shape}",
             f"return a gradient of shape {shape}: a transposition or a sum is missing, or the order is wrong",
         )

@@ -16,6 +16,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import DerivativeCheck
+from gradviz.graph.number_words import ordinal
 from gradviz.graph.traversal import ancestor_nodes
 
 
@@ -91,7 +92,7 @@ class CustomFunctionWrongBackward(Rule):
         if check.ignores_incoming and uses and all(_got_ones(custom) for _, custom in uses):
             return None  # the missing factor is 1 everywhere, so it changes nothing
         given, measured = max(wrong, key=lambda pair: abs(pair[0] - pair[1]))
-        input_words = f" for input {check.argument + 1}"
+        input_words = f" for its {ordinal(check.argument)} input"
         first = uses[0] if uses else None
         return self.finding(
             f"{check.function}.backward returns a wrong gradient{input_words}: {given:.4g} where the slope of forward "

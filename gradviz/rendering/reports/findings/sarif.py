@@ -34,6 +34,9 @@ def findings_sarif(report: Report) -> str:
         "runs": [
             {
                 "tool": {"driver": driver},
+                # Code scanning refuses several runs at once if their ids are equal, and closes the findings of an
+                # earlier run with the same id. What is after the last slash would name the single run.
+                "automationDetails": {"id": f"gradviz/{printable(_uri(report.program))}/"},
                 "results": [_result(finding) for finding in report.findings],
                 "invocations": [_invocation(report)],
             }

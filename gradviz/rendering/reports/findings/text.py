@@ -63,11 +63,13 @@ def _summary(report: Report) -> str:
         return ", ".join(said)
     if report.raised and not report.checked:
         return f"it raised {report.raised} before any backward(): there was nothing to check"
+    found = "nothing new found" if report.known or report.suppressed else "nothing wrong found"
+    if report.raised == KeyboardInterrupt.__name__:
+        return f"{found} before it was interrupted"
     if report.raised:
         return f"it raised {report.raised}, which no rule explains"
     if report.is_empty:
         return "nothing to check"
-    found = "nothing new found" if report.known or report.suppressed else "nothing wrong found"
     return f"{found} before it exited with an error code of its own" if report.exited_with_error else found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
 from itertools import combinations, pairwise
 
@@ -51,6 +52,15 @@ def test_siblings_do_not_overlap(sketch: Callable[[], Sketch], direction: Direct
     for siblings in view.children().values():
         for one, other in combinations(siblings, 2):
             assert not overlap(layout.boxes[one.id], layout.boxes[other.id]), (one, other)
+
+
+def test_without_graphlay_everything_is_laid_out_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "graphlay", None)
+    for sketch in SKETCHES:
+        test_siblings_do_not_overlap(sketch, "TB")
+        test_everything_lies_inside_its_box_and_the_picture(sketch, "LR")
+        test_every_route_runs_from_its_source_to_its_target(sketch, "TB")
+    assert "simpler layout" in laid_out(views.tiny())[2].notes[0]
 
 
 @pytest.mark.parametrize("sketch", SKETCHES)
