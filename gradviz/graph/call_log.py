@@ -185,6 +185,9 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     norm: Magnitude | None = None
     """L2 norm of ``.grad``; None where there is none, or it is not finite."""
     grad: ValueFacts | None = None
+    has_changed: bool | None = None
+    """Whether its values are others than before an optimizer stepped on it for the first time; None where no step was
+    seen, and for tensors whose values cannot be read."""
 
 
 class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
