@@ -108,9 +108,9 @@ class ZeroGradients:
         found = []
         for leaf in self._dead.all:
             if leaf.name not in explained and not self._proves_nothing(leaf):
-                node = highest.get(leaf.name)
-                call = None if node is None else self._flow.call_of_node(node.sequence_nr)
-                found.append(UnexplainedZero(leaf, None if node is None else node.id, call))
+                start = highest.get(leaf.name)
+                call = None if start is None else self._flow.call_of_node(start.sequence_nr)
+                found.append(UnexplainedZero(leaf, None if start is None else start.id, call))
         return tuple(found)
 
     def _proves_nothing(self, leaf: DeadLeaf) -> bool:

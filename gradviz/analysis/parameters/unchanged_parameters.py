@@ -1,4 +1,4 @@
-"""Parameters on which an optimizer steps, and whose values are the same at the end of the run as before the first step."""
+"""Parameters on which an optimizer steps, and whose values at the end of the run are those before the first step."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ from msgspec import Struct
 
 from gradviz.analysis.parameters.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import ValueFacts
 
-Reason = Literal["no backward", "cleared", "no learning rate", "rounded away", "unknown"]
-"""``no backward``: no backward reaches them; ``cleared``: every gradient is cleared before a step; ``no learning rate``:
-that of their group is 0; ``rounded away``: their dtype has so few digits that a small change is lost."""
+Reason = Literal[
+    "no backward", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "unknown"
+]  # fmt: skip
+"""``no backward``: none reaches them; ``cleared``: every gradient is cleared before a step; ``no learning rate``:
+that of their group is 0; ``zero``: the last gradient is exactly zero; ``rounded away``: the last step is smaller than
+the last digit of the values; ``short dtype``: the same where the dtype has 16 bits; ``lost``: the last step should have
+changed them."""
 
+_EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "bfloat16": 7.9e-3, "float16": 9.8e-4}
+"""By dtype: about the smallest relative change that it shows."""
 _SHORT = frozenset({"bfloat16", "float16"})
 
 
@@ -69,7 +76,41 @@ def _reason(histories: ParameterHistories, number: int, clear: int | None) -> Re
     rates = list(_learning_rates(histories, number))
     if rates and all(rate == 0.0 for rate in rates):
         return "no learning rate"
-    return "rounded away" if histories.tensor(number).facts.dtype in _SHORT else "unknown"
+    return _reason_by_size(histories, number, max((rate for rate in rates if rate is not None), default=None))
+
+
+def _reason_by_size(histories: ParameterHistories, number: int, rate: float | None) -> Reason:
+    """By the size of the last gradient, if the program has not cleared it."""
+    tensor = histories.tensor(number)
+    gradient = None if tensor.end is None else tensor.end.grad
+    if gradient is not None and gradient.zeros == gradient.count:
+        return "zero"
+    epsilon = _EPSILON.get(tensor.facts.dtype)
+    values = _last_values(histories, number)
+    if gradient is None or values is None or rate is None or epsilon is None:
+        return "unknown"
+    if rate * _largest(gradient) > epsilon * _largest(values):
+        return "lost" if _was_stepped_on(histories, number) else "unknown"
+    return "short dtype" if tensor.facts.dtype in _SHORT else "rounded away"
+
+
+def _was_stepped_on(histories: ParameterHistories, number: int) -> bool:
+    """Whether a step came after the last backward that reached it: else its last gradient was never used."""
+    calls = histories.log.calls
+    last = next((row for row in reversed(histories.reached_by) if number in histories.reached_by[row]), None)
+    steps = (row for row in reversed(histories.steps) if any(use.tensor == number for use in calls[row].inputs))
+    step = next(steps, None)
+    return last is not None and step is not None and last < step
+
+
+def _last_values(histories: ParameterHistories, number: int) -> ValueFacts | None:
+    calls = histories.log.calls
+    uses = (use for row in reversed(histories.steps) for use in calls[row].outputs if use.tensor == number)
+    return next((use.values for use in uses if use.values is not None), None)
+
+
+def _largest(values: ValueFacts) -> float:
+    return max(abs(values.minimum or 0.0), abs(values.maximum or 0.0))
 
 
 def _learning_rates(histories: ParameterHistories, number: int) -> Iterator[float | None]:

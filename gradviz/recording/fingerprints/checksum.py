@@ -29,7 +29,7 @@ def checksum_of(tensor: torch.Tensor) -> torch.Tensor | None:
     weights = _weights(bits.device)
     whole = len(bits) // _PIECE * _PIECE
     total = (bits[whole:] * weights[: len(bits) - whole]).sum(dtype=torch.int64)
-    for number, pieces in enumerate(bits[:whole].view(-1, _PIECE).split(_PIECES_AT_ONCE)):
+    for number, pieces in enumerate(torch.split(bits[:whole].view(-1, _PIECE), _PIECES_AT_ONCE)):
         # Odd factors, so that pieces that change places change the sum.
         total = total * (2 * number + 3) + (pieces * weights).sum(dtype=torch.int64)
     return total

@@ -68,7 +68,7 @@ class StepWithoutEffect(Rule):
         words = _WORDS[group.reason]
         return self.finding(
             f"{histories.together(group.tensors)} {verb} the same values after {steps} as before: {words[0]}",
-            severity="warning" if group.steps >= _MIN_STEPS else "note",
+            severity="note" if group.steps < _MIN_STEPS or group.reason in _MAY_BE_RIGHT else "warning",
             symptom="grad_none" if group.reason == "no backward" else "grad_wrong",
             why=words[1],
             fix=words[2],
@@ -78,6 +78,9 @@ class StepWithoutEffect(Rule):
             evidence={"steps": group.steps, "parameters": len(group.tensors)},
         )
 
+
+_MAY_BE_RIGHT = frozenset({"zero", "rounded away", "unknown"})
+"""A bias before a normalization, or one that cancels in a difference, has no influence on the loss."""
 
 _WORDS: dict[Reason, tuple[str, str, str]] = {
     "no backward": (
@@ -95,14 +98,30 @@ _WORDS: dict[Reason, tuple[str, str, str]] = {
         "a step is the learning rate times what the gradients say",
         "set the learning rate of that group, or look at the schedule that made it 0",
     ),
+    "zero": (
+        "the last of their gradients is exactly zero",
+        "a bias that cancels in a difference, or before a normalization, has no influence on the loss; nor has what is "
+        "multiplied by 0",
+        "if they should train, look at what follows them; else take them out of the model",
+    ),
     "rounded away": (
+        "each step is smaller than the last digit of their values",
+        "a bias before a normalization, or one that cancels in a difference, gets only rounding errors",
+        "if they should train, look at what follows them; else take them out of the model",
+    ),
+    "short dtype": (
         "each step is too small for their dtype",
         "16-bit floats have so few digits that adding a change of less than about 1/256 of a value does nothing",
         "keep the parameters in float32 and use torch.autocast for the computation, or take larger steps",
     ),
+    "lost": (
+        "the last step should have changed them; cause not found",
+        "something may write the old values back, or the step may be skipped",
+        "print one of them before and after step(), and look for copy_(), load_state_dict() and clamps",
+    ),
     "unknown": (
-        "they get gradients, and the cause was not found",
-        "the step may be too small, or something writes the old values back",
+        "they get gradients; cause not found",
+        "the gradients that were used may be zero, or something may write the old values back",
         "print one of them and its .grad before and after step()",
     ),
 }

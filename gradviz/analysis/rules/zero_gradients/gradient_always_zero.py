@@ -30,22 +30,22 @@ class GradientAlwaysZero(Rule):
 
     Example
     -------
-    first, last = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
-    optimizer = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
+    block, gate = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD(block.parameters(), lr=0.1)
     for step in range(4):
-        y = last(torch.tanh(first(torch.randn(5, 4))))
-        loss = torch.relu(1 - (y - y.detach() + 3)).mean()
+        x = torch.randn(5, 4)
+        loss = (x + gate * torch.tanh(block(x))).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
 
     Instead
     -------
-    first, last = torch.nn.Linear(4, 8), torch.nn.Linear(8, 1)
-    optimizer = torch.optim.SGD([*first.parameters(), *last.parameters()], lr=0.1)
+    block, gate = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([*block.parameters(), gate], lr=0.1)
     for step in range(4):
-        y = last(torch.tanh(first(torch.randn(5, 4))))
-        loss = (1 - y).square().mean()
+        x = torch.randn(5, 4)
+        loss = (x + gate * torch.tanh(block(x))).square().mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -69,15 +69,17 @@ class GradientAlwaysZero(Rule):
         steps = max(zero.leaf.steps for zero in zeros)
         since = f", from {_operation(case, first)}{at_line(location)} on" if first.node is not None else ""
         of_which = "the last" if first.leaf.was_alive else "all"
-        is_trained = any(_is_trained(case, name) for name in names)
+        # A loss that has reached zero, and a bias that cancels in a difference, may be right.
+        may_be_right = first.leaf.is_loss_zero or first.node is None
+        is_alarm = not may_be_right and any(_is_trained(case, name) for name in names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero in {of_which} {steps:,} steps{since}; cause not found",
-            severity="warning" if is_trained else "note",
+            severity="warning" if is_alarm else "note",
             symptom="grad_zero",
-            why="the loss is exactly 0 there, and so is every slope of it"
-            if first.leaf.is_loss_zero
-            else "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0",
-            fix="print the inputs of that operation, and look for a constant, an empty mask or a flat range",
+            why=_why(first),
+            fix="print the inputs of that operation, and look for a constant, an empty mask or a flat range"
+            if first.node is not None
+            else "if it should train, look at what follows it: a difference in which it cancels, a normalization",
             location=location,
             tensors=names,
             nodes=case.nodes_in(first.leaf.graph, (first.node, *(zero.leaf.node for zero in zeros)))
@@ -85,6 +87,14 @@ class GradientAlwaysZero(Rule):
             else (),
             evidence={"steps": steps, "leaves": len(names)},
         )
+
+
+def _why(zero: UnexplainedZero) -> str:
+    if zero.leaf.is_loss_zero:
+        return "the loss is exactly 0 there, and so is every slope of it"
+    if zero.node is None:
+        return "the gradients that arrive on several paths cancel out"
+    return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
 
 
 def _location(case: Case, zero: UnexplainedZero) -> Location | None:
