@@ -7,6 +7,7 @@ from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
 from gradviz.analysis.rules.cost.needless_retain_graph import NeedlessRetainGraph
+from gradviz.analysis.rules.cost.other_random_numbers import OtherRandomNumbers
 from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
@@ -133,6 +134,7 @@ RULES: tuple[type[Rule], ...] = (
     TrainingMode,
     StepWithoutEffect,
     ReentrantCheckpoint,
+    OtherRandomNumbers,
     UnevenSteps,
     CollectiveOnSomeRanks,
     CollectiveOrder,
