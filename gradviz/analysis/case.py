@@ -16,7 +16,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients
-from gradviz.analysis.numbers.zero_gradients import ZeroGradient, ZeroGradients
+from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients, names_reached
 from gradviz.capture.capture import Capture
@@ -66,7 +66,16 @@ class Case:
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:
         """Operations that only send zero to some tensors; the worst first."""
-        return ZeroGradients(self.backward_calls).all()
+        return self._zero_gradients.all()
+
+    @cached_property
+    def unexplained_zeros(self) -> tuple[UnexplainedZero, ...]:
+        """Leaves whose gradient is exactly zero at every step, for a reason that is not known."""
+        return self._zero_gradients.unexplained()
+
+    @cached_property
+    def _zero_gradients(self) -> ZeroGradients:
+        return ZeroGradients(self.backward_calls)
 
     @cached_property
     def broken_gradient(self) -> BrokenGradient | None:

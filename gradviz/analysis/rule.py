@@ -38,6 +38,10 @@ class Rule(ABC):
     yields_to: ClassVar[tuple[str, ...]] = ()
     """Names of rules that explain more: if one of them reports the same tensors, it replaces this rule's finding."""
 
+    is_last_resort: ClassVar[bool] = False
+    """Whether it only tells what it sees, without a cause: any finding of another rule on the same tensors replaces
+    its own, and so does an alarm that names no tensors."""
+
     needs: ClassVar[tuple[str, ...]] = ()
     """What the recorder must have read from torch, by names of `Capture.missing`; without it the rule cannot run."""
 

@@ -131,6 +131,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     grad_mode_site: Index | None = None
     """Index in `CallLog.call_sites` of the ``with`` line, decorator or ``set_grad_enabled(False)`` that switched
     gradients off, if they were off and it is known."""
+    checkpoint_site: Index | None = None
+    """For a call that may draw random numbers: index in `CallLog.call_sites` of the line that called a checkpoint
+    around it with ``preserve_rng_state=False``."""
     is_autocast: bool = False
     raised: str | None = None
     """``RuntimeError: ...``: type and first line of the exception that it raised."""
@@ -185,6 +188,9 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     norm: Magnitude | None = None
     """L2 norm of ``.grad``; None where there is none, or it is not finite."""
     grad: ValueFacts | None = None
+    has_changed: bool | None = None
+    """Whether its values are others than before an optimizer stepped on it for the first time; None where no step was
+    seen, and for tensors whose values cannot be read."""
 
 
 class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

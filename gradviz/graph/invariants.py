@@ -179,6 +179,7 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
 def _of_call(call: Call) -> Iterator[tuple[str, int | None]]:
     yield "call site", call.call_site
     yield "call site", call.grad_mode_site
+    yield "call site", call.checkpoint_site
     yield "scope", call.scope
     yield "optimizer", call.optimizer
     yield "definition", call.definition

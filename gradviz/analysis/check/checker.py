@@ -29,7 +29,7 @@ class CheckResult(Struct, frozen=True):
     """The result of a check."""
 
     findings: tuple[Finding, ...]
-    """The most severe first; ties in the order of the rules."""
+    """The most severe first; ties in the order of the rules, those that know no cause last."""
     rules: tuple[str, ...]
     """Codes of the rules that ran to the end."""
     not_looked_for: tuple[SkippedRule, ...] = ()
@@ -88,7 +88,8 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
             findings += found
             completed.append(rule)
     kept = _merged(_without_explained(findings, completed))
-    kept.sort(key=lambda finding: SEVERITIES.index(finding.severity))
+    last = {rule.code for rule in completed if rule.is_last_resort}
+    kept.sort(key=lambda finding: (SEVERITIES.index(finding.severity), finding.code in last))
     return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
 
 
@@ -110,14 +111,20 @@ def failed_rule(rule: type[Rule], defect: Exception) -> Finding:
 
 def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
     """Leaves out a rule's finding if a rule that it yields to reports the same tensors."""
+    known = list(rules)
     explained: dict[str, set[str]] = {}
     for finding in findings:
         explained.setdefault(finding.cause, set()).update(finding.tensors)
-    deeper = {rule.code: rule.yields_to for rule in rules}
+    last = {rule.code for rule in known if rule.is_last_resort}
+    others = [finding for finding in findings if finding.code not in last]
+    causes = tuple(finding.cause for finding in others)
+    deeper = {rule.code: (*rule.yields_to, *(causes if rule.is_last_resort else ())) for rule in known}
+    is_told = any(finding.is_alarm and not finding.tensors for finding in others)
     return [
         finding
         for finding in findings
-        if not any(explained.get(name, set()).intersection(finding.tensors) for name in deeper.get(finding.code, ()))
+        if not (is_told and finding.code in last)
+        and not any(explained.get(name, set()).intersection(finding.tensors) for name in deeper.get(finding.code, ()))
     ]
 
 

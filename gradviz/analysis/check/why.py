@@ -57,9 +57,12 @@ def why(case: Case, findings: Iterable[Finding], name: str) -> Answer:
 
 
 def _find(histories: ParameterHistories, name: str) -> int:
-    """The newest tensor with that name: a loop assigns its variable many times."""
+    """The newest tensor with that name: a loop assigns its variable many times. The trained one, if a model was loaded
+    after training."""
     numbers: dict[str, int] = {}
     for number, tensor in enumerate(histories.log.tensors):
+        if histories.is_only_a_successor(number):
+            continue
         numbers.update(dict.fromkeys((_plain(each) for each in tensor.names), number))
     wanted = _plain(name)
     if wanted in numbers:

@@ -7,7 +7,10 @@ from gradviz.graph.call_log import Call
 WORDS = {
     "torch.nn.functional.dropout": "dropout",
     "torch.nn.functional.feature_dropout": "dropout",
+    "torch.nn.functional.dropout1d": "dropout",
     "torch.nn.functional.dropout2d": "dropout",
+    "torch.nn.functional.dropout3d": "dropout",
+    "torch.nn.functional.feature_alpha_dropout": "dropout",
     "torch.nn.functional.alpha_dropout": "dropout",
     "torch.nn.functional.batch_norm": "batch normalization",
 }
@@ -23,6 +26,11 @@ def is_training(call: Call) -> bool | None:
         return flag if isinstance(flag, bool) and has_statistics else None
     flag = call.scalars.get("training", call.scalars.get("2"))
     return flag if isinstance(flag, bool) else None
+
+
+def is_idle(call: Call) -> bool:
+    """Whether it is a dropout that changes nothing: in evaluation mode, or with a probability of 0."""
+    return "dropout" in call.function and not is_training(call)
 
 
 _STATISTICS = ("1", "2", "running_mean", "running_var")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.value_origins import ValueOrigins, is_all_zero
@@ -47,7 +48,7 @@ class DeadLeaves:
     def gradient_origins(self) -> Iterator[tuple[DeadLeaf, int, Node, GradientOrigin]]:
         """Each with a graph and the node in it where the zeros of the leaf began."""
         by_graph: dict[int, list[DeadLeaf]] = {}
-        for leaf in self._dead_leaves():
+        for leaf in self.all:
             by_graph.setdefault(leaf.graph, []).append(leaf)
         for number, leaves in by_graph.items():
             graph = self._graphs[number]
@@ -59,7 +60,9 @@ class DeadLeaves:
                     if zero[node].by in ("node", "sum"):
                         yield leaf, number, graph.nodes[node], zero[node]
 
-    def _dead_leaves(self) -> list[DeadLeaf]:
+    @cached_property
+    def all(self) -> list[DeadLeaf]:
+        """Every leaf that is dead, in the order in which graphs have them."""
         histories: dict[str, list[tuple[int, int, bool]]] = {}
         for number, graph in enumerate(self._graphs):
             for leaf in graph.leaves:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from math import log, prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
-from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
-from gradviz.analysis.numbers.gradient_origins import GradientOrigin, node_where_paths_split, senders, state_of
+from gradviz.analysis.numbers.dead_leaves import MIN_LAST, DeadLeaf, DeadLeaves
+from gradviz.analysis.numbers.gradient_origins import (
+    GradientOrigin,
+    find_gradient_origins,
+    node_where_paths_split,
+    senders,
+    state_of,
+)
 from gradviz.analysis.numbers.zero_slopes import (
     ZeroCause,
     can_be_flat,
@@ -58,6 +64,17 @@ class ZeroGradient:
     """If they did: the optimizer, by its number in the log, whose steps moved the weights there."""
 
 
+@dataclass(frozen=True)
+class UnexplainedZero:
+    """A leaf that got only zeros for a reason that is not known."""
+
+    leaf: DeadLeaf
+    node: int | None
+    """The node, the nearest to the loss, that got a gradient and sent zero; None if there is no single one."""
+    call: int | None
+    """The call of that node."""
+
+
 class ZeroGradients:
     """Finds them in all graphs of one run together."""
 
@@ -67,16 +84,44 @@ class ZeroGradients:
         self._flow = backward_calls.flow
         self._origins = ValueOrigins(self._flow)
         self._split_finder = cache(lambda number: partial(node_where_paths_split, senders(self._graphs[number])))
+        self._dead = DeadLeaves(self._backward_calls, self._origins)
+
+    @cached_property
+    def _explanations(self) -> list[tuple[DeadLeaf, int, Node, ZeroGradient | None]]:
+        """Each dead leaf with the nodes where its zeros began; None where the cause is unknown."""
+        known: dict[tuple[int, int, GradientOrigin], ZeroGradient | None] = {}
+        found = []
+        for leaf, graph, node, gradient_origin in self._dead.gradient_origins():
+            origin = graph, node.id, gradient_origin
+            if origin not in known:
+                known[origin] = self._explained(leaf, graph, node, gradient_origin)
+            found.append((leaf, graph, node, known[origin]))
+        return found
+
+    def unexplained(self) -> tuple[UnexplainedZero, ...]:
+        """The dead leaves for which no cause was found, in the order of their graphs."""
+        explained = {leaf.name for leaf, *_, zero in self._explanations if zero is not None}
+        highest: dict[str, Node] = {}
+        for leaf, _, node, _ in self._explanations:
+            known = highest.get(leaf.name)
+            highest[leaf.name] = node if known is None or node.id > known.id else known
+        found = []
+        for leaf in self._dead.all:
+            if leaf.name not in explained and not self._proves_nothing(leaf):
+                start = highest.get(leaf.name)
+                call = None if start is None else self._flow.call_of_node(start.sequence_nr)
+                found.append(UnexplainedZero(leaf, None if start is None else start.id, call))
+        return tuple(found)
+
+    def _proves_nothing(self, leaf: DeadLeaf) -> bool:
+        """Whether a zero at the first steps may be gone at the next: a factor that started at zero, a hook's work."""
+        by_node = find_gradient_origins(self._graphs[leaf.graph]).by_node
+        return leaf.steps < MIN_LAST or any(origin.by == "hook" for origin in by_node.values())
 
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one with the most affected leaves first."""
         found: dict[tuple[str, int | None, str], ZeroGradient] = {}
-        explained: dict[tuple[int, int, GradientOrigin], ZeroGradient | None] = {}
-        for leaf, graph, node, gradient_origin in DeadLeaves(self._backward_calls, self._origins).gradient_origins():
-            origin = graph, node.id, gradient_origin
-            if origin not in explained:
-                explained[origin] = self._explained(leaf, graph, node, gradient_origin)
-            same = explained[origin]
+        for leaf, _, _, same in self._explanations:
             if same is None:
                 continue
             zero = replace(same, leaves=(leaf.name,), leaf_nodes=(leaf.node,), steps=leaf.steps)

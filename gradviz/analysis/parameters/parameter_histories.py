@@ -222,6 +222,17 @@ class ParameterHistories:
         by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == GIVES_A_GRADIENT)
         return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self._received)))
 
+    def is_only_a_successor(self, number: int) -> bool:
+        """Whether a trained parameter had its name before, and no backward reached this one: the program has loaded or
+        made a model again after training."""
+        tensor = self.tensor(number)
+        is_idle = tensor.role == "parameter" and number not in self.trained and number not in self.reached
+        return is_idle and not self._names_of_trained.isdisjoint(tensor.names)
+
+    @cached_property
+    def _names_of_trained(self) -> frozenset[str]:
+        return frozenset(name for number in self.trained & self.reached for name in self.tensor(number).names)
+
     # -- not trained ---------------------------------------------------------------------------------------------
 
     @cached_property

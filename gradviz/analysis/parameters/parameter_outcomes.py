@@ -36,13 +36,15 @@ class Outcome(Struct, frozen=True):
 def outcomes(case: Case) -> tuple[Outcome, ...]:
     """The outcome of every parameter of modules and optimizers, in the order in which they were first seen.
 
-    Old parameters that no module and no optimizer has, such as those of a copy or before a replacement, are left out.
+    Old parameters that no module and no optimizer has, such as those of a copy or before a replacement, are left out,
+    and so are those of a model that was loaded after training under the name of the trained one.
     """
     histories = case.histories
     own = [
         number
         for number, tensor in enumerate(histories.log.tensors)
-        if number in histories.trained or (tensor.role == "parameter" and tensor.names)
+        if number in histories.trained
+        or (tensor.role == "parameter" and tensor.names and not histories.is_only_a_successor(number))
     ]
     return tuple(outcome_of(case, histories, number) for number in own)
 
@@ -105,7 +107,7 @@ def _frozen_names(case: Case, kind: OutcomeKind, by_kind: Mapping[OutcomeKind, l
 
 def _part(kind: OutcomeKind, group: list[Outcome]) -> str:
     locations = {each.location for each in group}
-    location = locations.pop() if len(locations) == 1 and kind in ("frozen", "cut off") else None
+    location = locations.pop() if len(locations) == 1 and kind in ("frozen", "cut off", "not reached") else None
     return f"{len(group):,} {kind}" + (
         f" at {line_words_of(location.file, location.line)}" if location is not None else ""
     )

@@ -7,6 +7,7 @@ from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
 from gradviz.analysis.rules.cost.needless_retain_graph import NeedlessRetainGraph
+from gradviz.analysis.rules.cost.other_random_numbers import OtherRandomNumbers
 from gradviz.analysis.rules.cost.recompiled import Recompiled
 from gradviz.analysis.rules.cost.reentrant_checkpoint import ReentrantCheckpoint
 from gradviz.analysis.rules.cost.saved_memory import SavedMemory
@@ -52,6 +53,7 @@ from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
@@ -69,6 +71,7 @@ from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGr
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
+from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
 from gradviz.analysis.rules.zero_gradients.vanishing_chain import VanishingChain
@@ -93,6 +96,7 @@ RULES: tuple[type[Rule], ...] = (
     Saturation,
     VanishingChain,
     MaskedOut,
+    GradientAlwaysZero,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,
@@ -128,7 +132,9 @@ RULES: tuple[type[Rule], ...] = (
     EvaluationMode,
     WrongOptimizer,
     TrainingMode,
+    StepWithoutEffect,
     ReentrantCheckpoint,
+    OtherRandomNumbers,
     UnevenSteps,
     CollectiveOnSomeRanks,
     CollectiveOrder,

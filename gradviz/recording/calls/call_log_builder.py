@@ -66,13 +66,14 @@ class CallLogBuilder:
         )
 
     def _find_all_sites(self, rows: list[Row]) -> None:
-        """Add the call sites of all stacks first: lines of decorators and ``with`` statements come after them."""
+        """Add the call sites of all stacks first: those of other lines come after them."""
         for row in rows:
             self._sites.site_of(row.stack)
         behind = len(self._sites.sites)
         for row in rows:
-            if row.grad_mode_location is not None and row.grad_mode_location not in self._locations:
-                self._locations[row.grad_mode_location] = behind + len(self._locations)
+            for location in (row.grad_mode_location, row.checkpoint_location):
+                if location is not None and location not in self._locations:
+                    self._locations[location] = behind + len(self._locations)
 
     def _call(self, row: Row) -> Call:
         location = row.grad_mode_location
@@ -94,6 +95,7 @@ class CallLogBuilder:
             inside=inside,
             grad_mode=row.grad_mode,
             grad_mode_site=self._locations[location] if location is not None else None,
+            checkpoint_site=None if row.checkpoint_location is None else self._locations[row.checkpoint_location],
             is_autocast=row.is_autocast,
             raised=row.raised,
             optimizer=self._optimizers.get(id(row.optimizer)),

@@ -17,6 +17,7 @@ from gradviz.recording.calls.call_log_builder import CallLogBuilder
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.known_tensors import KnownTensor, is_leaf, requires_grad
 from gradviz.recording.calls.optimizers import KnownOptimizer
+from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
@@ -144,11 +145,12 @@ class CallLogNames:
         if not (known.role == "parameter" or (wants_gradient and holds_gradient)):
             return None
         gradient = tensor.grad if holds_gradient else None
+        has_changed = _has_changed(tensor, known)
         if gradient is None:
-            return LeafEnd(wants_gradient)
+            return LeafEnd(wants_gradient, has_changed=has_changed)
         facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
-        return LeafEnd(wants_gradient, True, norm if norm is None or isfinite(norm) else None, facts)
+        return LeafEnd(wants_gradient, True, norm if norm is None or isfinite(norm) else None, facts, has_changed)
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
@@ -181,6 +183,13 @@ class CallLogNames:
             if index in self._module_paths and (module := reference()) is not None:
                 names.paths[id(module)] = self._module_paths[index]
         return CallLogBuilder(self._recorder, self._forward, self._stacks, names).build()
+
+
+def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:
+    """Whether its values are others than before the first step on it; None if no step was seen, or it is unreadable."""
+    before = known.before_steps
+    now = None if before is None else checksum_of(tensor)
+    return None if before is None or now is None else int(before) != int(now)
 
 
 def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:

@@ -35,9 +35,12 @@ from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.fingerprints.random_draws import GeneratorStates, draw_between, states_before
+from gradviz.recording.forward.grad_mode_watch import Location
 from gradviz.recording.forward.user_functions import callback_of
 from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.run.line_attribution import function_name
 from gradviz.recording.run.run_limit import RunLimit
+from gradviz.recording.torch_access.checkpointing import caller_of_forgetful_checkpoint
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import version_of
 
@@ -127,6 +130,8 @@ class CallRecorder:
 
     def _take_inputs(self, pending: Pending) -> None:
         row, uses = self.writer.locate(pending.row, pending.frame), self.writer.uses
+        if self._functions.may_draw(pending.function):
+            row.checkpoint_location = _forgetful_checkpoint(pending.frame)
         with measuring():
             tensors = tensors_with_positions(pending.args, pending.kwargs)
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
@@ -208,6 +213,14 @@ class CallRecorder:
             pending.row.results = numbers_in(result)
         elif pending.row.result is None and pending.row.inputs:
             self.writer.uses.arrays.note(result, pending.row.inputs[0].known)
+
+
+def _forgetful_checkpoint(frame: FrameType) -> Location | None:
+    """The line that called a checkpoint around `frame` which draws other random numbers in backward."""
+    caller = caller_of_forgetful_checkpoint(frame)
+    if caller is None:
+        return None
+    return Location(caller.f_code.co_filename, caller.f_lineno, function_name(caller.f_code))
 
 
 _TAKE_HOOKS = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})

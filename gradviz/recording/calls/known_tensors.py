@@ -53,6 +53,7 @@ class KnownTensor:
     __slots__ = (
         "address",
         "alive_after",
+        "before_steps",
         "end",
         "facts",
         "first_row",
@@ -94,6 +95,8 @@ class KnownTensor:
         """Path of the module that holds it where ``parameters()`` does not search."""
         self.is_used_elsewhere = False
         self.end: LeafEnd | None = None
+        self.before_steps: torch.Tensor | None = None
+        """Checksum of its values before an optimizer stepped on it for the first time."""
         self.alive_after: Any = None
         self.holder: Holder | None = None
         self.gathered: Any = None

@@ -47,6 +47,13 @@ _UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided",
 """Their results hold whatever was in that memory before."""
 
 
+_DRAWS = frozenset(
+    {"dropout", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"}
+    | {"rand", "randn", "rand_like", "randn_like", "randint", "randint_like", "randperm", "normal", "normal_"}
+    | {"uniform_", "bernoulli", "bernoulli_", "multinomial", "exponential_", "gumbel_softmax", "rrelu", "poisson"}
+)
+
+
 class FunctionTable:
     """Caches what is known about each function."""
 
@@ -72,6 +79,10 @@ class FunctionTable:
     def is_exit(self, function: Any) -> bool:
         """True if the function turns a tensor into a value that is not a tensor."""
         return getattr(function, "__name__", None) in _EXITS
+
+    def may_draw(self, function: Any) -> bool:
+        """True if the function may draw random numbers."""
+        return getattr(function, "__name__", None) in _DRAWS
 
     def leaves_uninitialized(self, function: Any) -> bool:
         """True if the function allocates memory without writing to it."""

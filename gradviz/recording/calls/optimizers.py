@@ -21,6 +21,7 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.known_tensors import KnownTensor, requires_grad
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.forward.module_tree import modules_inside
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import torch_folder
@@ -181,13 +182,16 @@ class Optimizers:
         writer = self._writer
         if writer.is_elsewhere():
             return
-        with writer.shield(), DISABLE_TORCH_FUNCTION():
+        with writer.shield(), measuring():
             known = self.find(optimizer)
             self.note_groups(known)
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
             row.optimizer = known
             for position, tensor in _parameters_of(optimizer):
-                row.inputs.append(_plain_use(writer, tensor, position, row))
+                use = _plain_use(writer, tensor, position, row)
+                row.inputs.append(use)
+                if use.requires_grad and use.known.before_steps is None:
+                    use.known.before_steps = checksum_of(tensor)
             writer.open(row)
             self._stepping.append(row)
 

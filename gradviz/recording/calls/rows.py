@@ -42,6 +42,7 @@ class Row:
 
     __slots__ = (
         "called",
+        "checkpoint_location",
         "definition",
         "draw",
         "function",
@@ -82,6 +83,7 @@ class Row:
         self.inside: Row | None = None
         self.grad_mode: GradMode = "enabled"
         self.grad_mode_location: Location | None = None
+        self.checkpoint_location: Location | None = None
         self.is_autocast = False
         self.is_open = False
         self.reads_values = True

@@ -1,4 +1,4 @@
-"""Non-reentrant checkpointing: whether it packs what nodes save, and the arguments that it keeps; each in two ways."""
+"""Checkpointing: whether it packs what nodes save, the arguments that it keeps, each in two ways, and its options."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.frame_variables import local_variables
+from gradviz.recording.run.file_kinds import is_torch_file
 from gradviz.recording.torch_access.guarded_unpacking import read_slot
 from gradviz.recording.torch_access.name_lookup import attribute, find
 
@@ -56,6 +57,20 @@ def working_way() -> Callable[[], bool] | None:
 @cache
 def _code_of_checkpoint() -> CodeType:
     return inspect.unwrap(find(f"{_MODULE}.checkpoint")).__code__  # type: ignore[no-any-return]
+
+
+def caller_of_forgetful_checkpoint(frame: FrameType | None) -> FrameType | None:
+    """The frame that called a checkpoint with ``preserve_rng_state=False``, if `frame` runs inside of one."""
+    if _MODULE not in sys.modules:
+        return None
+    code = _code_of_checkpoint()
+    while frame is not None and frame.f_code is not code:
+        frame = frame.f_back
+    if frame is None or local_variables(frame).get("preserve", True):
+        return None
+    while frame is not None and is_torch_file(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
 
 
 def _tells(way: Callable[[], bool]) -> bool:

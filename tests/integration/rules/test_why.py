@@ -10,6 +10,7 @@ import pytest
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.check.why import Answer, why
+from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rules import RULES
 from gradviz.errors import BadInput
 from gradviz.recording.run.program import find_script
@@ -112,3 +113,16 @@ def test_the_missing_path_of_a_tensor_that_was_cut_off_is_shown(tmp_path: Path) 
 def test_a_module_is_answered_with_its_parameters(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match=r"'net\.0' means several; write one of net\.0\.weight"):
         answer("net.0", "net(x).sum().backward()", tmp_path)
+
+
+def test_a_model_that_is_made_again_after_training_does_not_hide_the_trained_one(tmp_path: Path) -> None:
+    middle = """
+        net(x).sum().backward()
+        optimizer.step()
+        net = nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2))
+        net(x)
+    """
+    found = answer("net.0.weight", middle, tmp_path)
+    assert found.kind == "reached"
+    assert dict(found.facts)["optimizer"].startswith("SGD")
+    assert counted_outcomes(case_of(middle, tmp_path)) == "4 parameters, all reached"

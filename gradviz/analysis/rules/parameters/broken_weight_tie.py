@@ -21,7 +21,7 @@ class Tie(Struct, frozen=True):
     one: int
     other: int
     row: int
-    how: Literal["share memory", "copied", "torn"]
+    how: Literal["share memory", "copied", "torn", "detached copy"]
 
 
 class BrokenWeightTie(Rule):
@@ -30,7 +30,8 @@ class BrokenWeightTie(Rule):
     What it finds
     -------------
     Two `Parameter` objects in the same memory, and parameters that two modules shared until one of them got another
-    one, if both train.
+    one, if both train. Also an embedding and an output layer of which one got a copy of the other's weight instead of
+    the weight itself.
 
     Why it matters
     --------------
@@ -66,6 +67,7 @@ class BrokenWeightTie(Rule):
         how = {
             "share memory": "share their memory, but are two parameters",
             "copied": "began as one and its copy, but are two parameters",
+            "detached copy": "began as one and its copy, but are two parameters",
             "torn": "were one parameter, but are two now",
         }[tie.how]
         result = "each gets the gradient of its own uses only"
@@ -103,6 +105,7 @@ def _ties(histories: ParameterHistories) -> Iterator[Tie]:
             yield from (Tie(origin, new, row, "copied") for origin in _copied_from(histories, arguments["source"]))
         elif call.kind in ("register_parameter", "register_module"):
             yield from _torn(row, arguments)
+            yield from _detached_copies(histories, row, arguments)
             for old, new in _replacements(arguments):
                 if replaced_by.setdefault(old, new) != new:
                     yield Tie(replaced_by[old], new, row, "torn")
@@ -112,6 +115,40 @@ def _torn(row: int, arguments: dict[str, int]) -> Iterator[Tie]:
     """Parameters that one module replaced, but that another module may still hold."""
     kept = {tensor for name, tensor in arguments.items() if name.startswith("new")}
     yield from (Tie(old, new, row, "torn") for old, new in _replacements(arguments) if old not in kept)
+
+
+def _detached_copies(histories: ParameterHistories, row: int, arguments: dict[str, int]) -> Iterator[Tie]:
+    """The weight of an embedding that an output layer got as a detached copy, or the other way round.
+
+    A detached copy alone proves nothing: a layer may start with the values of another one.
+    """
+    new = arguments.get("new")
+    makers = {histories.tensor(each).producer for each in histories.flow.sharing_memory(new)} if new is not None else ()
+    for maker in makers:
+        origin = None if maker is None else _detached_origin(histories, maker)
+        if new is not None and origin is not None and origin != new:
+            is_embedded = [_is_embedded(histories, number) for number in (origin, new)]
+            if any(is_embedded) and not all(is_embedded):
+                yield Tie(origin, new, row, "detached copy")
+
+
+def _detached_origin(histories: ParameterHistories, maker: int) -> int | None:
+    """The parameter whose values a call copied, as they are or transposed, after ``detach()`` or ``.data``."""
+    row: int | None = maker
+    while row is not None:
+        call = histories.log.calls[row]
+        if call.function not in _COPIES | _DETACHES or not call.inputs:
+            return None
+        use = call.inputs[0]
+        if use.is_live_leaf:
+            return use.tensor if histories.tensor(use.tensor).role == "parameter" else None
+        row = histories.flow.newest_producer(use.tensor, row)
+    return None
+
+
+def _is_embedded(histories: ParameterHistories, number: int) -> bool:
+    calls = histories.log.calls
+    return any(calls[row].function.endswith(".embedding") for row in histories.forward_uses(number))
 
 
 def _replacements(arguments: dict[str, int]) -> Iterator[tuple[int, int]]:
@@ -142,6 +179,9 @@ _COPIES = frozenset(
         "clone", "to", "contiguous", "view", "reshape", "view_as", "t", "T", "mT", "transpose", "permute", "swapaxes",
     )
 )  # fmt: skip
+
+
+_DETACHES = frozenset({"torch.Tensor.detach", "torch.Tensor.data"})
 
 
 def _train_together(histories: ParameterHistories, tie: Tie) -> bool:

@@ -1,0 +1,127 @@
+"""GV710."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
+from gradviz.analysis.rule import Rule
+
+_MIN_STEPS = 3
+"""At fewer steps it is a note: a warm-up may start with a learning rate of 0."""
+
+
+class StepWithoutEffect(Rule):
+    """An optimizer steps, and a parameter that it holds never changes.
+
+    What it finds
+    -------------
+    Parameters whose values at the end are those before the first step, bit for bit, where no other rule names the
+    cause. It tells a learning rate of 0, gradients that are cleared before each step, and parameters that no backward
+    reaches; else it says that the cause is not known.
+
+    Why it matters
+    --------------
+    Nothing raises: ``step()`` skips a parameter whose ``.grad`` is None, and with a gradient of zero, or a learning
+    rate of 0, it changes nothing. This part of the model keeps its initial values.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV710"
+    name = "step_without_effect"
+    severity = "warning"
+    yields_to = ("gradient_always_zero",)
+    is_last_resort = True
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.capture.error is None:
+            for group in unchanged_parameters(case.histories):
+                yield self._finding(case.histories, group)
+
+    def _finding(self, histories: ParameterHistories, group: Unchanged) -> Finding:
+        verb = "has" if len(group.tensors) == 1 else "have"
+        steps = "the only step" if group.steps == 1 else f"{group.steps:,} steps"
+        step = location_of_call(histories.flow, group.step)
+        location = step if group.clear is None else location_of_call(histories.flow, group.clear)
+        words = _WORDS[group.reason]
+        return self.finding(
+            f"{histories.together(group.tensors)} {verb} the same values after {steps} as before: {words[0]}",
+            severity="note" if group.steps < _MIN_STEPS or group.reason in _MAY_BE_RIGHT else "warning",
+            symptom="grad_none" if group.reason == "no backward" else "grad_wrong",
+            why=words[1],
+            fix=words[2],
+            location=location,
+            symptom_location=step if step != location else None,
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"steps": group.steps, "parameters": len(group.tensors)},
+        )
+
+
+_MAY_BE_RIGHT = frozenset({"zero", "rounded away", "unknown"})
+"""A bias before a normalization, or one that cancels in a difference, has no influence on the loss."""
+
+_WORDS: dict[Reason, tuple[str, str, str]] = {
+    "no backward": (
+        "no backward reaches them",
+        "step() skips a parameter whose .grad is None",
+        "use them for the loss of the steps that should train them, or take them out of the optimizer",
+    ),
+    "cleared": (
+        "each of their gradients is cleared before a step uses it",
+        "the order is zero_grad(), backward(), step(): here step() comes between zero_grad() and backward()",
+        "call backward() before step(), and zero_grad() before that backward()",
+    ),
+    "no learning rate": (
+        "the learning rate of their group is 0",
+        "a step is the learning rate times what the gradients say",
+        "set the learning rate of that group, or look at the schedule that made it 0",
+    ),
+    "zero": (
+        "the last of their gradients is exactly zero",
+        "a bias that cancels in a difference, or before a normalization, has no influence on the loss; nor has what is "
+        "multiplied by 0",
+        "if they should train, look at what follows them; else take them out of the model",
+    ),
+    "rounded away": (
+        "each step is smaller than the last digit of their values",
+        "a bias before a normalization, or one that cancels in a difference, gets only rounding errors",
+        "if they should train, look at what follows them; else take them out of the model",
+    ),
+    "short dtype": (
+        "each step is too small for their dtype",
+        "16-bit floats have so few digits that adding a change of less than about 1/256 of a value does nothing",
+        "keep the parameters in float32 and use torch.autocast for the computation, or take larger steps",
+    ),
+    "lost": (
+        "the last step should have changed them; cause not found",
+        "something may write the old values back, or the step may be skipped",
+        "print one of them before and after step(), and look for copy_(), load_state_dict() and clamps",
+    ),
+    "unknown": (
+        "they get gradients; cause not found",
+        "the gradients that were used may be zero, or something may write the old values back",
+        "print one of them and its .grad before and after step()",
+    ),
+}

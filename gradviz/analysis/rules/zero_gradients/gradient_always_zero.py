@@ -1,0 +1,116 @@
+"""GV206."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, call_words
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.numbers.zero_gradients import UnexplainedZero
+from gradviz.analysis.rule import Rule
+from gradviz.graph.query.operation_names import operation_word
+
+
+class GradientAlwaysZero(Rule):
+    """The gradient of a parameter is exactly zero at every step, and no other rule knows why.
+
+    What it finds
+    -------------
+    Trained parameters that got a gradient of exactly zero at all recorded steps, three or more, or at all of the last
+    ones, where none of the other rules names the cause. It names the operation nearest to the loss that got a gradient
+    and sent zero.
+
+    Why it matters
+    --------------
+    A step with a gradient of zero changes nothing, or only what momentum and weight decay change. The parameter has a
+    gradient and an optimizer, and learns nothing.
+
+    Example
+    -------
+    block, gate = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD(block.parameters(), lr=0.1)
+    for step in range(4):
+        x = torch.randn(5, 4)
+        loss = (x + gate * torch.tanh(block(x))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    block, gate = torch.nn.Linear(4, 4), torch.nn.Parameter(torch.zeros(4))
+    optimizer = torch.optim.SGD([*block.parameters(), gate], lr=0.1)
+    for step in range(4):
+        x = torch.randn(5, 4)
+        loss = (x + gate * torch.tanh(block(x))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV206"
+    name = "gradient_always_zero"
+    severity = "warning"
+    is_last_resort = True
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        groups: dict[Location | None, list[UnexplainedZero]] = defaultdict(list)
+        for zero in case.unexplained_zeros:
+            groups[_location(case, zero)].append(zero)
+        for location, zeros in groups.items():
+            yield self._finding(case, location, zeros)
+
+    def _finding(self, case: Case, location: Location | None, zeros: list[UnexplainedZero]) -> Finding:
+        first = zeros[0]
+        names = tuple(dict.fromkeys(zero.leaf.name for zero in zeros))
+        steps = max(zero.leaf.steps for zero in zeros)
+        since = f", from {_operation(case, first)}{at_line(location)} on" if first.node is not None else ""
+        of_which = "the last" if first.leaf.was_alive else "all"
+        # A loss that has reached zero, and a bias that cancels in a difference, may be right.
+        may_be_right = first.leaf.is_loss_zero or first.node is None
+        is_alarm = not may_be_right and any(_is_trained(case, name) for name in names)
+        return self.finding(
+            f"the gradient of {together(names)} is exactly zero in {of_which} {steps:,} steps{since}; cause not found",
+            severity="warning" if is_alarm else "note",
+            symptom="grad_zero",
+            why=_why(first),
+            fix="print the inputs of that operation, and look for a constant, an empty mask or a flat range"
+            if first.node is not None
+            else "if it should train, look at what follows it: a difference in which it cancels, a normalization",
+            location=location,
+            tensors=names,
+            nodes=case.nodes_in(first.leaf.graph, (first.node, *(zero.leaf.node for zero in zeros)))
+            if first.node is not None
+            else (),
+            evidence={"steps": steps, "leaves": len(names)},
+        )
+
+
+def _why(zero: UnexplainedZero) -> str:
+    if zero.leaf.is_loss_zero:
+        return "the loss is exactly 0 there, and so is every slope of it"
+    if zero.node is None:
+        return "the gradients that arrive on several paths cancel out"
+    return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
+
+
+def _location(case: Case, zero: UnexplainedZero) -> Location | None:
+    if zero.call is not None:
+        return case.location_of_call(zero.call)
+    if zero.node is not None:
+        return case.location_of(zero.leaf.graph, zero.node)
+    return case.location_of_backward(zero.leaf.graph)
+
+
+def _operation(case: Case, zero: UnexplainedZero) -> str:
+    if zero.call is not None:
+        return call_words(case.dataflow.log.calls[zero.call])
+    return f"{operation_word(case.graphs[zero.leaf.graph].nodes[zero.node or 0].name)}()"
+
+
+def _is_trained(case: Case, name: str) -> bool:
+    histories = case.histories
+    return any(name in histories.tensor(number).names for number in histories.trained)

@@ -1,0 +1,114 @@
+"""No run ends with "nothing wrong found" while a parameter of an optimizer never changes, or always gets zero."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rules import RULES
+from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
+from gradviz.recording.script_runner import run
+
+LOOP = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = {model}
+optimizer = torch.optim.SGD(model.parameters(), lr={rate})
+for step in range({steps}):
+    optimizer.zero_grad()
+    {loss}.backward()
+    {after}
+"""
+PLAIN = {
+    "model": "nn.Linear(4, 1)",
+    "rate": "0.1",
+    "steps": "4",
+    "loss": "model(torch.randn(5, 4)).square().mean()",
+    "after": "optimizer.step()",
+}
+WEIGHTS = {"model.weight", "model.bias"}
+RESTORED = "optimizer.step(); model.load_state_dict(dict(weight=torch.ones(1, 4), bias=torch.ones(1)))"
+
+STEP_BEFORE_BACKWARD = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters())
+for step in range(4):
+    loss = model(torch.randn(5, 4)).square().mean()
+    optimizer.zero_grad()
+    optimizer.step()
+    loss.backward()
+"""
+
+
+def findings(script: str, folder: Path) -> list[Finding]:
+    path = folder / "train.py"
+    path.write_text(script)
+    case = Case(run(find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture)
+    return list(check_case(case, RULES).findings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "severity", "words"),
+    [
+        ({"rate": "0.0"}, "warning", "the learning rate of their group is 0"),
+        ({"rate": "0.0", "steps": "1"}, "note", "after the only step as before"),
+        (
+            {
+                "model": "nn.Linear(4, 1).bfloat16()",
+                "loss": PLAIN["loss"].replace("4)", "4).bfloat16()"),
+                "rate": "1e-7",
+            },
+            "warning",
+            "each step is too small for their dtype",
+        ),
+        ({"model": "nn.Linear(4, 1).requires_grad_()", "after": RESTORED}, "warning", "the last step should have"),
+    ],
+)
+def test_parameters_with_the_values_from_before_the_first_step_are_told_with_what_is_known(
+    changes: dict[str, str], severity: str, words: str, tmp_path: Path
+) -> None:
+    script = LOOP.format(**PLAIN | changes)
+    if changes.get("after") == RESTORED:
+        script = script.replace("optimizer =", "nn.init.ones_(model.weight); nn.init.ones_(model.bias)\noptimizer =")
+    (found,) = findings(script, tmp_path)
+    assert (found.cause, found.severity, set(found.tensors)) == ("step_without_effect", severity, WEIGHTS)
+    assert words in found.message
+
+
+def test_gradients_that_are_cleared_before_every_step_are_blamed_on_the_line_that_clears(tmp_path: Path) -> None:
+    (found,) = (each for each in findings(STEP_BEFORE_BACKWARD, tmp_path) if each.is_alarm)
+    assert found.location is not None
+    line = STEP_BEFORE_BACKWARD.splitlines()[found.location.line - 1].strip()
+    assert line in ("optimizer.zero_grad()", "optimizer.step()")
+
+
+@pytest.mark.parametrize(
+    ("model", "loss"),
+    [
+        (
+            "nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))",
+            "model(torch.randn(16, 4)).square().sum(1).sqrt().mean()",
+        ),
+        ("nn.Linear(4, 1)", "(model(torch.randn(5, 4)) - model(torch.randn(5, 4))).square().mean()"),
+    ],
+)
+def test_a_bias_that_has_no_influence_is_a_note_and_no_alarm(model: str, loss: str, tmp_path: Path) -> None:
+    found = findings(LOOP.format(**PLAIN | {"model": model, "loss": loss}), tmp_path)
+    assert {each.severity for each in found} == {"note"}
+    assert {name for each in found for name in each.tensors} <= {"model.0.bias", "model.bias"}
+
+
+def test_a_finding_with_a_cause_replaces_those_of_the_last_net(tmp_path: Path) -> None:
+    cut = PLAIN | {"loss": "model.bias.detach().square().mean().requires_grad_()"}
+    causes = {each.cause for each in findings(LOOP.format(**cut), tmp_path)}
+    assert causes
+    assert causes.isdisjoint({"step_without_effect", "gradient_always_zero"})
