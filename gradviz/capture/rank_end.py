@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, LineNumber, Magnitude, Size
 
+WRAPPER = "forward"
+"""`Stand.collective` of a rank that waits in a collective which its wrapper calls, such as DistributedDataParallel."""
+
 
 class CodeLine(Struct, frozen=True, omit_defaults=True):
     """A line of the program, with the statements around it."""
@@ -50,7 +53,7 @@ class Stand(Struct, frozen=True, omit_defaults=True):
     lines: tuple[CodeLine, ...] = ()
     """The program's own lines on the stack, the innermost first."""
     collective: str = ""
-    """The function of torch.distributed in which it waits."""
+    """The function of torch.distributed in which it waits, or `WRAPPER`."""
     is_in_backward: bool = False
 
 

@@ -15,7 +15,7 @@ from traceback import walk_stack, walk_tb
 from types import FrameType
 from typing import Any
 
-from gradviz.capture.rank_end import CodeLine, Collective, Stand
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, Stand
 from gradviz.recording.ranks.code_lines import code_line
 from gradviz.recording.run.file_kinds import is_library_file
 
@@ -62,7 +62,7 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     known = list(frames)
     waiting = [name for file, _, name in known if file.endswith(_COLLECTIVES)]
     if known and known[0][0].endswith(_WRAPPER):  # whose collectives are called by compiled code
-        waiting.append("forward")
+        waiting.append(WRAPPER)
     own = [frame for frame in known if _is_own(frame[0])]
     return Stand(
         tuple(code_line(*frame) for frame in own[:MAX_LINES]),
