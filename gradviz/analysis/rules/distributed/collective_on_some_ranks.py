@@ -69,7 +69,7 @@ class CollectiveOnSomeRanks(JobRule):
         other = next((end for end in job.ends if end.rank in others), None)
         callers = f"{job.who(ranks)} call{'s' if len(ranks) == 1 else ''}"
         return self.finding(
-            f"only {callers} {call_words(call)}{number_words(found)}{under}",
+            f"only {callers} {call_words(call)}{number_words(found)}{_under(call.at)}",
             why=f"it ends when all ranks have called it; rank {other.rank} {end_words(other)}" if other else "",
             fix=_REMEDY,
             location=location_of(call.at),
