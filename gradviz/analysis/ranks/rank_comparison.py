@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import median
 
 from gradviz.analysis.diff.comparison import Side, compare
 from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.drift import DIGEST, drift_between, first_difference
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_summary import (
     BackwardSummary,
@@ -15,7 +17,6 @@ from gradviz.analysis.ranks.rank_summary import (
     location_of_backward,
     location_of_use,
     parameter_names,
-    weights_of,
 )
 from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.capture.capture import Capture
@@ -56,7 +57,7 @@ class _Comparing:
         yield from self._errors()
         common = sorted(set.intersection(*(set(each.calls) for each in self._all)))
         yield from self._structures(common)
-        yield from self._drift(common)
+        yield from self._drift()
         yield from self._alike(common)
         yield from self._outliers(common, "the gradient", "norm", lambda call: call.norm)
         yield from self._outliers(common, "the loss", "value", lambda call: call.loss)
@@ -140,42 +141,40 @@ class _Comparing:
         reduced = {name for each in capture.parameters if each.gets_reduced_gradient for name in each.names}
         return bool(names) and reduced.issuperset(names)
 
-    def _drift(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
-        """The first backward call before which parameters that should be the same are not."""
-        for number in numbers:
-            if any(each.calls[number].reduced_norm is None for each in self._all):
-                continue  # nothing keeps these parameters the same
-            groups = self._groups(
-                lambda each, at=number: (each.calls[at].parameters, each.calls[at].weights)  # type: ignore[misc]
-            )
-            others = [
-                each for each in groups[1:] if each[0].calls[number].parameters == _of(groups[0], number).parameters
-            ]
-            if others:
-                yield self._drifted(number, groups[0], others[0])
-                return
+    def _drift(self) -> Iterator[RankDifference]:
+        """The first moment at which parameters that should be the same are not."""
+        replicated = [each for each in self._all if each.replicated]
+        names = Counter(each.replicated for each in replicated).most_common(1)
+        same = [each for each in replicated if each.replicated == names[0][0]]
+        if len(same) < 2:
+            return
+        number = first_difference({each.replicas for each in same}, min((each.moments for each in same), key=len))
+        if number is None:
+            return
+        groups: dict[bytes, list[RankSummary]] = {}
+        for each in same:
+            groups.setdefault(each.replicas[number * DIGEST : (number + 1) * DIGEST], []).append(each)
+        usual, other, *_ = sorted(groups.values(), key=lambda group: (-len(group), group[0].rank.number))
+        yield self._drifted(number, usual, other)
 
     def _drifted(self, number: int, usual: list[RankSummary], other: list[RankSummary]) -> RankDifference:
-        loaded = [graph_of_call(self._load(group[0].rank.number), number) for group in (usual, other)]
-        assert loaded[0] is not None
-        assert loaded[1] is not None
-        a, b = map(weights_of, (loaded[0], loaded[1]))
-        changed = [name for name in a if name in b and a[name] != b[name]]
+        found = drift_between(self._load(usual[0].rank.number), self._load(other[0].rank.number), number)
+        count = len(found.norms)
         details = [
-            f"{name}: norm {a[name]:.6g} on {self._who(usual)}, {b[name]:.6g} on {self._who(other)}"
-            for name in changed[:MAX_NAMES]
+            f"{name}: norm {a:.6g} on {self._who(usual)}, {b:.6g} on {self._who(other)}"
+            for name, (a, b) in list(found.norms.items())[:MAX_NAMES]
         ]
-        if len(changed) > MAX_NAMES:
-            details.append(f"and {len(changed) - MAX_NAMES} more parameters")
+        if count > MAX_NAMES:
+            details.append(f"and {count - MAX_NAMES} more parameters")
         return RankDifference(
             "drift",
-            f"replicas have drifted apart: before backward {number}, {counted(len(changed), 'parameter')} of "
-            f"{self._who(other)} {'differs' if len(changed) == 1 else 'differ'} from those of {self._who(usual)}",
-            details=tuple(details),
+            f"replicas have drifted apart: {found.when}, {counted(count, 'parameter')} of {self._who(other)} "
+            f"{'differs' if count == 1 else 'differ'} from those of {self._who(usual)}",
+            details=tuple(filter(None, (found.how, *details))),
             having=_numbers(usual),
             missing=_numbers(other),
-            parameters=tuple(changed),
-            location=location_of_backward(loaded[0]),
+            parameters=tuple(found.norms),
+            location=found.location,
             is_reduced=True,
         )
 
@@ -238,4 +237,5 @@ def _what_is_not_compared(summaries: Sequence[RankSummary]) -> Iterator[str]:
             f"later steps: {counted(recorded, 'backward call')} of each rank is compared; record with "
             "--backward all --keep-going to compare more"
         )
-    yield "parameters are compared by their norms before each recorded backward, not value by value"
+    if not any(each.replicated for each in summaries):
+        yield "parameters: only those in DistributedDataParallel are known to be the same on all ranks"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import hypot
 
 from msgspec import Struct
 
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.ranks.drift import moment_digests
 from gradviz.capture.capture import Capture, Rank
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
@@ -26,8 +28,6 @@ class BackwardSummary(Struct, frozen=True):
     """A digest of operations, lines and edges."""
     parameters: str
     """A digest of the names of the parameters that its graph has."""
-    weights: str
-    """A digest of the norms of these parameters before the call."""
     gradients: str
     """A digest of the figures of the gradients that arrived at them: the rank's own ones."""
     norm: float | None
@@ -48,6 +48,12 @@ class RankSummary(Struct, frozen=True):
     backward_calls: int
     calls: dict[int, BackwardSummary]
     """By the number of the backward call."""
+    replicas: bytes = b""
+    """A digest of the parameters that all ranks should have alike, for each moment at which they were read."""
+    moments: tuple[str, ...] = ()
+    """What was read at these moments: `ReplicaMoment.kind`."""
+    replicated: str = ""
+    """A digest of the names of these parameters; empty if nothing keeps them alike."""
 
     @property
     def last(self) -> BackwardSummary | None:
@@ -67,16 +73,16 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         None if capture.error is None else capture.error.type_name,
         capture.backward_calls,
         {each.number: each for each in map(_of_call, graphs)},
+        moment_digests(capture.replicas),
+        () if capture.replicas is None else _shared(tuple(each.kind for each in capture.replicas.moments)),
+        "" if capture.replicas is None else _digest(capture.replicas.names),
     )
 
 
-def weights_of(graph: Graph) -> dict[str, float]:
-    """The norm of each parameter of a graph before its backward call."""
-    return {
-        node.names[0]: value.norm
-        for node in _parameters(graph)
-        if (value := node.values[0] if node.values else None) is not None and value.norm is not None
-    }
+@lru_cache(maxsize=16)
+def _shared(moments: tuple[str, ...]) -> tuple[str, ...]:
+    """The same object for ranks that read at the same moments: most do."""
+    return moments
 
 
 def parameter_names(graph: Graph) -> frozenset[str]:
@@ -111,7 +117,6 @@ def _of_call(graph: Graph) -> BackwardSummary:
         "" if site is None else line_words(graph.call_sites[own_line(graph.call_sites, site)]),
         _digest(_structure(graph)),
         _digest(sorted(parameter_names(graph))),
-        _digest(f"{name}={norm!r}" for name, norm in sorted(weights_of(graph).items())),
         _digest(_own_gradients(graph)),
         _total(node.arrived[0].norm for node in _parameters(graph) if node.arrived and node.arrived[0] is not None),
         _total(
