@@ -8,6 +8,7 @@ from statistics import median
 
 from gradviz.analysis.diff.comparison import Side, compare
 from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.communication import communication
 from gradviz.analysis.ranks.drift import DIGEST, drift_between, first_difference
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_summary import (
@@ -19,7 +20,10 @@ from gradviz.analysis.ranks.rank_summary import (
     parameter_names,
 )
 from gradviz.analysis.ranks.rank_words import rank_words
+from gradviz.analysis.ranks.stand_words import at_words
+from gradviz.analysis.ranks.stragglers import straggler
 from gradviz.capture.capture import Capture
+from gradviz.capture.rank_end import RankEnd
 from gradviz.graph.number_words import counted
 
 OUTLIER = 10.0
@@ -33,22 +37,35 @@ def compared_ranks(
     world_size: int,
     load: Callable[[int], Capture],
     disclosures: Sequence[str] = (),
+    ends: Sequence[RankEnd] = (),
 ) -> RankComparison:
-    """Compare at least one rank; `load` reads the capture of a rank again, for a few that differ."""
+    """Compare at least one rank; `load` reads the capture of a rank again, for a few that differ.
+
+    Args:
+        ends: how ranks ended, with the collectives that they called.
+    """
     return RankComparison(
         summaries[0].program,
         world_size,
         tuple(summaries),
-        tuple(_Comparing(summaries, world_size, load).differences()),
-        (*disclosures, *_what_is_not_compared(summaries)),
+        tuple(_Comparing(summaries, world_size, load, ends).differences()),
+        (*disclosures, *_what_is_not_compared(summaries, ends)),
+        communication(ends),
     )
 
 
 class _Comparing:
-    def __init__(self, summaries: Sequence[RankSummary], world_size: int, load: Callable[[int], Capture]) -> None:
+    def __init__(
+        self,
+        summaries: Sequence[RankSummary],
+        world_size: int,
+        load: Callable[[int], Capture],
+        ends: Sequence[RankEnd],
+    ) -> None:
         self._all = summaries
         self._world_size = world_size
         self._load = load
+        self._ends = ends
 
     def differences(self) -> Iterator[RankDifference]:
         if len(self._all) < 2:
@@ -61,6 +78,7 @@ class _Comparing:
         yield from self._alike(common)
         yield from self._outliers(common, "the gradient", "norm", lambda call: call.norm)
         yield from self._outliers(common, "the loss", "value", lambda call: call.loss)
+        yield from self._slow()
 
     def _who(self, ranks: Sequence[RankSummary]) -> str:
         return rank_words([each.rank.number for each in ranks], ranks[0].rank, self._world_size)
@@ -196,6 +214,28 @@ class _Comparing:
                 is_reduced=all(_of(same[0], number).reduced_norm is not None for number in told),
             )
 
+    def _slow(self) -> Iterator[RankDifference]:
+        found = straggler(self._ends) if not _have_several_clocks(self._all) else None
+        if found is None:
+            return
+        line = found.line
+        details = []
+        if line is not None:
+            details.append(
+                f"it spends {line.seconds:.2g} s{at_words(line.at)}, the others {found.usual:.2g} s: {line.at.text}"
+            )
+        else:
+            details.append("no line outside of backward and collectives takes it longer than the others")
+        yield RankDifference(
+            "straggler",
+            f"rank {found.rank} is slow: the others wait for it {found.seconds:.2g} s of {found.of:.2g} s, in which it "
+            f"comes last to {found.times:,} of {counted(found.collectives, 'collective')}",
+            is_alarm=False,
+            details=tuple(details),
+            missing=(found.rank,),
+            location=None if line is None else Location(line.at.file, line.at.line),
+        )
+
     def _backward_of(self, rank: RankSummary, number: int) -> Location | None:
         graph = graph_of_call(self._load(rank.rank.number), number)
         return None if graph is None else location_of_backward(graph)
@@ -229,7 +269,15 @@ def _of(group: Sequence[RankSummary], number: int) -> BackwardSummary:
     return group[0].calls[number]
 
 
-def _what_is_not_compared(summaries: Sequence[RankSummary]) -> Iterator[str]:
+def _have_several_clocks(summaries: Sequence[RankSummary]) -> bool:
+    return len({each.rank.host for each in summaries}) > 1
+
+
+def _what_is_not_compared(summaries: Sequence[RankSummary], ends: Sequence[RankEnd]) -> Iterator[str]:
+    if not any(each.traffic for each in ends):
+        yield "collectives, and who is late to them: torch's flight recorder saw none"
+    elif _have_several_clocks(summaries):
+        yield "who is late to collectives: the clocks of several hosts do not agree well enough"
     recorded = max((len(each.calls) for each in summaries), default=0)
     made = max((each.backward_calls for each in summaries), default=0)
     if recorded < made or made <= 1:

@@ -10,6 +10,7 @@ from math import hypot
 from msgspec import Struct
 
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.memory.kept_memory import OWNED_BY_MODULES
 from gradviz.analysis.ranks.drift import moment_digests
 from gradviz.capture.capture import Capture, Rank
 from gradviz.graph.model import Graph, Node
@@ -46,6 +47,8 @@ class RankSummary(Struct, frozen=True):
     outcome: str
     error: str | None
     backward_calls: int
+    kept: int
+    """Bytes that the largest of its graphs keeps until its backward has run, without parameters and buffers."""
     calls: dict[int, BackwardSummary]
     """By the number of the backward call."""
     replicas: bytes = b""
@@ -72,6 +75,7 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         capture.outcome,
         None if capture.error is None else capture.error.type_name,
         capture.backward_calls,
+        max((_kept_bytes(graph) for graph in graphs), default=0),
         {each.number: each for each in map(_of_call, graphs)},
         moment_digests(capture.replicas),
         () if capture.replicas is None else _shared(tuple(each.kind for each in capture.replicas.moments)),
@@ -135,6 +139,10 @@ def _loss(graph: Graph) -> float | None:
     values = graph.nodes[root.node].values
     figures = values[root.output_nr] if root.output_nr < len(values) else None
     return float(figures.values[0]) if figures is not None and figures.values and len(figures.values) == 1 else None
+
+
+def _kept_bytes(graph: Graph) -> int:
+    return sum(storage.bytes for storage in graph.storages if storage.kind not in OWNED_BY_MODULES)
 
 
 def _parameters(graph: Graph) -> Iterator[Node]:
