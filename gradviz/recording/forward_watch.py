@@ -212,6 +212,8 @@ class ForwardWatch:
         self.log.release(tensor)
         if self.calls is not None:
             self.calls.writer.uses.tensors.release(tensor)
+        if self.replicas is not None:
+            self.replicas.release(tensor)
 
     @shielded
     def _note_call(

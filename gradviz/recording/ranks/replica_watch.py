@@ -38,8 +38,8 @@ class ReplicaWatch:
         self._meter = FingerprintMeter()
         self._hooks: list[Any] = []
         self._backward = 0
-        self._names: dict[int, tuple[weakref.ref[Any], str]] = {}
-        """Each parameter by ``id()``, with its name inside the wrapper, in order."""
+        self._names: dict[int, tuple[weakref.ref[Any] | None, str]] = {}
+        """Each parameter by ``id()``, with its name inside the wrapper, in order; None once it was released."""
         self._taken: list[tuple[MomentKind, int, list[int | None], tuple[str, int]]] = []
 
     def start(self) -> None:
@@ -63,6 +63,12 @@ class ReplicaWatch:
             if is_noted(number):
                 self._find_parameters()
                 self._take("backward", frame, lambda parameter: parameter)
+
+    def release(self, tensor: Any) -> None:
+        """The program swaps this tensor with another one, which torch refuses where there are weak references."""
+        known = self._names.get(id(tensor))
+        if known is not None:
+            self._names[id(tensor)] = None, known[1]
 
     def log(self, names: Mapping[int, tuple[str, ...]]) -> ReplicaLog | None:
         """What was noted until now; None if no module has replicas. `names` are those of parameters, by ``id()``."""
@@ -96,7 +102,9 @@ class ReplicaWatch:
 
     def _find_parameters(self) -> None:
         for name, parameter in replicated_parameters(self._modules()):
-            self._names.setdefault(id(parameter), (weakref.ref(parameter), name))
+            known = self._names.get(id(parameter))
+            if known is None or known[0] is None:
+                self._names[id(parameter)] = weakref.ref(parameter), name
 
     def _take(self, kind: MomentKind, frame: FrameType | None, of: Callable[[Any], Any]) -> None:
         if not self._names:
@@ -104,7 +112,7 @@ class ReplicaWatch:
         numbers: list[int | None] = []
         with measuring():
             for weak, _ in self._names.values():
-                parameter = weak()
+                parameter = None if weak is None else weak()
                 tensor = None if parameter is None else of(parameter)
                 numbers.append(None if tensor is None else self._meter.take(tensor))
         line = own_line((each.f_code, number) for each, number in walk_stack(frame))

@@ -59,7 +59,7 @@ def _table(comparison: RankComparison) -> RenderableType:
         table.add_column(title, justify="right")
     table.add_column("ended", no_wrap=True)
     has_losses = any(each.last is not None and each.last.loss is not None for each in comparison.ranks)
-    for title in ("loss",) * has_losses + ("gradient", ".grad", "kept"):
+    for title in ("loss",) * has_losses + ("gradient", ".grad", "graph memory"):
         table.add_column(title, justify="right", no_wrap=True)
     groups = _groups(comparison)
     for group in groups[:MAX_ROWS]:
