@@ -23,7 +23,7 @@ _PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 _WRAPPER = "torch/nn/parallel/distributed.py"
-_ENGINE = "torch/autograd/graph.py", "_engine_run_backward"
+_ENGINE_FILE = "torch/autograd/graph.py"
 
 
 class Standstill:
@@ -86,7 +86,7 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
 
 def is_in_engine(frames: Iterable[tuple[str, int, str]]) -> bool:
     """Whether autograd's engine runs in this stack."""
-    return any(file.endswith(_ENGINE[0]) and name == _ENGINE[1] for file, _, name in frames)
+    return any(file.endswith(_ENGINE_FILE) and name == "_engine_run_backward" for file, _, name in frames)
 
 
 def innermost_line(frames: Iterable[tuple[str, int, str]]) -> CodeLine | None:
