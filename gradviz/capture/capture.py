@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.capture.replica_log import ReplicaLog
 from gradviz.graph.bounded_types import Count, LineNumber, Names
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.compilations import Compilation
@@ -114,6 +115,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """What ``torch.compile`` compiled, in order."""
     rank: Rank | None = None
     """Which process of a job this was; None for a program of one process."""
+    replicas: ReplicaLog | None = None
+    """The parameters that other ranks should have alike, over the steps; None if nothing keeps them so."""
 
     @property
     def title(self) -> str:

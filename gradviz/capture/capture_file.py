@@ -30,6 +30,7 @@ from gradviz.capture.capture import Capture
 from gradviz.capture.decoded_size import max_decoded_size
 from gradviz.capture.encoding import encoded
 from gradviz.capture.file_header import FirstLine, content_of
+from gradviz.capture.replica_log import check_replicas
 from gradviz.capture.run_log_file import is_run_log
 from gradviz.capture.wrong_value import with_value
 from gradviz.errors import BadCapture
@@ -101,6 +102,8 @@ def _checks(capture: Capture) -> Iterator[tuple[str, Callable[[], None]]]:
         yield f"$.graphs[{index}]", partial(check_graph, graph)
     for index, parameter in enumerate(capture.parameters):
         yield f"$.parameters[{index}]", partial(check_facts, "the parameter", (parameter.tensor,))
+    if capture.replicas is not None:
+        yield "$.replicas", partial(check_replicas, capture.replicas)
     if capture.calls is not None:
         yield "$.calls", partial(check_call_log, capture.calls)
 

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, LineNumber, Magnitude, Size
 
+WRAPPER = "forward"
+"""`Stand.collective` of a rank that waits in a collective which its wrapper calls, such as DistributedDataParallel."""
+
 
 class CodeLine(Struct, frozen=True, omit_defaults=True):
     """A line of the program, with the statements around it."""
@@ -42,6 +45,27 @@ class Collective(Struct, frozen=True, omit_defaults=True):
     is_in_backward: bool = False
     """Whether autograd's engine called it, as for a bucket of DistributedDataParallel."""
     is_over: bool = False
+    called: Magnitude = 0.0
+    """Seconds since 1970, by the clock of the rank's host; 0 if unknown."""
+
+
+class Traffic(Struct, frozen=True, omit_defaults=True):
+    """What one line gave to collectives."""
+
+    name: str
+    """As in `Collective`."""
+    calls: Count
+    bytes: Count
+    """Of all its calls, as far as sizes are known."""
+    at: CodeLine | None = None
+    is_in_backward: bool = False
+
+
+class BusyLine(Struct, frozen=True, omit_defaults=True):
+    """A line of the program, and for how long the main thread stood in it or in what it called."""
+
+    at: CodeLine
+    seconds: Magnitude
 
 
 class Stand(Struct, frozen=True, omit_defaults=True):
@@ -50,7 +74,7 @@ class Stand(Struct, frozen=True, omit_defaults=True):
     lines: tuple[CodeLine, ...] = ()
     """The program's own lines on the stack, the innermost first."""
     collective: str = ""
-    """The function of torch.distributed in which it waits."""
+    """The function of torch.distributed in which it waits, or `WRAPPER`."""
     is_in_backward: bool = False
 
 
@@ -73,3 +97,8 @@ class RankEnd(Struct, frozen=True, omit_defaults=True):
     """The last ones, in order, if torch's flight recorder was on."""
     collectives_called: Count = 0
     """All that the flight recorder has seen."""
+    traffic: tuple[Traffic, ...] = ()
+    """By line, the largest first, of the collectives that the flight recorder still had."""
+    busy: tuple[BusyLine, ...] = ()
+    """The lines that took most time from the first backward on, without what was spent in backward, in collectives and
+    in gradviz. A thread has looked twenty times a second."""

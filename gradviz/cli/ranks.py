@@ -48,7 +48,7 @@ def ranks_command(words: tuple[str, ...], module: str | None, as_json: bool, no_
     with keeping_recording(source, choice):
         ranks = recorded_ranks(source, choice)
         with working("comparing the ranks"):
-            comparison = compared_ranks(ranks.summaries, ranks.world_size, ranks.load, ranks.disclosures)
+            comparison = compared_ranks(ranks.summaries, ranks.world_size, ranks.load, ranks.disclosures, ranks.ends)
         if as_json:
             print_document(ranks_json(comparison))
         else:

@@ -33,6 +33,7 @@ from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensor_hooks import hook_name
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.ranks.replica_watch import ReplicaWatch
 from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
@@ -87,9 +88,14 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._sharding = ShardingWatch(self._release)
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
+        self.replicas: ReplicaWatch | None = None
         self.is_watching = False
 
     # -- starting and stopping -----------------------------------------------------------------------------------
+
+    def watch_replicas(self) -> None:
+        """Read the parameters that all ranks should have alike, from `start` on."""
+        self.replicas = ReplicaWatch(self.log.called_modules, self.defects)
 
     def start(self) -> None:
         """Install everything on the calling thread (module hooks: on all threads)."""
@@ -174,6 +180,8 @@ class ForwardWatch:
             self.calls.modules.start()
             self.calls.variables.start()
             self.calls.optimizers.start()
+        if self.replicas is not None:
+            self.replicas.start()
 
     def _remove_probe(self) -> None:
         if self._custom_functions is not None:
@@ -182,6 +190,8 @@ class ForwardWatch:
             self.calls.modules.stop()
             self.calls.variables.stop()
             self.calls.optimizers.stop()
+        if self.replicas is not None:
+            self.replicas.stop()
 
     # -- noting --------------------------------------------------------------------------------------------------
 
@@ -207,6 +217,8 @@ class ForwardWatch:
         self.log.release(tensor)
         if self.calls is not None:
             self.calls.writer.uses.tensors.release(tensor)
+        if self.replicas is not None:
+            self.replicas.release(tensor)
 
     @shielded
     def _note_call(

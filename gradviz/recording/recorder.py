@@ -59,6 +59,8 @@ class Recorder:
         self._forward = ForwardWatch(
             self._facts, plan.values_up_to, logs_calls=plan.calls, fingerprints=plan.fingerprints
         )
+        if plan.member is not None:
+            self._forward.watch_replicas()
         self._compiled = CompiledCodeWatch(self._forward, holds_calls=plan.inside)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
@@ -179,6 +181,8 @@ class Recorder:
         with self._lock:
             self.backward_calls += 1
             number = self.backward_calls
+        if self._forward.replicas is not None:
+            self._forward.replicas.before_backward(number, request.frame)
         if not self._plan.wants(number):
             try:
                 return self._run_unwanted(request, number, run)
@@ -421,7 +425,11 @@ class Recorder:
 
     def _with_rank(self, capture: Capture) -> Capture:
         rank = self._rank if self._plan.member is None else self._plan.member.rank()
-        return capture if rank is None else replace(capture, rank=rank)
+        if rank is None:
+            return capture
+        replicas = self._forward.replicas
+        names = self._builder.parameter_names()
+        return replace(capture, rank=rank, replicas=None if replicas is None else replicas.log(names))
 
     def forget_stopped_tasks(self) -> None:
         """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""

@@ -9,6 +9,7 @@ its parameters, which must be the same bit for bit, on two ranks and on four.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ AS_RANKS = HERE.parent / "end_to_end" / "scripts" / "as_ranks.py"
 HANG_SECONDS = 10
 TIME_LIMIT = 300
 SIZES = (2, 4)
+WHOLE_LINES = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""The environment of a run. Without a buffer, the ranks would write parts of lines between each other's."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def _run(path: Path, size: int, words: Sequence[str], separator: Sequence[str]) 
         script = shutil.copy(path, Path(folder) / "train.py")
         return subprocess.run(
             [sys.executable, *words, str(AS_RANKS), *separator, str(script), str(size)],
-            cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT, check=False,
+            cwd=folder, env=WHOLE_LINES, capture_output=True, text=True, timeout=TIME_LIMIT, check=False,
         )  # fmt: skip
 
 

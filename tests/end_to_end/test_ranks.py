@@ -63,6 +63,9 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
     assert both.exit_code == 1
     assert both.stdout.count("GV601") == 1
     assert "(all 2 ranks)" in both.text
+    drift = checked("drifts", tmp_path)
+    assert "GV821 replicas_drifted ranks.py:63" in drift.text
+    assert "ranks.py:63 changes it; after the step at ranks.py:37 they were still the same" in drift.text
     run = gradviz("check", "--format", "json", RANKS, "--", "not finite", cwd=tmp_path)
     assert [(each["code"], each["ranks"]) for each in json.loads(run.stdout)["findings"]] == [("GV301", [1])]
     assert list(tmp_path.iterdir()) == []
@@ -135,6 +138,7 @@ def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> Non
             "drifts",
             1,
             "replicas have drifted apart: before backward 3, 1 parameter of rank 1 differs from those of rank 0 "
+            "'gradviz check' says which line changes it; after the step at ranks.py:37 they were still the same "
             "model.module.inner.weight: norm ",
         ),
         ("same data", 1, "all 2 ranks have the same gradients of their own in all 3 compared backward calls"),

@@ -10,7 +10,7 @@ from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifferenc
 from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.analysis.ranks.stand_words import is_of_connection, pending
 from gradviz.capture.capture import Rank
-from gradviz.capture.rank_end import CodeLine, Collective, RankEnd
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd
 
 
 @dataclass(frozen=True)
@@ -108,12 +108,43 @@ class JobCase:
         return any(each.collectives for each in self.ends)
 
     @cached_property
+    def out_of_step(self) -> OutOfStep | None:
+        """Why a rank may have been aborted inside a collective, though what it had called before is lost with it."""
+        for aborted in filter(is_aborted_in_collective, self.lost):
+            for peer in self.ends:
+                calls = reversed(peer.collectives) if peer is not aborted else ()
+                call = next((call for call in calls if call.at is not None and call.at.condition), None)
+                if call is not None:
+                    return OutOfStep(aborted, peer, call)
+        return None
+
+    @cached_property
     def divergence(self) -> Divergence | None:
         """Where the ranks of a job that hung or was aborted cease to call the same collectives."""
         if not self.waiting or self.lost:
             return None
         found = list(_divergences(self.ends)) if self.is_seen else [_of_stacks(self.ends)]
         return next((each for each in found if each is not None), None)
+
+
+@dataclass(frozen=True)
+class OutOfStep:
+    """A rank that its backend aborted, and a collective that another rank has called under a condition."""
+
+    aborted: RankEnd
+    peer: RankEnd
+    call: Collective
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether sizes can only differ because the ranks called different collectives: those that a wrapper exchanges
+        itself are the same on all of them."""
+        return self.aborted.stand is not None and self.aborted.stand.collective == WRAPPER
+
+
+def is_aborted_in_collective(end: RankEnd) -> bool:
+    """Whether compiled code ended this rank while it was in a collective."""
+    return end.how == "died" and end.stand is not None and bool(end.stand.collective)
 
 
 def is_waiting(end: RankEnd) -> bool:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from statistics import median
 
 from gradviz.analysis.diff.comparison import Side, compare
 from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.communication import communication
+from gradviz.analysis.ranks.drift import DIGEST, drift_between, first_difference
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_summary import (
     BackwardSummary,
@@ -15,10 +18,12 @@ from gradviz.analysis.ranks.rank_summary import (
     location_of_backward,
     location_of_use,
     parameter_names,
-    weights_of,
 )
 from gradviz.analysis.ranks.rank_words import rank_words
+from gradviz.analysis.ranks.stand_words import at_words
+from gradviz.analysis.ranks.stragglers import straggler
 from gradviz.capture.capture import Capture
+from gradviz.capture.rank_end import RankEnd
 from gradviz.graph.number_words import counted
 
 OUTLIER = 10.0
@@ -32,22 +37,35 @@ def compared_ranks(
     world_size: int,
     load: Callable[[int], Capture],
     disclosures: Sequence[str] = (),
+    ends: Sequence[RankEnd] = (),
 ) -> RankComparison:
-    """Compare at least one rank; `load` reads the capture of a rank again, for a few that differ."""
+    """Compare at least one rank; `load` reads the capture of a rank again, for a few that differ.
+
+    Args:
+        ends: how ranks ended, with the collectives that they called.
+    """
     return RankComparison(
         summaries[0].program,
         world_size,
         tuple(summaries),
-        tuple(_Comparing(summaries, world_size, load).differences()),
-        (*disclosures, *_what_is_not_compared(summaries)),
+        tuple(_Comparing(summaries, world_size, load, ends).differences()),
+        (*disclosures, *_what_is_not_compared(summaries, ends)),
+        communication(ends),
     )
 
 
 class _Comparing:
-    def __init__(self, summaries: Sequence[RankSummary], world_size: int, load: Callable[[int], Capture]) -> None:
+    def __init__(
+        self,
+        summaries: Sequence[RankSummary],
+        world_size: int,
+        load: Callable[[int], Capture],
+        ends: Sequence[RankEnd],
+    ) -> None:
         self._all = summaries
         self._world_size = world_size
         self._load = load
+        self._ends = ends
 
     def differences(self) -> Iterator[RankDifference]:
         if len(self._all) < 2:
@@ -56,10 +74,11 @@ class _Comparing:
         yield from self._errors()
         common = sorted(set.intersection(*(set(each.calls) for each in self._all)))
         yield from self._structures(common)
-        yield from self._drift(common)
+        yield from self._drift()
         yield from self._alike(common)
         yield from self._outliers(common, "the gradient", "norm", lambda call: call.norm)
         yield from self._outliers(common, "the loss", "value", lambda call: call.loss)
+        yield from self._slow()
 
     def _who(self, ranks: Sequence[RankSummary]) -> str:
         return rank_words([each.rank.number for each in ranks], ranks[0].rank, self._world_size)
@@ -140,42 +159,40 @@ class _Comparing:
         reduced = {name for each in capture.parameters if each.gets_reduced_gradient for name in each.names}
         return bool(names) and reduced.issuperset(names)
 
-    def _drift(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
-        """The first backward call before which parameters that should be the same are not."""
-        for number in numbers:
-            if any(each.calls[number].reduced_norm is None for each in self._all):
-                continue  # nothing keeps these parameters the same
-            groups = self._groups(
-                lambda each, at=number: (each.calls[at].parameters, each.calls[at].weights)  # type: ignore[misc]
-            )
-            others = [
-                each for each in groups[1:] if each[0].calls[number].parameters == _of(groups[0], number).parameters
-            ]
-            if others:
-                yield self._drifted(number, groups[0], others[0])
-                return
+    def _drift(self) -> Iterator[RankDifference]:
+        """The first moment at which parameters that should be the same are not."""
+        replicated = [each for each in self._all if each.replicated]
+        names = Counter(each.replicated for each in replicated).most_common(1)
+        same = [each for each in replicated if each.replicated == names[0][0]]
+        if len(same) < 2:
+            return
+        number = first_difference({each.replicas for each in same}, min((each.moments for each in same), key=len))
+        if number is None:
+            return
+        groups: dict[bytes, list[RankSummary]] = {}
+        for each in same:
+            groups.setdefault(each.replicas[number * DIGEST : (number + 1) * DIGEST], []).append(each)
+        usual, other, *_ = sorted(groups.values(), key=lambda group: (-len(group), group[0].rank.number))
+        yield self._drifted(number, usual, other)
 
     def _drifted(self, number: int, usual: list[RankSummary], other: list[RankSummary]) -> RankDifference:
-        loaded = [graph_of_call(self._load(group[0].rank.number), number) for group in (usual, other)]
-        assert loaded[0] is not None
-        assert loaded[1] is not None
-        a, b = map(weights_of, (loaded[0], loaded[1]))
-        changed = [name for name in a if name in b and a[name] != b[name]]
+        found = drift_between(self._load(usual[0].rank.number), self._load(other[0].rank.number), number)
+        count = len(found.norms)
         details = [
-            f"{name}: norm {a[name]:.6g} on {self._who(usual)}, {b[name]:.6g} on {self._who(other)}"
-            for name in changed[:MAX_NAMES]
+            f"{name}: norm {a:.6g} on {self._who(usual)}, {b:.6g} on {self._who(other)}"
+            for name, (a, b) in list(found.norms.items())[:MAX_NAMES]
         ]
-        if len(changed) > MAX_NAMES:
-            details.append(f"and {len(changed) - MAX_NAMES} more parameters")
+        if count > MAX_NAMES:
+            details.append(f"and {count - MAX_NAMES} more parameters")
         return RankDifference(
             "drift",
-            f"replicas have drifted apart: before backward {number}, {counted(len(changed), 'parameter')} of "
-            f"{self._who(other)} {'differs' if len(changed) == 1 else 'differ'} from those of {self._who(usual)}",
-            details=tuple(details),
+            f"replicas have drifted apart: {found.when}, {counted(count, 'parameter')} of {self._who(other)} "
+            f"{'differs' if count == 1 else 'differ'} from those of {self._who(usual)}",
+            details=tuple(filter(None, (found.how, *details))),
             having=_numbers(usual),
             missing=_numbers(other),
-            parameters=tuple(changed),
-            location=location_of_backward(loaded[0]),
+            parameters=tuple(found.norms),
+            location=found.location,
             is_reduced=True,
         )
 
@@ -196,6 +213,28 @@ class _Comparing:
                 location=self._backward_of(same[0][0], told[0]),
                 is_reduced=all(_of(same[0], number).reduced_norm is not None for number in told),
             )
+
+    def _slow(self) -> Iterator[RankDifference]:
+        found = straggler(self._ends) if not _have_several_clocks(self._all) else None
+        if found is None:
+            return
+        line = found.line
+        details = []
+        if line is not None:
+            details.append(
+                f"it spends {line.seconds:.2g} s{at_words(line.at)}, the others {found.usual:.2g} s: {line.at.text}"
+            )
+        else:
+            details.append("no line outside of backward and collectives takes it longer than the others")
+        yield RankDifference(
+            "straggler",
+            f"rank {found.rank} is slow: the others wait for it {found.seconds:.2g} s of {found.of:.2g} s, in which it "
+            f"comes last to {found.times:,} of {counted(found.collectives, 'collective')}",
+            is_alarm=False,
+            details=tuple(details),
+            missing=(found.rank,),
+            location=None if line is None else Location(line.at.file, line.at.line),
+        )
 
     def _backward_of(self, rank: RankSummary, number: int) -> Location | None:
         graph = graph_of_call(self._load(rank.rank.number), number)
@@ -230,7 +269,15 @@ def _of(group: Sequence[RankSummary], number: int) -> BackwardSummary:
     return group[0].calls[number]
 
 
-def _what_is_not_compared(summaries: Sequence[RankSummary]) -> Iterator[str]:
+def _have_several_clocks(summaries: Sequence[RankSummary]) -> bool:
+    return len({each.rank.host for each in summaries}) > 1
+
+
+def _what_is_not_compared(summaries: Sequence[RankSummary], ends: Sequence[RankEnd]) -> Iterator[str]:
+    if not any(each.traffic for each in ends):
+        yield "collectives, and who is late to them: torch's flight recorder saw none"
+    elif _have_several_clocks(summaries):
+        yield "who is late to collectives: the clocks of several hosts do not agree well enough"
     recorded = max((len(each.calls) for each in summaries), default=0)
     made = max((each.backward_calls for each in summaries), default=0)
     if recorded < made or made <= 1:
@@ -238,4 +285,5 @@ def _what_is_not_compared(summaries: Sequence[RankSummary]) -> Iterator[str]:
             f"later steps: {counted(recorded, 'backward call')} of each rank is compared; record with "
             "--backward all --keep-going to compare more"
         )
-    yield "parameters are compared by their norms before each recorded backward, not value by value"
+    if not any(each.replicated for each in summaries):
+        yield "parameters: only those in DistributedDataParallel are known to be the same on all ranks"

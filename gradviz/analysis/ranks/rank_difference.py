@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.communication import Communication
 from gradviz.analysis.ranks.rank_summary import RankSummary
 
 
@@ -37,6 +38,7 @@ class RankComparison(Struct, frozen=True):
     ranks: tuple[RankSummary, ...]
     differences: tuple[RankDifference, ...]
     disclosures: tuple[str, ...] = ()
+    communication: tuple[Communication, ...] = ()
 
     @property
     def has_alarm(self) -> bool:

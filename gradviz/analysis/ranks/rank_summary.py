@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from math import hypot
 
 from msgspec import Struct
 
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.memory.kept_memory import OWNED_BY_MODULES
+from gradviz.analysis.ranks.drift import moment_digests
 from gradviz.capture.capture import Capture, Rank
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
@@ -26,8 +29,6 @@ class BackwardSummary(Struct, frozen=True):
     """A digest of operations, lines and edges."""
     parameters: str
     """A digest of the names of the parameters that its graph has."""
-    weights: str
-    """A digest of the norms of these parameters before the call."""
     gradients: str
     """A digest of the figures of the gradients that arrived at them: the rank's own ones."""
     norm: float | None
@@ -46,8 +47,16 @@ class RankSummary(Struct, frozen=True):
     outcome: str
     error: str | None
     backward_calls: int
+    kept: int
+    """Bytes that the largest of its graphs keeps until its backward has run, without parameters and buffers."""
     calls: dict[int, BackwardSummary]
     """By the number of the backward call."""
+    replicas: bytes = b""
+    """A digest of the parameters that all ranks should have alike, for each moment at which they were read."""
+    moments: tuple[str, ...] = ()
+    """What was read at these moments: `ReplicaMoment.kind`."""
+    replicated: str = ""
+    """A digest of the names of these parameters; empty if nothing keeps them alike."""
 
     @property
     def last(self) -> BackwardSummary | None:
@@ -66,17 +75,18 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         capture.outcome,
         None if capture.error is None else capture.error.type_name,
         capture.backward_calls,
+        max((_kept_bytes(graph) for graph in graphs), default=0),
         {each.number: each for each in map(_of_call, graphs)},
+        moment_digests(capture.replicas),
+        () if capture.replicas is None else _shared(tuple(each.kind for each in capture.replicas.moments)),
+        "" if capture.replicas is None else _digest(capture.replicas.names),
     )
 
 
-def weights_of(graph: Graph) -> dict[str, float]:
-    """The norm of each parameter of a graph before its backward call."""
-    return {
-        node.names[0]: value.norm
-        for node in _parameters(graph)
-        if (value := node.values[0] if node.values else None) is not None and value.norm is not None
-    }
+@lru_cache(maxsize=16)
+def _shared(moments: tuple[str, ...]) -> tuple[str, ...]:
+    """The same object for ranks that read at the same moments: most do."""
+    return moments
 
 
 def parameter_names(graph: Graph) -> frozenset[str]:
@@ -111,7 +121,6 @@ def _of_call(graph: Graph) -> BackwardSummary:
         "" if site is None else line_words(graph.call_sites[own_line(graph.call_sites, site)]),
         _digest(_structure(graph)),
         _digest(sorted(parameter_names(graph))),
-        _digest(f"{name}={norm!r}" for name, norm in sorted(weights_of(graph).items())),
         _digest(_own_gradients(graph)),
         _total(node.arrived[0].norm for node in _parameters(graph) if node.arrived and node.arrived[0] is not None),
         _total(
@@ -130,6 +139,10 @@ def _loss(graph: Graph) -> float | None:
     values = graph.nodes[root.node].values
     figures = values[root.output_nr] if root.output_nr < len(values) else None
     return float(figures.values[0]) if figures is not None and figures.values and len(figures.values) == 1 else None
+
+
+def _kept_bytes(graph: Graph) -> int:
+    return sum(storage.bytes for storage in graph.storages if storage.kind not in OWNED_BY_MODULES)
 
 
 def _parameters(graph: Graph) -> Iterator[Node]:

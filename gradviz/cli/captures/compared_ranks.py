@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gradviz.analysis.ranks.rank_summary import RankSummary, summary_of
 from gradviz.capture.capture import Capture
+from gradviz.capture.rank_end import RankEnd
 from gradviz.cli.captures.checked_job import capture_of_rank, other_ranks
 from gradviz.errors import BadInput
 
@@ -24,6 +25,7 @@ class RecordedRanks:
     load: Callable[[int], Capture]
     """Reads the capture of a rank."""
     disclosures: tuple[str, ...]
+    ends: tuple[RankEnd, ...]
 
 
 def recorded_ranks(source: Source, options: SourceOptions) -> RecordedRanks:
@@ -41,4 +43,4 @@ def recorded_ranks(source: Source, options: SourceOptions) -> RecordedRanks:
     summaries = [summary_of(each, each.rank) for each in ranks.captures if each.rank is not None]
     if not summaries:
         raise BadInput(f"no rank of {options.name} was recorded")
-    return RecordedRanks(summaries, ranks.world_size, capture_of_rank(source, options), ranks.disclosures)
+    return RecordedRanks(summaries, ranks.world_size, capture_of_rank(source, options), ranks.disclosures, ranks.ends)

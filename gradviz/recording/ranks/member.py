@@ -17,10 +17,12 @@ from typing import Literal, NoReturn
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import RankEnd, Stand
 from gradviz.recording.ranks.call_counter import CallCounter
+from gradviz.recording.ranks.collectives_called import collectives_called
 from gradviz.recording.ranks.environment import record_collectives
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
+from gradviz.recording.ranks.line_times import LineTimes
 from gradviz.recording.ranks.rank_facts import rank_in_environment, rank_in_group
-from gradviz.recording.ranks.standstill import Standstill, collectives_called, where_it_raised, where_it_stands
+from gradviz.recording.ranks.standstill import Standstill, where_it_raised, where_it_stands
 from gradviz.recording.ranks.sudden_stack import SuddenStack
 from gradviz.recording.ranks.termination import TerminationNotice
 
@@ -50,6 +52,7 @@ class Member:
         """Whether it recorded all that is wanted, and ran on for the others."""
         self._has_ended = False
         self._standstill = Standstill()
+        self._line_times = LineTimes()
         self._end: RankEnd | None = None
         self._noting = threading.Lock()
         self._error: tuple[str, Stand, float] | None = None
@@ -170,7 +173,10 @@ class Member:
             if self._rank is not None and not self._backward_calls:
                 self._appear()
         while not (self.folder.may_all_end or self._has_ended):
+            began = time.monotonic()
             time.sleep(LOOK_EVERY)
+            if self._backward_calls and not self._has_ended:
+                self._line_times.look(time.monotonic() - began)
             if self.plan.hang is not None:
                 self._look_for_hang(self.plan.hang)
         time.sleep(PATIENCE)
@@ -207,8 +213,7 @@ class Member:
 
     def _standing(self, how: Literal["hung", "terminated"]) -> RankEnd:
         assert self._rank is not None
-        number, called = self._rank.number, collectives_called()
-        return RankEnd(number, how, time.time(), self._backward_calls, "", where_it_stands(), *called)
+        return self._rank_end(how, time.time(), "", where_it_stands())
 
     def _be_terminated(self) -> None:
         """The launcher ends this process, as a rule because another rank has failed."""
@@ -219,11 +224,17 @@ class Member:
     def _ended(self) -> RankEnd | None:
         if self._rank is None:
             return None
-        called = collectives_called()
         if self._error is None:
-            return RankEnd(self._rank.number, "finished", time.time(), self._backward_calls, "", None, *called)
+            return self._rank_end("finished", time.time(), "", None)
         text, stand, at = self._error
-        return RankEnd(self._rank.number, "failed", at, self._backward_calls, text, stand, *called)
+        return self._rank_end("failed", at, text, stand)
+
+    def _rank_end(
+        self, how: Literal["finished", "failed", "hung", "terminated"], at: float, error: str, stand: Stand | None
+    ) -> RankEnd:
+        assert self._rank is not None
+        called, lines = collectives_called(), self._line_times.lines()
+        return RankEnd(self._rank.number, how, at, self._backward_calls, error, stand, *called, busy=lines)
 
     def _tell(self, problem: str = "", *, has_ended: bool = False) -> None:
         if self._end is not None and self.folder.hangs:

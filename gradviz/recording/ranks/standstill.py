@@ -13,14 +13,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
-from typing import Any
 
-from gradviz.capture.rank_end import CodeLine, Collective, Stand
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Stand
 from gradviz.recording.ranks.code_lines import code_line
 from gradviz.recording.run.file_kinds import is_library_file
 
 MAX_LINES = 16
-MAX_COLLECTIVES = 64
 _PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
@@ -47,8 +45,13 @@ class Standstill:
 
 def where_it_stands() -> Stand:
     """Where the main thread is now."""
+    return stand_of(main_stack())
+
+
+def main_stack() -> list[tuple[str, int, str]]:
+    """File, line and function of each frame of the main thread, the innermost first."""
     frames = walk_stack(_main_frame())
-    return stand_of((frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames)
+    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames]
 
 
 def where_it_raised(error: BaseException) -> Stand:
@@ -57,52 +60,39 @@ def where_it_raised(error: BaseException) -> Stand:
     return stand_of((frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames)
 
 
+def is_of_gradviz(file: str) -> bool:
+    """Whether a frame of this file is work of gradviz."""
+    return file.startswith(_PACKAGE)
+
+
+def is_of_collectives(file: str) -> bool:
+    """Whether this file has the functions that call collectives."""
+    return file.endswith(_COLLECTIVES)
+
+
 def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     """Where a stack stands: file, line and function of each frame, the innermost first."""
     known = list(frames)
     waiting = [name for file, _, name in known if file.endswith(_COLLECTIVES)]
     if known and known[0][0].endswith(_WRAPPER):  # whose collectives are called by compiled code
-        waiting.append("forward")
+        waiting.append(WRAPPER)
     own = [frame for frame in known if _is_own(frame[0])]
     return Stand(
         tuple(code_line(*frame) for frame in own[:MAX_LINES]),
         next((name for name in reversed(waiting) if name != "wrapper"), ""),
-        _has_engine(known),
+        is_in_engine(known),
     )
 
 
-def collectives_called() -> tuple[tuple[Collective, ...], int]:
-    """The last collectives that torch's flight recorder has seen, and how many it has seen."""
-    if "torch" not in sys.modules:
-        return (), 0
-    from gradviz.recording.torch_access.distributed.flight_recorder import entries
-
-    found = entries()
-    return tuple(map(_collective, found[-MAX_COLLECTIVES:])), len(found)
+def is_in_engine(frames: Iterable[tuple[str, int, str]]) -> bool:
+    """Whether autograd's engine runs in this stack."""
+    return any(file.endswith(_ENGINE_FILE) and name == "_engine_run_backward" for file, _, name in frames)
 
 
-def _collective(entry: dict[str, Any]) -> Collective:
-    frames = [(each["filename"], each["line"], each["name"]) for each in entry.get("frames", ())]
-    group = entry.get("process_group") or ("",)
-    return Collective(
-        name=str(entry["profiling_name"]).rpartition(":")[2],
-        number=int(entry["p2p_seq_id"] if entry.get("is_p2p") else entry["collective_seq_id"]),
-        group=f"{group[0]}{' p2p' if entry.get('is_p2p') else ''}",
-        shapes=tuple(tuple(shape) for shape in entry["input_sizes"]),
-        dtypes=tuple(str(each) for each in entry.get("input_dtypes", ())),
-        at=_innermost(frames),
-        is_in_backward=_has_engine(frames),
-        is_over=bool(entry.get("retired")),
-    )
-
-
-def _innermost(frames: Iterable[tuple[str, int, str]]) -> CodeLine | None:
+def innermost_line(frames: Iterable[tuple[str, int, str]]) -> CodeLine | None:
+    """The innermost line of the program on a stack."""
     frame = next((frame for frame in frames if _is_own(frame[0])), None)
     return None if frame is None else code_line(*frame)
-
-
-def _has_engine(frames: Iterable[tuple[str, int, str]]) -> bool:
-    return any(file.endswith(_ENGINE_FILE) and name == "_engine_run_backward" for file, _, name in frames)
 
 
 def _is_own(file: str) -> bool:

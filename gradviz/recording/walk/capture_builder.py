@@ -144,6 +144,10 @@ class CaptureBuilder:
         """A backward call has ended: note which parameters got their ``.grad`` from several ranks."""
         self._reduced |= parameters_with_reduced_gradient(self._forward.log.called_modules())
 
+    def parameter_names(self) -> dict[int, tuple[str, ...]]:
+        """Names of the parameters of modules that ran, by ``id()``."""
+        return {key: parameter.names for key, parameter in self._parameters.items()}
+
     @property
     def saw_no_forward(self) -> bool:
         """True if no lines and module calls are known."""

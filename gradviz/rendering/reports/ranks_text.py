@@ -11,8 +11,10 @@ from rich.text import Text
 from gradviz.analysis.ranks.rank_difference import RankComparison
 from gradviz.analysis.ranks.rank_summary import RankSummary
 from gradviz.analysis.ranks.rank_words import rank_words
+from gradviz.analysis.ranks.stand_words import at_words
+from gradviz.graph.number_words import byte_words
 from gradviz.rendering.reports.terminal_tables import empty_table, printed, wrapped
-from gradviz.rendering.words.common_words import counted
+from gradviz.rendering.words.common_words import counted, range_words
 from gradviz.safe_text import one_line
 
 MAX_SINGLE = 16
@@ -41,6 +43,9 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
         yield wrapped(each.what, width, "bold yellow" if each.is_alarm else "")
         for detail in each.details:
             yield Padding(wrapped(detail, width - 2, ""), (0, 0, 0, 2))
+    if comparison.communication:
+        yield Text("\ngiven to collectives by each rank", style="bold")
+        yield _communication(comparison)
     if comparison.disclosures:
         yield Text()
     for sentence in comparison.disclosures:
@@ -54,7 +59,7 @@ def _table(comparison: RankComparison) -> RenderableType:
         table.add_column(title, justify="right")
     table.add_column("ended", no_wrap=True)
     has_losses = any(each.last is not None and each.last.loss is not None for each in comparison.ranks)
-    for title in ("loss",) * has_losses + ("gradient", ".grad"):
+    for title in ("loss",) * has_losses + ("gradient", ".grad", "graph memory"):
         table.add_column(title, justify="right", no_wrap=True)
     groups = _groups(comparison)
     for group in groups[:MAX_ROWS]:
@@ -65,9 +70,29 @@ def _table(comparison: RankComparison) -> RenderableType:
             name, f"{one.backward_calls:,}", f"{len(one.calls):,}", one.error or one.outcome,
             *[_range([call.loss for call in calls])] * has_losses,
             _range([call.norm for call in calls]), _range([call.reduced_norm for call in calls]),
+            range_words(sorted(each.kept for each in group), byte_words),
         )  # fmt: skip
     if len(groups) > MAX_ROWS:
         table.add_row(f"and {sum(map(len, groups[MAX_ROWS:])):,} more")
+    return table
+
+
+def _communication(comparison: RankComparison) -> RenderableType:
+    table = empty_table()
+    for title in ("collective", "line", "ranks"):
+        table.add_column(title)
+    for title in ("calls", "bytes"):
+        table.add_column(title, justify="right", no_wrap=True)
+    numbers = {each.rank.number: each.rank for each in comparison.ranks}
+    for each in comparison.communication:
+        rank = numbers.get(each.ranks[0], comparison.ranks[0].rank)
+        table.add_row(
+            f"{each.name}{' in backward' if each.is_in_backward else ''}",
+            at_words(each.at).removeprefix(" at ") or "-",
+            rank_words(each.ranks, rank, comparison.world_size).removeprefix("ranks ").removeprefix("rank "),
+            range_words(each.calls, lambda number: f"{number:,}"),
+            range_words(each.bytes, byte_words),
+        )
     return table
 
 

@@ -14,10 +14,10 @@ torch.manual_seed(rank + 1)
 for step, x in enumerate(torch.randn(3, 2, 4)):
     optimizer.zero_grad()
     loss = (model(x) - 1).pow(2).mean()
-    loss.backward()  # <- cause
+    loss.backward()
     optimizer.step()
     if rank == 1 and step == 0:
         with torch.no_grad():
-            model.module[0].weight += 0.01
+            model.module[0].weight += 0.01  # <- cause
 dist.barrier()
 dist.destroy_process_group()

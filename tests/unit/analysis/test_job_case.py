@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import JobCase
 from gradviz.analysis.ranks.job_findings import job_findings
 from gradviz.analysis.rules import RULES
 from gradviz.capture.capture import Rank
-from gradviz.capture.rank_end import CodeLine, Collective, RankEnd, Stand
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd, Stand
 
 
 def line(number: int, condition: int = 0, *, is_else: bool = False) -> CodeLine:
@@ -74,3 +76,16 @@ def test_a_rule_can_be_suppressed_by_a_comment_at_its_line() -> None:
     job = JobCase((hung(0, call("barrier", 1, at, is_over=False)), RankEnd(1)), 5.0, Rank(0, 2, "job"), 2)
     result = job_findings(job, RULES, {})
     assert (result.findings, result.suppressed) == ((), 1)
+
+
+def test_a_rank_that_died_in_a_collective_of_its_wrapper_did_not_call_what_another_one_did() -> None:
+    called = (call("all_reduce", 4, line(8)), call("broadcast", 5, line(12, 11), (8, 4)), call("broadcast", 6, line(7)))
+    lost = RankEnd(0, "failed", 1.0, 1, "RuntimeError: Connection reset by peer", Stand((line(7),), WRAPPER), called)
+    in_wrapper = RankEnd(1, "died", backward_calls=1, stand=Stand((line(7),), WRAPPER))
+    (finding,) = found(lost, in_wrapper)
+    assert finding.code == "GV812"
+    assert finding.location is not None
+    assert finding.location.line == 12
+    (finding,) = found(lost, replace(in_wrapper, stand=Stand((line(7),), "broadcast")))
+    assert finding.code == "GV814"
+    assert "or it did not call broadcast() at train.py:12, as rank 0 did" in finding.why

@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from pathlib import PurePath
 
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.ranks.job_case import Divergence, JobCase, is_waiting
-from gradviz.analysis.ranks.stand_words import end_words
+from gradviz.analysis.ranks.job_case import Divergence, JobCase, OutOfStep, is_waiting
+from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
-from gradviz.capture.rank_end import Collective
+from gradviz.capture.rank_end import CodeLine, Collective
+
+_REMEDY = "call it on every rank, outside of what depends on the rank or on its data"
 
 
 class CollectiveOnSomeRanks(JobRule):
@@ -49,6 +51,9 @@ class CollectiveOnSomeRanks(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
+        aborted = job.out_of_step
+        if aborted is not None and aborted.is_certain:
+            yield self._aborted(aborted)
         found = job.divergence
         if found is None:
             return
@@ -62,19 +67,34 @@ class CollectiveOnSomeRanks(JobRule):
     def _finding(self, job: JobCase, found: Divergence, call: Collective, ranks: list[int]) -> Finding:
         others = [rank for rank in found.calls if rank not in ranks]
         other = next((end for end in job.ends if end.rank in others), None)
-        line = call.at
-        under = ""
-        if line is not None and line.condition:
-            branch = "the else of " if line.is_else else ""
-            under = f", under {branch}'{line.condition_text}' ({PurePath(line.file).name}:{line.condition})"
         callers = f"{job.who(ranks)} call{'s' if len(ranks) == 1 else ''}"
         return self.finding(
-            f"only {callers} {call_words(call)}{number_words(found)}{under}",
+            f"only {callers} {call_words(call)}{number_words(found)}{_under(call.at)}",
             why=f"it ends when all ranks have called it; rank {other.rank} {end_words(other)}" if other else "",
-            fix="call it on every rank, outside of what depends on the rank or on its data",
-            location=location_of(line),
+            fix=_REMEDY,
+            location=location_of(call.at),
             ranks=tuple(ranks),
         )
+
+    def _aborted(self, found: OutOfStep) -> Finding:
+        aborted, call = found.aborted, found.call
+        return self.finding(
+            f"rank {found.peer.rank} calls {call_words(call)}{_under(call.at)}, and rank {aborted.rank} does not: its "
+            f"backend aborted it{at_words(own_line(aborted))}, in a collective of its wrapper",
+            why="what a wrapper exchanges has the same size on all ranks, so they are out of step; which collectives "
+            "the aborted rank had called is lost",
+            fix=_REMEDY,
+            location=location_of(call.at),
+            symptom_location=location_of(own_line(aborted)),
+            ranks=(found.peer.rank,),
+        )
+
+
+def _under(line: CodeLine | None) -> str:
+    if line is None or not line.condition:
+        return ""
+    branch = "the else of " if line.is_else else ""
+    return f", under {branch}'{line.condition_text}' ({PurePath(line.file).name}:{line.condition})"
 
 
 def only_called_by_some(found: Divergence) -> tuple[Collective, list[int]] | None:

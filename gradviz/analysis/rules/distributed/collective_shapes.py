@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.job_case import JobCase, is_aborted_in_collective
 from gradviz.analysis.ranks.stand_words import at_words, own_line, shapes_words
 from gradviz.analysis.rules.bases.job_rule import JobRule, location_of, number_words
 from gradviz.capture.rank_end import Collective, RankEnd
@@ -55,6 +55,8 @@ class CollectiveShapes(JobRule):
             calls = {rank: call for rank, call in found.calls.items() if call is not None}
             yield self._finding(job, calls, f"in {next(iter(calls.values())).name}(){number_words(found)}")
             return
+        if job.out_of_step is not None and job.out_of_step.is_certain:
+            return  # not the shapes are wrong
         for end in job.lost:
             if is_aborted_in_collective(end):
                 yield self._aborted(job, end)
@@ -84,28 +86,21 @@ class CollectiveShapes(JobRule):
         return self.finding(
             f"rank {end.rank} was aborted by its backend inside {end.stand.collective}(){at_words(line)}{told}",
             why="gloo aborts a process that receives more bytes than it expects: a rank gave another size or dtype"
-            + _possibly_out_of_step(job, end),
+            + _possibly_out_of_step(job),
             fix="give tensors of the same shape and dtype on all ranks, or exchange the sizes first",
             location=location_of(line),
             ranks=(end.rank,),
         )
 
 
-def _possibly_out_of_step(job: JobCase, died: RankEnd) -> str:
-    """The last collective under an ``if`` that another rank called: what the rank that died has called is not known."""
-    for each in job.ends:
-        for call in reversed(each.collectives):
-            if call.at is not None and call.at.condition and each.rank != died.rank:
-                return (
-                    f"; or it did not call {call.name}(){at_words(call.at)}, as rank {each.rank} did under "
-                    f"'{call.at.condition_text}', and is out of step since"
-                )
-    return ""
-
-
-def is_aborted_in_collective(end: RankEnd) -> bool:
-    """Whether compiled code ended this rank while it was in a collective."""
-    return end.how == "died" and end.stand is not None and bool(end.stand.collective)
+def _possibly_out_of_step(job: JobCase) -> str:
+    found = job.out_of_step
+    if found is None or found.call.at is None:
+        return ""
+    return (
+        f"; or it did not call {found.call.name}(){at_words(found.call.at)}, as rank {found.peer.rank} did under "
+        f"'{found.call.at.condition_text}', and is out of step since"
+    )
 
 
 def _last(end: RankEnd) -> Collective | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.job_case import JobCase, is_aborted_in_collective
 from gradviz.analysis.ranks.stand_words import at_words, end_words, is_refused_by_ddp, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, location_of
-from gradviz.analysis.rules.distributed.collective_shapes import is_aborted_in_collective
 from gradviz.capture.rank_end import RankEnd
 from gradviz.graph.number_words import counted
 

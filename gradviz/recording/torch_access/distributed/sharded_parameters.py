@@ -101,7 +101,25 @@ def _reduced_parameters(modules: Iterable[Any]) -> Iterator[Any]:
         return
     for module in modules:
         if isinstance(module, distributed.DistributedDataParallel) and module.require_backward_grad_sync:
-            yield from (parameter for parameter in module.module.parameters() if parameter.requires_grad)
+            yield from (parameter for _, parameter in _synchronized(module) if parameter.requires_grad)
+
+
+def replicated_parameters(modules: Iterable[Any]) -> Iterator[tuple[str, Any]]:
+    """The parameters that wrappers keep the same on all ranks, after every step, with their names in the wrapper."""
+    distributed = sys.modules.get("torch.nn.parallel.distributed")
+    for module in modules if distributed is not None else ():
+        if isinstance(module, distributed.DistributedDataParallel) and not _averages_later(module):  # type: ignore[union-attr]
+            yield from ((f"module.{name}", parameter) for name, parameter in _synchronized(module))
+
+
+def _synchronized(wrapper: Any) -> Iterator[tuple[str, Any]]:
+    ignored = getattr(wrapper, "parameters_to_ignore", ())
+    return (each for each in wrapper.module.named_parameters() if each[0] not in ignored)
+
+
+def _averages_later(wrapper: Any) -> bool:
+    """Whether it lets replicas differ between averages of the parameters themselves, as post-local SGD does."""
+    return any("PostLocalSGD" in type(state).__name__ for _, state in getattr(wrapper, "_comm_hooks", ()))
 
 
 def is_flat_parameter(tensor: Any) -> bool:
