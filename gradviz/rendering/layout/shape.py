@@ -32,7 +32,7 @@ U_COST = -0.3
 U_SLACK = 1.3
 """A picture with a U may be taller by this factor: to fold more of it would hide the U."""
 AREA_COST = 0.35
-"""The same for the logarithm of the growth of the area: what is added is blank."""
+"""The same for the logarithm of the area: what is added is blank."""
 MIN_SHARE_OF_WIDTH = 0.8
 MAX_STACKED_ROWS = 6
 MAX_TRIES = 4
@@ -112,8 +112,6 @@ class PageShape:
                 return
             self._apply(best.box, best.fold)
             score = best_score
-            if self._distance(self._size()) == 0:
-                return
 
     def _size(self) -> Size:
         inside = self._nested.inside(None)
@@ -134,7 +132,7 @@ class PageShape:
     def _score(self, size: Size) -> float:
         """What is to be small: the distance, the blank space that folding adds, and the number of cuts."""
         growth = log(size.width * size.height / (self._straight.width * self._straight.height))
-        return self._distance(size) + AREA_COST * max(0.0, growth) + sum(map(_cost, self._nested.folds.values()))
+        return self._distance(size) + AREA_COST * growth + sum(map(_cost, self._nested.folds.values()))
 
     def _tried(self, fold: _Fold) -> float:
         """The score of the picture with that fold, which is then undone."""
