@@ -22,7 +22,7 @@ from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
 from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
 from gradviz.rendering.layout.shape import PageShape, Shape
-from gradviz.rendering.layout.sibling_order import in_creation_order
+from gradviz.rendering.layout.sibling_order import in_creation_order, with_equal_siblings
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
 from gradviz.rendering.layout.straightening import straightened
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Route, transposed
@@ -94,7 +94,7 @@ class LayoutEngine:
         """Position the contents of a box; if that would cost too much, with the simpler layout and a note."""
         problem = nested.problem_of(box)
         row_gap = ROOMY_ROW_GAP if box in self._roomy_boxes else ROW_GAP
-        solution = self._solve(stacked(problem, nested.rows.get(box, 1)), row_gap)
+        solution = self._solve(stacked(with_equal_siblings(problem), nested.rows.get(box, 1)), row_gap)
         if solution is None:
             nested.note_simpler_layout(box)
             solution = lay_out_plainly(problem)
