@@ -82,9 +82,7 @@ def _lay_out(
 class LayoutEngine:
     """graphlay with a cache for equal problems and a limit on the estimated time."""
 
-    def __init__(
-        self, budget: float = MAX_COST_OF_VIEW, *, roomy_boxes: Collection[int | None] = frozenset()
-    ) -> None:
+    def __init__(self, budget: float = MAX_COST_OF_VIEW, *, roomy_boxes: Collection[int | None] = frozenset()) -> None:
         """`budget` is in estimated seconds, for all boxes together; `roomy_boxes` get more space between rows."""
         self._roomy_boxes = roomy_boxes
         self._known: dict[tuple[BoxProblem, float], BoxSolution | None] = {}
