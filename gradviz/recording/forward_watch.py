@@ -208,7 +208,7 @@ class ForwardWatch:
     def _note_call(
         self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
     ) -> None:
-        """A torch call made the nodes ``before`` to ``after - 1``; or none, if it put a hook on a tensor or copied one."""
+        """A torch call made the nodes ``before`` to ``after - 1``; or none, if it hooked or copied a tensor."""
         if after == before:
             if function in COPYING:
                 with DISABLE_TORCH_FUNCTION():

@@ -110,7 +110,7 @@ class ConstantTable:
             named = sharer.kind, (sharer.words,)
         if named is None and seen.part is not None:
             copied = self._log.copies.words_of(seen.part, self._name_of_memory)
-            named = copied and ("data", (copied,))
+            named = None if copied is None else ("data", (copied,))
         detached_from = sharer.name if sharer is not None and sharer.requires_grad else ""
         kind, names = named or ("data", ())
         return Constant(seen.facts, kind, names, detached_from=detached_from)

@@ -182,7 +182,7 @@ class ColumnFolding:
     def folded(self, fold: Fold) -> BoxSolution | None:
         """The solution in columns; None if it cannot be folded in this way."""
         cuts = self.cuts_of(fold)
-        return cuts and _Columns(self.problem, self.solution, self.rows, cuts, fold).solution()
+        return None if cuts is None else _Columns(self.problem, self.solution, self.rows, cuts, fold).solution()
 
     def cuts_of(self, fold: Fold) -> list[Cut] | None:
         """Where the solution is cut; None if it cannot be folded in this way."""

@@ -1,7 +1,7 @@
 """Puts interchangeable siblings in the order in which the program made them: q, k, v.
 
-Layout engines order them arbitrarily. Exchanging blocks of one size with the same neighbours changes no crossing, nor does
-exchanging chains of such blocks.
+Layout engines order them arbitrarily. Exchanging blocks of one size with the same neighbours changes no crossing, nor
+does exchanging chains of such blocks.
 """
 
 from __future__ import annotations
