@@ -39,12 +39,12 @@ def in_creation_order(problem: BoxProblem, solution: BoxSolution) -> BoxSolution
 def with_equal_siblings(problem: BoxProblem) -> BoxProblem:
     """The problem with siblings of about the same width made equally wide, so that they are interchangeable."""
     blocks = list(problem.blocks)
-    for chains in _siblings(problem, [(block.border, block.height) for block in blocks]):
+    for chains in _siblings(problem, [block[1:] for block in blocks]):
         for alike in zip(*chains, strict=True):
-            widths, lefts, rights = zip(*((blocks[each].width, *blocks[each][3:]) for each in alike), strict=True)
+            widths = [blocks[each].width for each in alike]
             if max(widths) <= MAX_SPREAD * min(widths):
                 for each in alike:
-                    blocks[each] = blocks[each]._replace(width=max(widths), left=max(lefts), right=max(rights))
+                    blocks[each] = blocks[each]._replace(width=max(widths))
     return BoxProblem(tuple(blocks), problem.wires)
 
 
