@@ -34,7 +34,7 @@ U_COST = -0.3
 """Below zero: where skips pair up, a U is what people know."""
 U_SLACK = 1.3
 """A picture with a U may be taller by this factor: to fold more of it would hide the U."""
-MAX_WIDENING = 1.3
+MAX_WIDENING = 2.0
 """A U is wider by this factor at most."""
 AREA_COST = 0.5
 """The same for the logarithm of the area: what is added is blank."""
@@ -90,8 +90,9 @@ class PageShape:
         """Move the columns of a U apart, as far as the picture is too tall: its skips run across between them."""
         for box, fold in list(self._nested.folds.items()):
             ratio = self._ratio(self._size()) / self._target.highest
-            if fold.is_u and 1 < ratio <= MAX_WIDENING:
-                self._apply(box, fold._replace(gap=(ratio - 1) * self._breadth(self._size())))
+            if fold.is_u and ratio > 1:
+                wider = min(ratio, MAX_WIDENING) - 1
+                self._apply(box, fold._replace(gap=wider * self._breadth(self._size())))
 
     def _stack_rows(self) -> None:
         """Break the widest layer of the boxes that make the picture wide."""

@@ -6,7 +6,7 @@ does exchanging chains of such blocks.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Collection, Hashable, Iterator, Sequence
 
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire
 from gradviz.rendering.look.geometry import Route
@@ -24,15 +24,20 @@ Chain = tuple[int, ...]
 def in_creation_order(problem: BoxProblem, solution: BoxSolution) -> BoxSolution:
     """The same picture with interchangeable chains of blocks sorted from left to right."""
     slot_of = list(range(len(problem.blocks)))
+    movable: set[int] = set()
     for chains in _siblings(problem, problem.blocks):
         slots = sorted(chains, key=lambda chain: (solution.centers[chain[0]].x, chain[0]))
+        movable.update(*chains)
         for chain, slot in zip(chains, slots, strict=True):
             for block, other in zip(chain, slot, strict=True):
                 slot_of[block] = other
     routes: dict[WireKey, list[Route]] = {}
     for wire, route in zip(reversed(problem.wires), reversed(solution.routes), strict=True):
-        routes.setdefault(_key(wire, wire.source, wire.target), []).append(route)
-    moved = tuple(routes[_key(wire, slot_of[wire.source], slot_of[wire.target])].pop() for wire in problem.wires)
+        routes.setdefault(_key(_without_ends(wire, movable)), []).append(route)
+    moved = tuple(
+        routes[_key(_without_ends(wire, movable), slot_of[wire.source], slot_of[wire.target])].pop()
+        for wire in problem.wires
+    )
     return BoxSolution(tuple(solution.centers[slot] for slot in slot_of), moved)
 
 
@@ -57,8 +62,8 @@ def _siblings(problem: BoxProblem, sizes: Sequence[Hashable]) -> list[list[Chain
         sources[wire.target].append(wire)
     alike: dict[Hashable, list[Chain]] = {}
     for chain in _chains(sources, targets):
-        above = sorted(_key(wire, wire.source, -1) for wire in sources[chain[0]])
-        below = sorted(_key(wire, -1, wire.target) for wire in targets[chain[-1]])
+        above = sorted(_key(wire._replace(source_position=None), wire.source, -1) for wire in sources[chain[0]])
+        below = sorted(_key(wire._replace(target_position=None), -1, wire.target) for wire in targets[chain[-1]])
         between = [_key(targets[block][0], -1, -1) for block in chain[:-1]]
         shape = tuple(sizes[block] for block in chain)
         alike.setdefault((shape, tuple(above), tuple(between), tuple(below)), []).append(chain)
@@ -79,7 +84,16 @@ def _chains(sources: Sequence[Sequence[Wire]], targets: Sequence[Sequence[Wire]]
             yield tuple(chain)
 
 
-def _key(wire: Wire, source: int, target: int) -> WireKey:
+def _without_ends(wire: Wire, movable: Collection[int]) -> Wire:
+    """The wire without its positions at blocks that stay: exchanged siblings exchange these."""
+    return wire._replace(
+        source_position=wire.source_position if wire.source in movable else None,
+        target_position=wire.target_position if wire.target in movable else None,
+    )
+
+
+def _key(wire: Wire, source: int | None = None, target: int | None = None) -> WireKey:
     source_position = FREE if wire.source_position is None else wire.source_position
     target_position = FREE if wire.target_position is None else wire.target_position
-    return source, target, source_position, target_position
+    own = wire.source if source is None else source, wire.target if target is None else target
+    return *own, source_position, target_position
