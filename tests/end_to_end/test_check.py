@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import gradviz, refusal, written_script
+from tests.end_to_end.command import gradviz, installed_gradviz, installed_python, refusal, written_script
 
 VANISHING = """
 import torch
@@ -71,6 +71,18 @@ def test_only_new_findings_count_beside_a_baseline(tmp_path: Path) -> None:
         run = gradviz("check", source, "--baseline", "known.json", cwd=tmp_path)
         assert run.exit_code == 0
         assert "left out: 1 finding in the baseline" in run.stdout
+
+
+def test_what_compiles_code_is_not_loaded_for_a_script_that_compiles_none(tmp_path: Path) -> None:
+    """It takes seconds, each time."""
+    script = written_script(
+        tmp_path,
+        "import sys, torch\n"
+        "torch.ones(3, requires_grad=True).exp().sum().backward()\n"
+        "print('loaded:', {'torch._dynamo', 'torch._functorch.aot_autograd'} & set(sys.modules))\n",
+    )
+    plain = installed_python(script, cwd=tmp_path).stdout
+    assert plain in installed_gradviz("check", script, cwd=tmp_path).stderr
 
 
 def test_a_script_that_raises_gets_its_own_traceback_first(tmp_path: Path) -> None:

@@ -138,9 +138,9 @@ def _of_stacks(ends: Sequence[RankEnd]) -> Divergence | None:
 
 def _divergences(ends: Sequence[RankEnd]) -> Iterator[Divergence]:
     """In each process group that some rank waits for, the first collective that differs."""
-    pending = [call for each in ends for call in each.collectives if not call.is_over]
-    pending += [each.collectives[-1] for each in ends if each.collectives and is_of_connection(each.error)]
-    groups = {call.group for call in pending if "p2p" not in call.group}
+    held_up = [call for each in ends for call in each.collectives if not call.is_over]
+    held_up += [each.collectives[-1] for each in ends if each.collectives and is_of_connection(each.error)]
+    groups = {call.group for call in held_up if "p2p" not in call.group}
     for group in sorted(groups):
         tables = {each.rank: {call.number: call for call in each.collectives if call.group == group} for each in ends}
         if group not in ("0", ""):  # only the ranks of another group are known to belong to it

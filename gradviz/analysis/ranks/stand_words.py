@@ -36,9 +36,8 @@ def end_words(end: RankEnd) -> str:
     if end.how == "failed":
         return f"failed{at_words(own_line(end))}: {end.error}"
     if end.how == "died":
-        where = "" if end.stand is None else f"{at_words(own_line(end))}"
         inside = f" in {end.stand.collective}()" if end.stand is not None and end.stand.collective else ""
-        return f"died{inside}{where}, {after}"
+        return f"died{inside}{at_words(own_line(end))}, {after}"
     if end.stand is None:
         return f"has ended, {after}"
     at = at_words(own_line(end))
@@ -79,6 +78,11 @@ def own_line(end: RankEnd) -> CodeLine | None:
 def at_words(line: CodeLine | None) -> str:
     """`` at train.py:12``; empty if unknown."""
     return "" if line is None else f" at {PurePath(line.file).name}:{line.line}"
+
+
+def is_refused_by_ddp(error: str) -> bool:
+    """Whether a rank raised this because parameters got no gradient on it, for which DDP waited."""
+    return "Expected to have finished reduction in the prior iteration" in error
 
 
 def is_of_connection(error: str) -> bool:

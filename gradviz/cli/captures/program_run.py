@@ -125,10 +125,8 @@ def _plan(options: SourceOptions, output: Path) -> RecordingPlan:
     for name, is_given in (("--root-shares", options.root_shares), ("--inside", options.inside)):
         if is_given and not options.gradients:
             raise BadInput(f"{name} and --no-gradients exclude each other")
-    if options.inside and options.root is not None:
-        raise BadInput("--inside measures backward calls, and --root runs none", hint="pick one with --backward N")
-    if options.root_shares and options.root is not None:
-        raise BadInput("--root-shares measures backward calls, and --root runs none", hint="pick one with --backward N")
+        if is_given and options.root is not None:
+            raise BadInput(f"{name} measures backward calls, and --root runs none", hint="pick one with --backward N")
     if options.root is not None:
         parse_root(options.root)  # raises now, not after hours of training
     return RecordingPlan(

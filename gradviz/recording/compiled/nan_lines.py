@@ -96,9 +96,10 @@ class CompiledReruns:
 
 
 def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
+    if not (SHOWS_SLOTS and works("graphs of compiled code")):
+        return
     for index, wrapper in enumerate(walk.wrappers):
-        is_told = SHOWS_SLOTS and works("graphs of compiled code")
-        module = compiled_backward_of(python_function_class(wrapper)) if is_told else None
+        module = compiled_backward_of(python_function_class(wrapper))
         if isinstance(module, torch.fx.GraphModule):
             slots = saved_in(wrapper, "_raw_saved_tensors")
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]

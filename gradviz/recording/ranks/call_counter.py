@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 _WIDTH = 20
@@ -18,10 +19,8 @@ class CallCounter:
     def start(self) -> None:
         """Make the file; on a full disk there is none."""
         if self._file is None:
-            try:
+            with suppress(OSError):
                 self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
-            except OSError:
-                self._file = None
 
     def note(self, calls: int) -> None:
         """This many were begun."""

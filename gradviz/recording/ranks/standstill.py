@@ -25,7 +25,7 @@ _PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 _WRAPPER = "torch/nn/parallel/distributed.py"
-_ENGINE = "torch/autograd/graph.py", "_engine_run_backward"
+_ENGINE_FILE = "torch/autograd/graph.py"
 
 
 class Standstill:
@@ -67,7 +67,7 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     return Stand(
         tuple(code_line(*frame) for frame in own[:MAX_LINES]),
         next((name for name in reversed(waiting) if name != "wrapper"), ""),
-        any(file.endswith(_ENGINE[0]) and name == _ENGINE[1] for file, _, name in known),
+        _has_engine(known),
     )
 
 
@@ -91,7 +91,7 @@ def _collective(entry: dict[str, Any]) -> Collective:
         shapes=tuple(tuple(shape) for shape in entry["input_sizes"]),
         dtypes=tuple(str(each) for each in entry.get("input_dtypes", ())),
         at=_innermost(frames),
-        is_in_backward=any(file.endswith(_ENGINE[0]) and name == _ENGINE[1] for file, _, name in frames),
+        is_in_backward=_has_engine(frames),
         is_over=bool(entry.get("retired")),
     )
 
@@ -99,6 +99,10 @@ def _collective(entry: dict[str, Any]) -> Collective:
 def _innermost(frames: Iterable[tuple[str, int, str]]) -> CodeLine | None:
     frame = next((frame for frame in frames if _is_own(frame[0])), None)
     return None if frame is None else code_line(*frame)
+
+
+def _has_engine(frames: Iterable[tuple[str, int, str]]) -> bool:
+    return any(file.endswith(_ENGINE_FILE) and name == "_engine_run_backward" for file, _, name in frames)
 
 
 def _is_own(file: str) -> bool:

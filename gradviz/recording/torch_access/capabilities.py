@@ -497,12 +497,21 @@ _tried: dict[str, bool] = {}
 
 
 def works(name: str) -> bool:
-    """Whether this torch has the capability of that name."""
+    """Whether this torch has the capability of that name; False as long as the module that it waits for is not loaded.
+
+    To test it then would load that module, which takes seconds for `torch._dynamo`, and nothing needs it.
+    """
     if name not in _tried:
         capability = _BY_NAME[name]
-        tried = [capability] if capability.waits_for else [each for each in CAPABILITIES if not each.waits_for]
-        _tried.update(result_of_own_thread(lambda: {each.name: _is_working(each) for each in tried}))
+        if capability.waits_for.startswith("torch.") and not is_loaded(capability.waits_for):
+            return False
+        _try(capability)
     return _tried[name]
+
+
+def _try(capability: Capability) -> None:
+    tried = [capability] if capability.waits_for else [each for each in CAPABILITIES if not each.waits_for]
+    _tried.update(result_of_own_thread(lambda: {each.name: _is_working(each) for each in tried}))
 
 
 def note_failure(name: str) -> None:
@@ -519,7 +528,10 @@ def _is_working(capability: Capability) -> bool:
 
 def try_all() -> dict[str, bool]:
     """Test every capability, also those that wait for something; whether each works, by name."""
-    return {capability.name: works(capability.name) for capability in CAPABILITIES}
+    for capability in CAPABILITIES:
+        if capability.name not in _tried:
+            _try(capability)
+    return {capability.name: _tried[capability.name] for capability in CAPABILITIES}
 
 
 def missing(happened: Collection[str] = ()) -> dict[str, str]:

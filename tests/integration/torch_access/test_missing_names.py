@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability, works
+from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability, try_all
 from tests.end_to_end.command import GRADVIZ, forked, python
 from tests.shared_runs import SharedFolders
 
@@ -214,7 +214,7 @@ def test_a_missing_name_of_compiled_code_costs_what_is_told_and_no_more(
     whole, run = compiled_run("-"), compiled_run(name)
     assert run.numbers == whole.numbers == compiled_alone()
     assert "defect" not in run.told or name in KEEPS_DYNAMO_AWAY
-    if works(capability.name) and name not in NEEDED_ELSEWHERE:
+    if try_all()[capability.name] and name not in NEEDED_ELSEWHERE:
         is_told = f"does not report {capability.lost}" in run.told
         assert is_told or (capability.name == "graphs of compiled code" and "each a single node" in run.told)
     assert run.leaves == whole.leaves

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import JobCase
-from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
+from gradviz.analysis.ranks.stand_words import at_words, end_words, is_refused_by_ddp, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, location_of
 from gradviz.analysis.rules.distributed.collective_shapes import is_aborted_in_collective
 from gradviz.capture.rank_end import RankEnd
 from gradviz.graph.number_words import counted
-
-_EXPLAINED = "Expected to have finished reduction in the prior iteration"
 
 
 class RankFailed(JobRule):
@@ -56,7 +54,7 @@ class RankFailed(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
-        lost = [each for each in job.lost if not is_aborted_in_collective(each) and _EXPLAINED not in each.error]
+        lost = [each for each in job.lost if not is_aborted_in_collective(each) and not is_refused_by_ddp(each.error)]
         for end in lost[:1]:
             yield self._finding(job, end)
 

@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import JobCase
 from gradviz.analysis.ranks.rank_difference import RankDifference
-from gradviz.analysis.ranks.stand_words import own_line
+from gradviz.analysis.ranks.stand_words import is_refused_by_ddp, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, location_of
 from gradviz.capture.rank_end import RankEnd
-
-_REFUSED = "Expected to have finished reduction in the prior iteration"
 
 
 class UnusedOnSomeRanks(JobRule):
@@ -75,7 +73,7 @@ class UnusedOnSomeRanks(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
-        refused = [each for each in job.ends if _REFUSED in each.error]
+        refused = [each for each in job.ends if is_refused_by_ddp(each.error)]
         through = [each for each in job.ends if job.in_backward and _is_through(each, job)]
         if not (refused or through):
             return

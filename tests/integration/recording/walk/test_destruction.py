@@ -14,9 +14,13 @@ import pytest
 from tests.integration.recording.child import child_result
 
 CHAIN = """
+import resource
+
 from gradviz.recording.walk import destruction, graph_walker
 
-DEEP = 60_000  # without care, 41,000 nodes overflow a stack of 8 MiB, and 5,100 one of 1 MiB
+# Without care, 10,200 nodes overflow this stack; a usual one of 8 MiB needs 41,000, which take four times as long.
+resource.setrlimit(resource.RLIMIT_STACK, (2 << 20, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+DEEP = 15_000
 
 def chain(start=None, length=DEEP):
     x = torch.ones(1, requires_grad=True) if start is None else start
@@ -31,8 +35,8 @@ def walk(*roots):
 PROGRAMS: dict[str, dict[str, str]] = {
     "loss goes first": {
         "walked, then freed": """
-            loss = chain(length=200_000).sum()
-            assert walk(loss) == 200_002
+            loss = chain(length=50_000).sum()
+            assert walk(loss) == 50_002
             del loss
         """,
         "recorded by backward, in a loop that binds the loss again": """
@@ -48,7 +52,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
         "roots that share it, freed in both orders": """
             for order in (1, -1):
                 trunk = chain()
-                roots = [chain(trunk, 6_000), chain(trunk, 5_000), trunk.sum()]
+                roots = [chain(trunk, 1_500), chain(trunk, 1_250), trunk.sum()]
                 walk(*roots)
                 del trunk
                 for root in list(range(3))[::order]:
@@ -63,10 +67,10 @@ PROGRAMS: dict[str, dict[str, str]] = {
                     del loss, middle
                 else:
                     del middle, loss
-            early = chain(length=50_000)
+            early = chain(length=12_500)
             held = [early]
             for _ in range(10):
-                held.append(chain(held[-1], 5_000))
+                held.append(chain(held[-1], 1_250))
             walk(held[-1])
             while held:
                 held.pop(len(held) // 2)
@@ -99,7 +103,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
             def program():
                 x = torch.ones(1, requires_grad=True)
                 y = x
-                for _ in range(30_000):
+                for _ in range(DEEP):
                     y = y * 1.0
                 (gradient,) = torch.autograd.grad((y * y).sum(), x, create_graph=True)
                 gradient.sum().backward()
@@ -113,7 +117,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
             threading.stack_size(1 << 20)
 
             def work():
-                loss = chain(length=20_000).sum()
+                loss = chain(length=8_000).sum()  # 5,100 overflow it
                 walk(loss)
                 del loss
                 done.append(True)
@@ -127,7 +131,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
         "walked here and freed in a thread with a small stack": """
             import threading
             threading.stack_size(1 << 20)
-            box = [chain(length=20_000).sum()]
+            box = [chain(length=8_000).sum()]
             walk(box[0])
             thread = threading.Thread(target=box.clear)
             thread.start()
@@ -136,29 +140,29 @@ PROGRAMS: dict[str, dict[str, str]] = {
         """,
     },
     "it is no chain": {
-        "a recurrent network of 10,000 steps": """
+        "a recurrent network of 2,500 steps": """
             cell = torch.nn.GRUCell(2, 3)
 
             def program():
                 hidden = torch.zeros(1, 3)
-                for _ in range(10_000):
+                for _ in range(2_500):
                     hidden = cell(torch.ones(1, 2), hidden)
                 loss = hidden.sum()
                 loss.backward()
 
             graph = record(program).graph
-            assert len(graph.nodes) > 100_000
+            assert len(graph.nodes) > 25_000
         """,
         "wide and deep, with every node used twice": """
             x = torch.ones(1, requires_grad=True)
             before = x
-            for _ in range(60_000):
+            for _ in range(DEEP):
                 x, before = before + x, x
             walk(x)
             del x, before
         """,
         "many deep branches of unequal length": """
-            branches = [chain(length=length) for length in range(5_000, 50_000, 9_000)]
+            branches = [chain(length=length) for length in range(1_250, 16_250, 2_500)]
             loss = torch.cat(branches).sum()
             walk(loss)
             del branches, loss
@@ -174,9 +178,9 @@ PROGRAMS: dict[str, dict[str, str]] = {
                     return gradient
 
             x = torch.ones(1, requires_grad=True)
-            for _ in range(45_000):
+            for _ in range(12_000):
                 x = x + 1
-            for _ in range(3_000):
+            for _ in range(1_000):
                 x = Step.apply(x)
             walk(x)
             del x
@@ -234,7 +238,7 @@ PROGRAMS: dict[str, dict[str, str]] = {
         """,
         "alive in a module that outlives everything when the interpreter ends": """
             sys.kept = chain().sum()
-            torch.kept = chain(length=20_000).sum()
+            torch.kept = chain(length=12_000).sum()
             walk(sys.kept), walk(torch.kept)
         """,
     },
