@@ -25,6 +25,7 @@ from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.rows import Row as CallRow
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
+from gradviz.recording.forward.copies import COPYING
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
@@ -78,7 +79,7 @@ class ForwardWatch:
         """What it compiled, in order."""
         self.values = ForwardValues(facts, values_up_to)
         self._facts = facts
-        self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook}))
+        self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook, *COPYING}))
         self._mode_was_on = False
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
@@ -224,9 +225,13 @@ class ForwardWatch:
     def _note_call(
         self, before: int, after: int, function: Any, args: tuple[Any, ...], kwargs: Any, result: Any
     ) -> None:
-        """A torch call made the nodes ``before`` to ``after - 1``; or none, if it put a hook on a tensor."""
+        """A torch call made the nodes ``before`` to ``after - 1``; or none, if it hooked or copied a tensor."""
         if after == before:
-            self._note_tensor_hook(args, result)
+            if function in COPYING:
+                with DISABLE_TORCH_FUNCTION():
+                    self.log.copies.note(function, args, result)
+            else:
+                self._note_tensor_hook(args, result)
             return
         log = self._main_log
         if self.memory.is_waiting:

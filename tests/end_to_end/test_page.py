@@ -389,7 +389,7 @@ def test_the_picture_turns_from_left_to_right_and_back(show: Opener) -> None:
     screen.page.click("#direction")
     screen.settled()
     (x, y), (end_x, end_y) = screen.place("tokens"), screen.place("loss")
-    assert end_x - x > abs(end_y - y)
+    assert 0 < x < end_x - abs(end_y - y), "what does not fit is seen from its beginning"
     assert screen.titles() == upright and screen.overlaps() == [] and screen.stray_ends() == []
     assert screen.page.evaluate(_COVERED_BY_TITLES) == 0
     screen.toggle("attn")

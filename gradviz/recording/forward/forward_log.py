@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import torch
 
 from gradviz.graph.model import TensorFacts
+from gradviz.recording.forward.copies import Copies
 from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of
 from gradviz.recording.run.line_attribution import CallFrame
 from gradviz.recording.torch_access import own_thread
@@ -179,6 +180,7 @@ class ForwardLog:
         self.root_modules: dict[int, None] = {}
         """Modules that were called outside any other, in the order of their first call."""
         self.constants: dict[int, SeenConstant] = {}
+        self.copies = Copies()
         self._constant_ids: dict[int, int] = {}
         self._next_module, self._next_scope, self._next_constant = count(), count(), count()
 
@@ -237,6 +239,7 @@ class ForwardLog:
         """Drop the references to all tensors."""
         for index, seen in self.constants.items():
             self.constants[index] = seen._replace(tensor=_no_tensor, part=None)
+        self.copies.forget()
         self._constant_ids.clear()
 
     def end_call(self, log: ThreadLog, sequence_nr: int, other_scopes: Callable[[], set[int]] = set) -> None:

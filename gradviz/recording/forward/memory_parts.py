@@ -53,6 +53,12 @@ def index_words(part: MemoryPart, whole: MemoryPart) -> str | None:
     return f"[{', '.join(found)}]" if found else ""
 
 
+def words_of_part(name: str, part: MemoryPart, whole: MemoryPart) -> str:
+    """A part of a named tensor, as Python writes it where that can be told."""
+    index = index_words(part, whole)
+    return f"part of {name}" if index is None else f"{name}{index}"
+
+
 def _starts(offset: int, whole: MemoryPart) -> list[int] | None:
     """The index in each dimension of `whole` at which its element number `offset` lies."""
     starts = [0] * len(whole.shape)

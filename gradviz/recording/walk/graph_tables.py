@@ -8,12 +8,12 @@ import torch
 
 from gradviz.graph.model import Constant, ModuleScope
 from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
-from gradviz.recording.forward.memory_parts import memory_part_of
+from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of, words_of_part
 from gradviz.recording.forward.module_tree import ParametersInside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.modules import class_name_of
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
-from gradviz.recording.walk.shared_memory import MemorySharers, words_of_part
+from gradviz.recording.walk.shared_memory import MemorySharers
 
 _Named = tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]]
 """The kind and the names of a tensor without gradient."""
@@ -108,9 +108,17 @@ class ConstantTable:
             named = self._named_as_part(tensor)
         if named is None and sharer is not None:
             named = sharer.kind, (sharer.words,)
+        if named is None and seen.part is not None:
+            copied = self._log.copies.words_of(seen.part, self._name_of_memory)
+            named = None if copied is None else ("data", (copied,))
         detached_from = sharer.name if sharer is not None and sharer.requires_grad else ""
         kind, names = named or ("data", ())
         return Constant(seen.facts, kind, names, detached_from=detached_from)
+
+    def _name_of_memory(self, part: MemoryPart) -> str | None:
+        """What a part of the memory of a variable without gradient is called."""
+        sharer = self._sharers.of(part, None)
+        return None if sharer is None or sharer.requires_grad else sharer.words
 
     def _named_as_part(self, tensor: torch.Tensor) -> _Named | None:
         """The names of a view, after those of the tensor that it is a view of."""

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from gradviz.recording.forward.memory_parts import MemoryPart, index_words, memory_part_of
+from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of, words_of_part
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
@@ -58,9 +58,3 @@ class MemorySharers:
                 requires_grad = other.requires_grad
             given = f"{name}.detach()" if requires_grad else name
             yield Sharer(name, words_of_part(given, part, whole), requires_grad, "buffer" if buffer_names else "data")
-
-
-def words_of_part(name: str, part: MemoryPart, whole: MemoryPart) -> str:
-    """A part of a named tensor, as Python writes it where that can be told."""
-    index = index_words(part, whole)
-    return f"part of {name}" if index is None else f"{name}{index}"

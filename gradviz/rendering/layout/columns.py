@@ -30,6 +30,8 @@ MAX_ROWS = 400
 """With more rows, the search for the best cuts would take too long."""
 WIRE_COST = 45.0
 """A column may be this much taller if one wire fewer is cut."""
+MIN_SHARE_OF_COLUMN = 0.25
+"""Every column has at least this much of the height of the tallest: a single item beside a column looks forgotten."""
 
 
 MIN_PAIRS = 2
@@ -43,6 +45,8 @@ class Fold(NamedTuple):
     """All of them are read downwards."""
     is_u: bool = False
     """Two columns, the second of which is read upwards, so that skips run straight across."""
+    gap: float = 0.0
+    """Added between two columns."""
 
 
 class Row(NamedTuple):
@@ -69,6 +73,7 @@ class ColumnFolding:
 
     def __init__(self, problem: BoxProblem, solution: BoxSolution) -> None:
         self.problem, self.solution = problem, solution
+        self._best_cuts: dict[int, list[Cut] | None] = {}
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -132,6 +137,11 @@ class ColumnFolding:
 
     def best_cuts(self, count: int) -> list[Cut] | None:
         """The cuts for `count` columns of about the same height; None if there are not enough."""
+        if count not in self._best_cuts:
+            self._best_cuts[count] = self._find_best_cuts(count)
+        return self._best_cuts[count]
+
+    def _find_best_cuts(self, count: int) -> list[Cut] | None:
         rows = self.rows
         if not 1 < count <= len(rows) or len(rows) > MAX_ROWS:
             return None
@@ -158,18 +168,28 @@ class ColumnFolding:
                         next_tallest[last], next_cost[last] = height, price
                         next_chosen[last] = (*chosen[first - 1], starts[first])
             tallest, cost, chosen = next_tallest, next_cost, next_chosen
-        cuts = [self.cuts[start - 1] for start in chosen[-1]]
-        return [cut for cut in cuts if cut is not None] if len(cuts) == count - 1 else None
+        return self._balanced(chosen[-1]) if len(chosen[-1]) == count - 1 else None
+
+    def _balanced(self, starts: Sequence[int]) -> list[Cut] | None:
+        """The cuts before these rows; None if a column is much shorter than the tallest."""
+        rows = self.rows
+        columns = pairwise([0, *starts, len(rows)])
+        heights = [rows[end - 1].bottom - rows[start].top for start, end in columns]
+        if min(heights) < MIN_SHARE_OF_COLUMN * max(heights):
+            return None
+        return [cut for start in starts if (cut := self.cuts[start - 1]) is not None]
 
     def folded(self, fold: Fold) -> BoxSolution | None:
         """The solution in columns; None if it cannot be folded in this way."""
-        if fold.is_u:
-            cut = self._bottom_of_u()
-            return (
-                None if cut is None else _Columns(self.problem, self.solution, self.rows, [cut], is_u=True).solution()
-            )
-        cuts = self.best_cuts(fold.columns)
-        return None if cuts is None else _Columns(self.problem, self.solution, self.rows, cuts).solution()
+        cuts = self.cuts_of(fold)
+        return None if cuts is None else _Columns(self.problem, self.solution, self.rows, cuts, fold).solution()
+
+    def cuts_of(self, fold: Fold) -> list[Cut] | None:
+        """Where the solution is cut; None if it cannot be folded in this way."""
+        if not fold.is_u:
+            return self.best_cuts(fold.columns)
+        cut = self._bottom_of_u()
+        return None if cut is None else [cut]
 
     def _bottom_of_u(self) -> Cut | None:
         """Where most pairs of skips are open, the cut that divides the height best; None where skips do not pair up."""
@@ -228,11 +248,10 @@ class _Columns:
         solution: BoxSolution,
         rows: Sequence[Row],
         cuts: Sequence[Cut],
-        *,
-        is_u: bool = False,
+        fold: Fold,
     ) -> None:
         self._problem, self._solution, self._cuts = problem, solution, cuts
-        self._rows, self._is_u = rows, is_u
+        self._rows, self._is_u, self._gap = rows, fold.is_u, fold.gap
         self._row_tops = [row.top for row in rows]
         self._cut_ys = [cut.y for cut in cuts]
         self._count = len(cuts) + 1
@@ -409,9 +428,9 @@ class _Columns:
         shifts, gutters = [0.0], []
         _, right = self._extent(0)
         for number, lanes in enumerate(self._lanes):
-            gutters.append(right + GUTTER_SIDE)
+            gutters.append(right + GUTTER_SIDE + self._gap / 2)
             left, own_right = self._extent(number + 1)
-            shifts.append(gutters[-1] + LANE * max(0, len(lanes) - 1) + GUTTER_SIDE - left)
+            shifts.append(gutters[-1] + LANE * max(0, len(lanes) - 1) + GUTTER_SIDE + self._gap / 2 - left)
             right = own_right + shifts[-1]
         return shifts, gutters
 

@@ -11,7 +11,7 @@ every machine). A box that would cost too much gets a simpler layout and a note 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
 from gradviz.rendering.collector import collector_paused
@@ -20,7 +20,7 @@ from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
 from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
 from gradviz.rendering.layout.shape import PageShape, Shape
-from gradviz.rendering.layout.sibling_order import in_creation_order
+from gradviz.rendering.layout.sibling_order import in_creation_order, with_equal_siblings
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
 from gradviz.rendering.layout.straightening import straightened
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Route, transposed
@@ -41,6 +41,7 @@ ROW_GAP = 28.0
 """Between two rows of items."""
 ROOMY_ROW_GAP = 48.0
 """The same where words stand between the rows."""
+_SPACING = {"node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0}
 _OPTIONS: dict[str, object] = {
     "direction": "topbottom",
     "limits": {"max_nodes": MAX_CHILDREN + 500, "max_edges": 10_000, "max_dummies": MAX_DUMMIES},
@@ -53,19 +54,21 @@ def lay_out(
     direction: Direction = "TB",
     shape: Shape = "tall",
     *,
-    row_gap: float = ROW_GAP,
+    roomy_links: Collection[int] = (),
 ) -> Layout:
     """Position every item of `view`, each as large as its label, and route every link.
 
     Args:
-        row_gap: the space between two rows of items.
+        roomy_links: links with words that need space: the boxes through which they run get more space between rows.
     """
     with collector_paused():
-        return _lay_out(view, NestedView(view, node_labels, direction), direction, shape, row_gap)
+        return _lay_out(view, NestedView(view, node_labels, direction), direction, shape, roomy_links)
 
 
-def _lay_out(view: View, nested: NestedView, direction: Direction, shape: Shape, row_gap: float) -> Layout:
-    engine = LayoutEngine(row_gap=row_gap)
+def _lay_out(
+    view: View, nested: NestedView, direction: Direction, shape: Shape, roomy_links: Collection[int]
+) -> Layout:
+    engine = LayoutEngine(roomy_boxes=nested.wiring.boxes_of(roomy_links))
     for box in nested.boxes_innermost_first():
         engine.lay_out(nested, box)
     if shape != "tall":
@@ -77,38 +80,39 @@ def _lay_out(view: View, nested: NestedView, direction: Direction, shape: Shape,
 class LayoutEngine:
     """graphlay with a cache for equal problems and a limit on the estimated time."""
 
-    def __init__(self, budget: float = MAX_COST_OF_VIEW, *, row_gap: float = ROW_GAP) -> None:
-        """`budget` is in estimated seconds, for all boxes together."""
-        spacing = {"node_gap": 26.0, "dummy_gap": 16.0, "port_gap": 14.0, "isolated_gap": 26.0}
-        self._options = {**_OPTIONS, "spacing": {**spacing, "layer_gap": row_gap}}
-        self._known: dict[BoxProblem, BoxSolution | None] = {}
+    def __init__(self, budget: float = MAX_COST_OF_VIEW, *, roomy_boxes: Collection[int | None] = frozenset()) -> None:
+        """`budget` is in estimated seconds, for all boxes together; `roomy_boxes` get more space between rows."""
+        self._roomy_boxes = roomy_boxes
+        self._known: dict[tuple[BoxProblem, float], BoxSolution | None] = {}
         self._budget, self._spent = budget, 0.0
 
     def lay_out(self, nested: NestedView, box: int | None) -> None:
         """Position the contents of a box; if that would cost too much, with the simpler layout and a note."""
         problem = nested.problem_of(box)
-        solution = self._solve(stacked(problem, nested.rows.get(box, 1)))
+        row_gap = ROOMY_ROW_GAP if box in self._roomy_boxes else ROW_GAP
+        solution = self._solve(stacked(with_equal_siblings(problem), nested.rows.get(box, 1)), row_gap)
         if solution is None:
             nested.note_simpler_layout(box)
             solution = lay_out_plainly(problem)
         nested.accept(box, without_added_wires(problem, solution))
 
-    def _solve(self, problem: BoxProblem) -> BoxSolution | None:
+    def _solve(self, problem: BoxProblem, row_gap: float) -> BoxSolution | None:
         """The engine's solution, or None if it would cost too much or the engine refuses."""
-        if problem not in self._known:
-            self._known[problem] = self._solve_anew(problem)
-        return self._known[problem]
+        key = problem, row_gap
+        if key not in self._known:
+            self._known[key] = self._solve_anew(problem, row_gap)
+        return self._known[key]
 
-    def _solve_anew(self, problem: BoxProblem) -> BoxSolution | None:
-        solution = solve_with_side_space(problem, self._ask)
+    def _solve_anew(self, problem: BoxProblem, row_gap: float) -> BoxSolution | None:
+        solution = solve_with_side_space(problem, partial(self._ask, row_gap=row_gap))
         return solution and in_creation_order(problem, solution)
 
-    def _ask(self, problem: BoxProblem) -> BoxSolution | None:
+    def _ask(self, problem: BoxProblem, *, row_gap: float) -> BoxSolution | None:
         cost = estimated_cost(problem)
         if cost > MAX_COST_OF_BOX or self._spent + cost > self._budget:
             return None
         self._spent += cost
-        return _ask_graphlay(problem, self._options)
+        return _ask_graphlay(problem, {**_OPTIONS, "spacing": {**_SPACING, "layer_gap": row_gap}})
 
 
 def estimated_cost(problem: BoxProblem) -> float:

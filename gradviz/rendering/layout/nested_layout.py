@@ -90,6 +90,10 @@ class NestedView:
             return None
         return self._enclosed(box, solution)
 
+    def cut_wires(self, box: int | None, fold: Fold) -> int:
+        """How many wires beyond the first are cut where columns end."""
+        return sum(cut.lanes - 1 for cut in self._foldings[box].cuts_of(fold) or ())
+
     def _has_a_top(self, box: int | None, block: int) -> bool:
         """Whether wires must enter a block from above: an open box, or an item with leaves above it."""
         clusters = self._contents[box].clusters

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import starmap
 from math import log
 from typing import Literal, NamedTuple
 
@@ -22,17 +23,21 @@ FRAME_HEIGHT = 190.0
 """About what title, legend and notes add to the height of a picture."""
 MAX_ROUNDS = 6
 MAX_COLUMNS = 10
-MIN_SHARE = 0.2
+MIN_SHARE = 0.3
 """A box that has less of the height than this is not folded."""
 MIN_WIDTH = 250.0
 FOLD_COST = 0.07
 """A cut is worth this much of the logarithm of the ratio of sides."""
+WIRE_COST = 0.03
+"""The same for each wire beyond the first of a cut."""
 U_COST = -0.3
 """Below zero: where skips pair up, a U is what people know."""
 U_SLACK = 1.3
 """A picture with a U may be taller by this factor: to fold more of it would hide the U."""
-AREA_COST = 0.35
-"""The same for the logarithm of the growth of the area: what is added is blank."""
+MAX_WIDENING = 2.0
+"""A U is wider by this factor at most."""
+AREA_COST = 0.5
+"""The same for the logarithm of the area: what is added is blank."""
 MIN_SHARE_OF_WIDTH = 0.8
 MAX_STACKED_ROWS = 6
 MAX_TRIES = 4
@@ -79,6 +84,15 @@ class PageShape:
             self._stack_rows()
         if self._ratio(self._size()) > self._target.highest:
             self._fold_columns()
+            self._widen_u()
+
+    def _widen_u(self) -> None:
+        """Move the columns of a U apart, as far as the picture is too tall: its skips run across between them."""
+        for box, fold in list(self._nested.folds.items()):
+            ratio = self._ratio(self._size()) / self._target.highest
+            if fold.is_u and ratio > 1:
+                wider = min(ratio, MAX_WIDENING) - 1
+                self._apply(box, fold._replace(gap=wider * self._breadth(self._size())))
 
     def _stack_rows(self) -> None:
         """Break the widest layer of the boxes that make the picture wide."""
@@ -112,8 +126,6 @@ class PageShape:
                 return
             self._apply(best.box, best.fold)
             score = best_score
-            if self._distance(self._size()) == 0:
-                return
 
     def _size(self) -> Size:
         inside = self._nested.inside(None)
@@ -121,9 +133,11 @@ class PageShape:
 
     def _ratio(self, size: Size) -> float:
         """Length along the data over breadth, with the frame."""
-        if self._nested.is_sideways:
-            return size.height / (size.width + FRAME_HEIGHT)
-        return (size.height + FRAME_HEIGHT) / max(size.width, MIN_WIDTH)
+        length = size.height if self._nested.is_sideways else size.height + FRAME_HEIGHT
+        return length / self._breadth(size)
+
+    def _breadth(self, size: Size) -> float:
+        return size.width + FRAME_HEIGHT if self._nested.is_sideways else max(size.width, MIN_WIDTH)
 
     def _distance(self, size: Size) -> float:
         """How far the picture is from the target; 0 within it."""
@@ -134,7 +148,11 @@ class PageShape:
     def _score(self, size: Size) -> float:
         """What is to be small: the distance, the blank space that folding adds, and the number of cuts."""
         growth = log(size.width * size.height / (self._straight.width * self._straight.height))
-        return self._distance(size) + AREA_COST * max(0.0, growth) + sum(map(_cost, self._nested.folds.values()))
+        return self._distance(size) + AREA_COST * growth + sum(starmap(self._cost, self._nested.folds.items()))
+
+    def _cost(self, box: int | None, fold: Fold) -> float:
+        cut_wires = self._nested.cut_wires(box, fold) if fold.columns > 1 else 0
+        return U_COST if fold.is_u else FOLD_COST * (fold.columns - 1) + WIRE_COST * cut_wires
 
     def _tried(self, fold: _Fold) -> float:
         """The score of the picture with that fold, which is then undone."""
@@ -164,8 +182,4 @@ class PageShape:
                 if folded is not None:
                     width = max(size.width, size.width + folded.width - inside.width)
                     score = self._score(Size(width, size.height - (inside.height - folded.height)))
-                    yield _Fold(box, fold, score + _cost(fold))
-
-
-def _cost(fold: Fold) -> float:
-    return U_COST if fold.is_u else FOLD_COST * (fold.columns - 1)
+                    yield _Fold(box, fold, score + self._cost(box, fold))

@@ -7,6 +7,7 @@ the same data.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from gradviz.view.model import Link, View
@@ -41,6 +42,10 @@ class Wiring:
         self.paths: list[tuple[Step, ...]] = [
             () if link.source in skipped else tuple(self._path(link)) for link in view.links
         ]
+
+    def boxes_of(self, links: Collection[int]) -> set[int | None]:
+        """The boxes through which some links run."""
+        return {box for link in links for box, _ in self.paths[link]}
 
     def _path(self, link: Link) -> list[Step]:
         exits, source, target, entries = self._borders(link)

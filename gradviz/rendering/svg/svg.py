@@ -9,7 +9,7 @@ from xml.sax.saxutils import quoteattr
 
 from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.formats import Subject
-from gradviz.rendering.layout.graphlay_engine import ROOMY_ROW_GAP, lay_out
+from gradviz.rendering.layout.graphlay_engine import lay_out
 from gradviz.rendering.layout.graphviz_engine import check_that_dot_is_there, lay_out_with_dot
 from gradviz.rendering.layout.link_label_positions import LinkLabel, find_link_label_positions
 from gradviz.rendering.layout.shape import SHAPES, Shape
@@ -108,18 +108,21 @@ class SvgRenderer:
         return LaidOut(subject, node_labels, layout, looks, colouring, painted, scene.bands.definitions())
 
     def _with_room_for_words(self, view: View, node_labels: Sequence[NodeLabel], words: Sequence[str]) -> Layout:
-        """The layout; with more space between rows if more words of links have space then."""
+        """The layout; with more space around the links whose words have no space, if more words are shown then."""
 
-        def count_shown(layout: Layout) -> int:
+        def missing(layout: Layout) -> set[int]:
             starts = header_starts(view, node_labels, layout)
-            return len(find_link_label_positions(view, node_labels, layout, words, starts))
+            shown = {label.link for label in find_link_label_positions(view, node_labels, layout, words, starts)}
+            return {link for link, text in enumerate(words) if text} - shown
 
         layout = lay_out(view, node_labels, self.direction, self.shape)
-        wanted = sum(map(bool, words))
-        if not 0 < wanted <= MAX_WORDS_TO_FIT or count_shown(layout) == wanted:
+        if not any(words) or sum(map(bool, words)) > MAX_WORDS_TO_FIT:
             return layout
-        roomy = lay_out(view, node_labels, self.direction, self.shape, row_gap=ROOMY_ROW_GAP)
-        return roomy if count_shown(roomy) > count_shown(layout) else layout
+        crowded = missing(layout)
+        if not crowded:
+            return layout
+        roomy = lay_out(view, node_labels, self.direction, self.shape, roomy_links=crowded)
+        return roomy if len(missing(roomy)) < len(crowded) else layout
 
     def framed(self, laid_out: LaidOut, *, extra_notes: tuple[str, ...] = ()) -> Drawing:
         """The SVG with its frame, with `extra_notes` below those of the view."""

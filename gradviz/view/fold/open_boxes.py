@@ -89,22 +89,21 @@ def choose_depth(arrangements: Arrangements, overrides: Overrides, depth: int | 
     Calls of a single operation are opened last: by a depth that is larger than that of all other boxes.
     """
     opening = _open_to_custom_functions(arrangements, overrides, depth, max_drawn)
+    opening.plain_calls = _plain_calls(arrangements)
     if depth is not None:
-        opening.plain_calls = _plain_calls(arrangements)
         _choose(arrangements, opening, depth, max_drawn)
         if opening.plain_calls and depth > (opening.deepest or 0):
             opening.plain_calls = frozenset()
             _choose(arrangements, opening, depth, max_drawn)
         return opening
-    fits = _choose(arrangements, opening, depth, max_drawn)
-    if not fits:
-        opening.plain_calls = _plain_calls(arrangements)
-    if opening.plain_calls:
-        # Folded calls have no parameters beside them, so the same number of things makes a taller picture. One more
-        # level may use the whole limit where the picture would otherwise be almost empty.
-        _choose(arrangements, opening, None, max_drawn * 2 // 3)
-        if _drawn_at(arrangements, opening, opening.depth) < max_drawn // 3:
-            _choose(arrangements, opening, None, max_drawn)
+    if not opening.plain_calls:
+        _choose(arrangements, opening, None, max_drawn)
+        return opening
+    # Folded calls have no parameters beside them, so the same number of things makes a taller picture. One more level
+    # may use the whole limit where the picture would otherwise be almost empty.
+    _choose(arrangements, opening, None, max_drawn * 2 // 3)
+    if _drawn_at(arrangements, opening, opening.depth) < max_drawn // 3:
+        _choose(arrangements, opening, None, max_drawn)
     return opening
 
 
@@ -134,8 +133,8 @@ def _drawn_at(arrangements: Arrangements, opening: Opening, depth: int) -> int:
     return sum(shown[level] for level in range(depth + 1)) + only_folded[depth]
 
 
-def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, max_drawn: int) -> bool:
-    """Set the levels of `opening`; returns whether all of them are open."""
+def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, max_drawn: int) -> None:
+    """Set the levels of `opening`."""
     shown, only_folded = _weigh_levels(arrangements, opening)
     opening.deepest = max(shown)
     if depth is None:
@@ -145,7 +144,6 @@ def _choose(arrangements: Arrangements, opening: Opening, depth: int | None, max
             if level and total + only_folded[level] > max_drawn:
                 break
             opening.depth = level
-    return opening.depth >= opening.deepest
 
 
 def _plain_calls(arrangements: Arrangements) -> frozenset[int]:

@@ -397,6 +397,23 @@ def test_a_depth_above_that_of_all_other_boxes_opens_calls_of_one_operation() ->
     assert "+model.embed" in names(graph, folded(graph, depth=4))
 
 
+def test_calls_of_one_operation_stay_folded_also_where_everything_fits() -> None:
+    def layers(count: int) -> Graph:
+        builder = GraphBuilder()
+        net, last = builder.scope("net", "Net"), builder.leaf("x")
+        for number in range(count):
+            weight = builder.leaf(f"net.{number}.weight")
+            last = builder.operation("Mm", last, weight, scope=builder.scope(f"net.{number}", f"Layer{number}", net))
+        builder.root(last)
+        return builder.build()
+
+    assert "+net.1" in names(layers(3), folded(layers(3))), "a small picture shows every weight"
+    many = folded(layers(12))
+    assert "+net" in names(layers(12), many)
+    assert "+net.1" not in names(layers(12), many)
+    assert "modules that make one operation are folded: --depth 2 opens them" in many.notes
+
+
 def blocks_with_custom_function(count: int, *, alike: bool) -> Graph:
     builder = GraphBuilder()
     model, last = builder.scope("net", "Net"), builder.leaf("x", kind="input")

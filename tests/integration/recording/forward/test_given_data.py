@@ -45,6 +45,23 @@ def test_a_slice_of_a_buffer_is_named_after_the_buffer() -> None:
     assert "positions.ids[:, :5]" in names_given(record(run).graph)
 
 
+def test_a_copy_is_named_after_what_it_was_copied_from() -> None:
+    def shifted(labels: torch.Tensor) -> torch.Tensor:
+        padded = nn.functional.pad(labels, (0, 1), value=4)
+        return padded[..., 1:].contiguous().view(-1)
+
+    def run() -> None:
+        tokens, table = torch.arange(12).view(2, 6) % 5, nn.Embedding(5, 3)
+        loss = table(tokens[:, 1:].reshape(-1)).sum() + table(shifted(tokens)).sum()
+        loss += table(tokens.clone()[0].clone()[2:]).sum() + table(tokens.cos().long().abs()[0]).sum()
+        loss.backward()
+
+    constants = record(run).graph.constants
+    names = [constant.names for constant in constants]
+    assert names == [("tokens[:, 1:]",), ("pad(tokens)[:, 1:]",), ("tokens[0][2:]",), ()]
+    assert not any(constant.detached_from for constant in constants)
+
+
 def test_a_detached_tensor_says_what_it_was_detached_from() -> None:
     def run() -> None:
         w, x = weight(3), torch.ones(3)

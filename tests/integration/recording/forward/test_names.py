@@ -232,8 +232,7 @@ def test_data_that_is_passed_on_in_another_shape_keeps_its_name() -> None:
     graph = record(run).graph
     assert constants_of(graph, node_named(graph, "MmBackward0")) == [("parameter", ("frozen.weight",))]
     assert constants_of(graph, node_named(graph, "NllLossBackward0")) == [("data", ("labels",))]
-    # A part of it, in another dtype, is something else.
-    assert constants_of(graph, node_named(graph, "MseLossBackward0")) == [("data", ())]
+    assert constants_of(graph, node_named(graph, "MseLossBackward0")) == [("data", ("labels[0].float()",))]
 
 
 def test_a_parameter_of_a_module_has_no_name_of_a_loop_beside_it(tmp_path: Path) -> None:

@@ -97,6 +97,7 @@ def test_skips_that_pair_up_make_a_u_whose_second_column_is_read_upwards() -> No
     assert [box.y for box in downs] == sorted(box.y for box in downs)
     assert [box.y for box in ups] == sorted((box.y for box in ups), reverse=True)
     assert min(box.x for box in ups) > max(box.right for box in downs)
+    assert ratio(layout) < 2.05
     assert list(crossings_in(*labelled(sketch), layout)) == []
 
 
@@ -119,6 +120,36 @@ def test_many_boxes_side_by_side_are_broken_into_rows() -> None:
     assert straight.width > 4 * straight.height
     assert stacked.width < 2.5 * stacked.height
     assert list(crossings_in(*labelled(sketch), stacked)) == []
+
+
+def test_branches_stand_in_the_order_in_which_they_were_made_whatever_their_width() -> None:
+    sketch = Sketch()
+    stem = sketch.op("stem", sketch.input("x"))
+    names = [f"branch{'_' * (number % 3)}{number}" for number in range(6)]
+    ends = [sketch.op(f"end{number}", sketch.op(name, stem)) for number, name in enumerate(names)]
+    sketch.root("loss", sketch.op("cat", *ends))
+    layout = drawn(sketch, "tall")
+    for row in (names, [f"end{number}" for number in range(6)]):
+        boxes = [layout.boxes[item_called(sketch, name)] for name in row]
+        assert [box.x for box in boxes] == sorted(box.x for box in boxes)
+        assert len({box.y for box in boxes}) == 1
+    assert list(crossings_in(*labelled(sketch), layout)) == []
+
+
+def test_columns_have_about_the_same_height() -> None:
+    sketch = Sketch()
+    last = sketch.op("first", sketch.input("x"))
+    with sketch.box("block", subtitle="Block"):
+        for number in range(24):
+            last = sketch.op(f"op{number}", last, shape="[8, 64]")
+    sketch.root("loss", sketch.op("last", last))
+    layout = drawn(sketch)
+    columns: dict[float, float] = {}
+    for number in range(24):
+        box = layout.boxes[item_called(sketch, f"op{number}")]
+        columns[box.center.x] = columns.get(box.center.x, 0.0) + box.height
+    assert len(columns) > 1
+    assert min(columns.values()) > 0.7 * max(columns.values())
 
 
 @pytest.mark.parametrize("count", [15, 26, 100, 300])

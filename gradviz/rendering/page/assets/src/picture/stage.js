@@ -110,7 +110,7 @@ export class Stage {
    * @param {{isLegible?: boolean, isMoved?: boolean}} [how]
    */
   fit(how) {
-    this.viewport.fit(this.scene, how);
+    this.viewport.fit(this.scene, { ...how, isFromLeft: this.model.isSideways });
   }
 
   /** Fits the picture again where it was, after the window around it has changed. */

@@ -122,13 +122,15 @@ export class Viewport {
    * All of a rectangle, as large as it can be read; with `isLegible`, no smaller than that either.
    *
    * @param {Rect} rect
-   * @param {{isLegible?: boolean, isMoved?: boolean}} [how] `isMoved` step by step
+   * @param {{isLegible?: boolean, isMoved?: boolean, isFromLeft?: boolean}} [how] `isMoved` step by step; `isFromLeft`
+   *   if the left end is seen where not all fits, instead of the middle
    */
-  fit(rect, { isLegible = false, isMoved = true } = {}) {
+  fit(rect, { isLegible = false, isMoved = true, isFromLeft = false } = {}) {
     const room = this.#room;
     const { scale } = this.fitted(rect);
     const k = isLegible && scale < MIN_LEGIBLE ? Math.max(scale, Math.min(LEGIBLE, room.width / Math.min(rect.width, 700))) : scale;
-    const aside = rect.width * k <= room.width ? (room.width - rect.width * k) / 2 : Math.min(0, (room.width - rect.width * k) / 2);
+    const spare = room.width - rect.width * k;
+    const aside = isFromLeft ? Math.max(0, spare / 2) : spare / 2;
     const down = Math.max(0, (room.height - rect.height * k) / 2);
     this.go(zoomIdentity.translate(room.x + aside - rect.x * k, room.y + down - rect.y * k).scale(k), isMoved);
     this.isFitted = true;
