@@ -1,4 +1,4 @@
-"""No run ends with "nothing wrong found" while a parameter that an optimizer holds never changes, or always gets zero."""
+"""No run ends with "nothing wrong found" while a parameter in an optimizer never changes, or always gets zero."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ PLAIN = {
     "loss": "model(torch.randn(5, 4)).square().mean()",
     "after": "optimizer.step()",
 }
+SHORT_LOSS = PLAIN["loss"].replace("4)", "4).bfloat16()")
 WEIGHTS = {"model.weight", "model.bias"}
 RESTORED = "optimizer.step(); model.load_state_dict(dict(weight=torch.ones(1, 4), bias=torch.ones(1)))"
 
