@@ -101,6 +101,7 @@ class CreateGraphMissing(CutRule):
             severity="warning" if keeps else "note",
             symptom="grad_wrong",
             why=_WHY,
+            changed_line=_with_create_graph(case.source_line(location)) if keeps else None,
             fix=f"{_FIX}, unless first-order updates are meant; then retain_graph=True is not needed",
             location=location,
             symptom_location=updated if updated != location else None,
@@ -117,6 +118,9 @@ class CreateGraphMissing(CutRule):
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         return _FIX
 
+    def changed_line(self, text: str, found: CutOff) -> str | None:
+        return _with_create_graph(text)
+
     def _of_term(self, case: Case, term: DeadTerm, location: Location | None) -> Finding:
         flow = case.dataflow
         added = location_of_call(flow, term.sum)
@@ -127,6 +131,7 @@ class CreateGraphMissing(CutRule):
             symptom="grad_none",
             why=_WHY,
             fix=_FIX,
+            changed_line=_with_create_graph(case.source_line(location)),
             location=location,
             symptom_location=added if added != location else None,
             tensors=names_of(flow, term.parameters),
@@ -152,6 +157,13 @@ class CreateGraphMissing(CutRule):
             },
             **case.facts_of_node(freed.node),
         )
+
+
+def _with_create_graph(text: str | None) -> str | None:
+    """The line, with the option that was meant; None where it names no option that could be exchanged."""
+    if text is None or "create_graph" in text or text.count("retain_graph=True") != 1:
+        return None
+    return text.replace("retain_graph=True", "create_graph=True")
 
 
 _WHY = "the result of autograd.grad() has a history only with create_graph=True; without it, it is a constant"
