@@ -113,3 +113,9 @@ def test_a_finding_with_a_cause_replaces_those_of_the_last_net(tmp_path: Path) -
     causes = {each.cause for each in findings(LOOP.format(**cut), tmp_path)}
     assert causes
     assert causes.isdisjoint({"step_without_effect", "gradient_always_zero"})
+
+
+def test_a_term_of_the_loss_whose_weight_is_always_zero_is_a_note(tmp_path: Path) -> None:
+    loss = f"({PLAIN['loss']} + (1 // 10) * model.weight.abs().sum())"
+    (found,) = findings(LOOP.format(**PLAIN | {"loss": loss}), tmp_path)
+    assert (found.cause, found.severity, found.tensors) == ("term_without_gradient", "note", ("model.weight",))
