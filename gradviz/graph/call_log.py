@@ -191,6 +191,8 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     has_changed: bool | None = None
     """Whether its values are others than before an optimizer stepped on it for the first time; None where no step was
     seen, and for tensors whose values cannot be read."""
+    dtype: str | None = None
+    """If it is another one than at first, such as after ``model.half()``."""
 
 
 class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -6,6 +6,7 @@ no step follows it. The cut on its way is to blame.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -34,6 +35,40 @@ class DeadTerm(Struct, frozen=True):
     backward: int
     parameters: tuple[int, ...]
     """Trained tensors that it was computed from, above the cut."""
+
+
+class WeightlessTerm(Struct, frozen=True):
+    """One term of a loss whose factor is the number 0 at every step."""
+
+    tensor: int
+    factor: int
+    """The last call that multiplies it by 0."""
+    steps: int
+    parameters: tuple[int, ...]
+    """Trained tensors that it was computed from."""
+
+
+def weightless_terms(histories: ParameterHistories) -> Iterator[WeightlessTerm]:
+    """Those of the last backward call of each line that ran at least twice."""
+    log = histories.log
+    steps = Counter(log.calls[row].call_site for row in histories.reached_by)
+    zeros = Counter(call.call_site for call in log.calls if _is_times_zero(call))
+    for backward in histories.last_backward_of_each_line:
+        count = steps[log.calls[backward].call_site]
+        for use in log.calls[backward].roots if count > 1 else ():
+            for row in _sum_rows(histories.flow, backward, use.tensor):
+                call = log.calls[row]
+                if not _is_times_zero(call) or zeros[call.call_site] < count:
+                    continue
+                leaves, _ = histories.live_leaves([each.tensor for each in call.live_inputs], row)
+                parameters = leaves & histories.trained
+                if parameters:
+                    yield WeightlessTerm(call.live_inputs[0].tensor, row, count, tuple(sorted(parameters)))
+
+
+def _is_times_zero(call: Call) -> bool:
+    is_product = call.kind == "operation" and plain_name(call.function) == "mul" and len(call.live_inputs) == 1
+    return is_product and any(type(each) in (int, float) and each == 0 for each in call.scalars.values())
 
 
 def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
@@ -66,6 +101,15 @@ def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None, since:
 
 def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:
     """Terms without a history: the sum, the term, and the call where it left torch, if it is a Python number."""
+    for row in _sum_rows(flow, backward, root):
+        call = flow.log.calls[row]
+        if plain_name(call.function) in _SUMS:
+            yield from ((row, use.tensor, None) for use in call.inputs if not use.requires_grad)
+            yield from _numbers_added(flow, row, call)
+
+
+def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
+    """The calls that add up and scale the terms of a loss, each of them a single number."""
     waiting, seen = [(root, backward)], set[int]()
     while waiting and len(seen) < _MAX_TERMS:
         tensor, before = waiting.pop()
@@ -74,16 +118,16 @@ def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[
             continue
         seen.add(row)
         call = flow.log.calls[row]
-        operands = [use for use in call.inputs if _is_number(flow, use)]
         name = plain_name(call.function)
-        if len(operands) != len(call.inputs) or call.kind != "operation":
+        if call.kind != "operation" or not all(_is_number(flow, use) for use in call.inputs):
             continue
+        live = [(use.tensor, row) for use in call.inputs if use.has_grad_fn]
         if name in _SUMS:
-            waiting += [(use.tensor, row) for use in operands if use.has_grad_fn]
-            yield from ((row, use.tensor, None) for use in operands if not use.requires_grad)
-            yield from _numbers_added(flow, row, call)
+            waiting += live
+            yield row
         elif name in _SCALES | _KEEPS_THE_NUMBER:
-            waiting += [(use.tensor, row) for use in operands if use.has_grad_fn][:1]
+            waiting += live[:1]
+            yield row
 
 
 def _numbers_added(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, int, int | None]]:

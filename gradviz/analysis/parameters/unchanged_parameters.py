@@ -85,13 +85,14 @@ def _reason_by_size(histories: ParameterHistories, number: int, rate: float | No
     gradient = None if tensor.end is None else tensor.end.grad
     if gradient is not None and gradient.zeros == gradient.count:
         return "zero"
-    epsilon = _EPSILON.get(tensor.facts.dtype)
+    dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
+    epsilon = _EPSILON.get(dtype)
     values = _last_values(histories, number)
     if gradient is None or values is None or rate is None or epsilon is None:
         return "unknown"
     if rate * _largest(gradient) > epsilon * _largest(values):
         return "lost" if _was_stepped_on(histories, number) else "unknown"
-    return "short dtype" if tensor.facts.dtype in _SHORT else "rounded away"
+    return "short dtype" if dtype in _SHORT else "rounded away"
 
 
 def _was_stepped_on(histories: ParameterHistories, number: int) -> bool:

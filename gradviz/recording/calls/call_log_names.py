@@ -145,12 +145,14 @@ class CallLogNames:
         if not (known.role == "parameter" or (wants_gradient and holds_gradient)):
             return None
         gradient = tensor.grad if holds_gradient else None
-        has_changed = _has_changed(tensor, known)
+        has_changed, name = _has_changed(tensor, known), str(tensor.dtype).removeprefix("torch.")
+        dtype = None if name == known.facts.dtype else name
         if gradient is None:
-            return LeafEnd(wants_gradient, has_changed=has_changed)
+            return LeafEnd(wants_gradient, has_changed=has_changed, dtype=dtype)
         facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
-        return LeafEnd(wants_gradient, True, norm if norm is None or isfinite(norm) else None, facts, has_changed)
+        finite_norm = norm if norm is None or isfinite(norm) else None
+        return LeafEnd(wants_gradient, True, finite_norm, facts, has_changed, dtype)
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""

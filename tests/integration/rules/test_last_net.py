@@ -1,4 +1,4 @@
-"""No run ends with "nothing wrong found" while a parameter of an optimizer never changes, or always gets zero."""
+"""No run ends with "nothing wrong found" while a parameter in an optimizer never changes, or always gets zero."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ PLAIN = {
     "loss": "model(torch.randn(5, 4)).square().mean()",
     "after": "optimizer.step()",
 }
+SHORT_LOSS = PLAIN["loss"].replace("4)", "4).bfloat16()")
 WEIGHTS = {"model.weight", "model.bias"}
 RESTORED = "optimizer.step(); model.load_state_dict(dict(weight=torch.ones(1, 4), bias=torch.ones(1)))"
 
@@ -112,3 +113,9 @@ def test_a_finding_with_a_cause_replaces_those_of_the_last_net(tmp_path: Path) -
     causes = {each.cause for each in findings(LOOP.format(**cut), tmp_path)}
     assert causes
     assert causes.isdisjoint({"step_without_effect", "gradient_always_zero"})
+
+
+def test_a_term_of_the_loss_whose_weight_is_always_zero_is_a_note(tmp_path: Path) -> None:
+    loss = f"({PLAIN['loss']} + (1 // 10) * model.weight.abs().sum())"
+    (found,) = findings(LOOP.format(**PLAIN | {"loss": loss}), tmp_path)
+    assert (found.cause, found.severity, found.tensors) == ("term_without_gradient", "note", ("model.weight",))

@@ -164,6 +164,40 @@ model = nn.Linear(4, 1)
 loss = torch.from_numpy(model(torch.randn(8, 4)).square().mean().detach().numpy())  # HERE
 loss.backward()
 """,
+    ("broken_weight_tie", "an output layer with a copy of the embedding's weight"): """
+import torch
+from torch import nn
+torch.manual_seed(0)
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.out = nn.Embedding(9, 4), nn.Linear(4, 9, bias=False)
+        self.out.weight = nn.Parameter(self.embed.weight.detach().clone())  # HERE
+    def forward(self, x):
+        return self.out(torch.tanh(self.embed(x)))
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    words = torch.randint(0, 9, (8,))
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(model(words), words).backward()
+    optimizer.step()
+""",
+    ("create_graph_missing", "a meta step whose inner gradient only keeps its graph"): """
+import torch
+from torch import nn
+torch.manual_seed(0)
+w = torch.randn(4, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(8, 4), torch.randn(8)
+    inner = (torch.tanh(x @ w) - y).square().mean()
+    (g,) = torch.autograd.grad(inner, [w], retain_graph=True)  # HERE
+    fast = w - 0.1 * g
+    optimizer.zero_grad()
+    (torch.tanh(x @ fast) - y).square().mean().backward()
+    optimizer.step()
+""",
 }
 HEALTHY: dict[str, str] = {
     "a draw whose log-probability is weighed with what it brought": """
@@ -291,6 +325,44 @@ for step in range(2):
     loss.backward(torch.full_like(loss, 64.0))
     for parameter in model.parameters():
         parameter.grad.div_(64.0)
+    optimizer.step()
+""",
+    "a meta step of first order": """
+import torch
+torch.manual_seed(0)
+w = torch.randn(4, requires_grad=True)
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(8, 4), torch.randn(8)
+    (g,) = torch.autograd.grad((torch.tanh(x @ w) - y).square().mean(), [w])
+    fast = w - 0.1 * g
+    optimizer.zero_grad()
+    (torch.tanh(x @ fast) - y).square().mean().backward()
+    optimizer.step()
+""",
+    "a layer that starts with a copy of another one": """
+import torch
+from torch import nn
+torch.manual_seed(0)
+first, second = nn.Linear(4, 4), nn.Linear(4, 4)
+second.weight = nn.Parameter(first.weight.detach().clone())
+optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    second(torch.tanh(first(torch.randn(8, 4)))).square().mean().backward()
+    optimizer.step()
+""",
+    "a checkpoint without random numbers, which keeps none": """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+torch.manual_seed(0)
+block, head = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.0)), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*block.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    h = checkpoint(block, torch.randn(8, 4), use_reentrant=False, preserve_rng_state=False)
+    head(h).square().mean().backward()
     optimizer.step()
 """,
 }

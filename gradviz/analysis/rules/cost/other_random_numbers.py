@@ -70,7 +70,18 @@ class OtherRandomNumbers(Rule):
             symptom="grad_wrong",
             why="a checkpoint computes its part again in backward; preserve_rng_state=False lets it draw anew there",
             fix="leave preserve_rng_state=False out: only parts without random numbers can do with it",
+            changed_line=_without_the_option(case.source_line(location)),
             location=location,
             symptom_location=drawing if drawing != location else None,
             evidence={"draws": len(rows)},
         )
+
+
+def _without_the_option(text: str | None) -> str | None:
+    """The line without the option; None if it stands on another line of the call."""
+    if text is None or text.count(_OPTION) != 1:
+        return None
+    return text.replace(_OPTION, "")
+
+
+_OPTION = ", preserve_rng_state=False"

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
+from gradviz.analysis.cuts.first_order_updates import FirstOrderUpdate, first_order_updates
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -22,7 +24,9 @@ class CreateGraphMissing(CutRule):
     What it finds
     -------------
     A loss, or one term of it, that was computed from the result of ``autograd.grad()``, where that result has no
-    history: a gradient penalty, the residual of a differential equation, a meta step.
+    history: a gradient penalty, the residual of a differential equation, a meta step. Also weights that such a gradient
+    has moved before the loss is computed from them; that is a note, as first-order updates may be meant, but for
+    ``retain_graph=True`` that keeps a graph for nothing.
 
     Why it matters
     --------------
@@ -70,10 +74,40 @@ class CreateGraphMissing(CutRule):
             if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
                 told.add(location)
                 yield self._of_term(case, term, location)
+        yield from self._of_first_order(case, told)
         failed = case.failed_backwards
         for freed in failed.freed:
             if failed.is_of_own_gradient(freed):
                 yield self._of_freed_graph(case, freed)
+
+    def _of_first_order(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
+        """Meta steps without second derivatives: meant, unless the program keeps graphs for what nothing uses."""
+        lines: dict[Location | None, list[FirstOrderUpdate]] = defaultdict(list)
+        for update in first_order_updates(case.histories, case.graph_uses):
+            lines[location_of_call(case.dataflow, update.gradient)].append(update)
+        for location, updates in lines.items():
+            if location not in told:
+                yield self._of_update(case, updates, location)
+
+    def _of_update(self, case: Case, updates: list[FirstOrderUpdate], location: Location | None) -> Finding:
+        flow, first = case.dataflow, updates[0]
+        leaves = sorted({leaf for update in updates for leaf in update.moved})
+        updated = location_of_call(flow, first.update)
+        keeps = any(update.keeps_its_graph for update in updates)
+        kept = "; retain_graph=True keeps a graph that nothing uses" if keeps else ""
+        return self.finding(
+            f"the gradients that move {case.histories.together(leaves) or 'weights'}{at_line(updated)} are constants "
+            f"for the backward{at_line(location_of_call(flow, first.backward))}: no second derivatives{kept}",
+            severity="warning" if keeps else "note",
+            symptom="grad_wrong",
+            why=_WHY,
+            changed_line=_with_create_graph(case.source_line(location)) if keeps else None,
+            fix=f"{_FIX}, unless first-order updates are meant; then retain_graph=True is not needed",
+            location=location,
+            symptom_location=updated if updated != location else None,
+            tensors=names_of(flow, leaves),
+            evidence={"updates": len(updates)},
+        )
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         return "autograd.grad() without create_graph=True"
@@ -83,6 +117,9 @@ class CreateGraphMissing(CutRule):
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         return _FIX
+
+    def changed_line(self, text: str, found: CutOff) -> str | None:
+        return _with_create_graph(text)
 
     def _of_term(self, case: Case, term: DeadTerm, location: Location | None) -> Finding:
         flow = case.dataflow
@@ -94,6 +131,7 @@ class CreateGraphMissing(CutRule):
             symptom="grad_none",
             why=_WHY,
             fix=_FIX,
+            changed_line=_with_create_graph(case.source_line(location)),
             location=location,
             symptom_location=added if added != location else None,
             tensors=names_of(flow, term.parameters),
@@ -119,6 +157,13 @@ class CreateGraphMissing(CutRule):
             },
             **case.facts_of_node(freed.node),
         )
+
+
+def _with_create_graph(text: str | None) -> str | None:
+    """The line, with the option that was meant; None where it names no option that could be exchanged."""
+    if text is None or "create_graph" in text or text.count("retain_graph=True") != 1:
+        return None
+    return text.replace("retain_graph=True", "create_graph=True")
 
 
 _WHY = "the result of autograd.grad() has a history only with create_graph=True; without it, it is a constant"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
-from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
+from gradviz.analysis.cuts.dead_terms import DeadTerm, WeightlessTerm, dead_terms, weightless_terms
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -20,7 +20,7 @@ class TermWithoutGradient(Rule):
     What it finds
     -------------
     A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
-    through ``item()``, ``detach()`` or ``no_grad()``.
+    through ``item()``, ``detach()`` or ``no_grad()``. A term whose weight is the number 0 at every step is a note.
 
     Why it matters
     --------------
@@ -66,6 +66,24 @@ class TermWithoutGradient(Rule):
                 by_line[case.location_of_site(term.cut.call_site)].append(term)
         for location, terms in by_line.items():
             yield self._finding(case, location, terms)
+        zero = {name for each in case.zero_gradients for name in each.leaves}
+        for weightless in weightless_terms(case.histories):
+            if not zero.issuperset(names_of(case.dataflow, weightless.parameters)):  # Else it is masked_out.
+                yield self._of_weightless(case, weightless)
+
+    def _of_weightless(self, case: Case, term: WeightlessTerm) -> Finding:
+        flow = case.dataflow
+        return self.finding(
+            f"{case.tensor_name(term.tensor)} is multiplied by 0 in all {term.steps:,} steps: this term of the loss "
+            "brings no gradient",
+            severity="note",
+            symptom="grad_zero",
+            why="its parameters learn from other terms only; a weight of 0 may be meant, or be an integer division",
+            fix="give the term a weight, or leave it out",
+            location=location_of_call(flow, term.factor),
+            tensors=names_of(flow, term.parameters),
+            evidence={"steps": term.steps, "parameters": len(term.parameters)},
+        )
 
     def _finding(self, case: Case, location: Location | None, terms: list[DeadTerm]) -> Finding:
         flow, first = case.dataflow, terms[0]
