@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability, works
+from gradviz.recording.torch_access.capabilities import CAPABILITIES, Capability, try_all
 from tests.end_to_end.command import GRADVIZ, forked, python
 from tests.shared_runs import SharedFolders
 
@@ -151,6 +151,7 @@ NAMES_USED_THERE = [(capability, name) for capability, name in NAMES if capabili
 
 NEEDED_ELSEWHERE = {
     "CompiledFunction._lazy_backward_info": "for the line of a NaN that began in compiled code",
+    "torch.export._trace._strict_export": "for torch.export in strict mode",
     "torch.nn.modules.module._has_any_global_hook": "to keep Dynamo from warning of hooks of gradviz",
 }
 """Names without which nothing is lost here."""
@@ -214,7 +215,7 @@ def test_a_missing_name_of_compiled_code_costs_what_is_told_and_no_more(
     whole, run = compiled_run("-"), compiled_run(name)
     assert run.numbers == whole.numbers == compiled_alone()
     assert "defect" not in run.told or name in KEEPS_DYNAMO_AWAY
-    if works(capability.name) and name not in NEEDED_ELSEWHERE:
+    if try_all()[capability.name] and name not in NEEDED_ELSEWHERE:
         is_told = f"does not report {capability.lost}" in run.told
         assert is_told or (capability.name == "graphs of compiled code" and "each a single node" in run.told)
     assert run.leaves == whole.leaves
