@@ -49,6 +49,7 @@ class CompiledCodeWatch:
         self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
         self._export = Replacement("torch.export._trace._strict_export")
         self._notices = (
+            ImportNotice("torch._dynamo", during=self._unseen_import),  # for which some releases make tensors
             ImportNotice(_MODULE, self.install),
             ImportNotice(_EXPORT_MODULE, self._install_export),
         )
@@ -142,15 +143,31 @@ class CompiledCodeWatch:
         def strict_export(*args: Any, **options: Any) -> Any:
             if self._compiled_call is not None or not self._is_watching_here():
                 return original(*args, **options)
-            self._enter(calling_frame(), "torch.export.export", only_traces=True)
-            self._stop_noting()
-            try:
-                return original(*args, **options)
-            finally:
-                self._note_what_is_compiled()
-                self._after_compiled_call()
+            with self._only_tracing("torch.export.export"):
+                self._stop_noting()
+                try:
+                    return original(*args, **options)
+                finally:
+                    self._note_what_is_compiled()
 
         return strict_export
+
+    @contextmanager
+    def _only_tracing(self, function: str) -> Iterator[None]:
+        """Pause while torch computes nothing for the program."""
+        self._enter(calling_frame(2), function, only_traces=True)
+        try:
+            yield
+        finally:
+            self._after_compiled_call()
+
+    @contextmanager
+    def _unseen_import(self) -> Iterator[None]:
+        if self._compiled_call is not None or not self._is_watching_here():
+            yield
+            return
+        with self._only_tracing("import torch._dynamo"):
+            yield
 
     def _is_watching_here(self) -> bool:
         return self._watch.is_watching and threading.get_ident() == self._thread

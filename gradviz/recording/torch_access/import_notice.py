@@ -7,18 +7,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
 
-class ImportNotice:
-    """Calls `then` as soon as the module `name` has been imported, or at once where it already is."""
+def _nothing() -> None:
+    """Nobody waits for the module."""
 
-    def __init__(self, name: str, then: Callable[[], None]) -> None:
+
+class ImportNotice:
+    """Calls `then` as soon as the module `name` has been imported, or at once where it already is.
+
+    The import itself runs in the context that `during` makes, if it is the program that imports the module.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        then: Callable[[], None] = _nothing,
+        during: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._name = name
         self._then = then
+        self._during = during
         self._is_asking = False
         """Whether the other finders are asked for the module now."""
 
@@ -47,7 +61,7 @@ class ImportNotice:
             self._is_asking = False
         if spec is not None and spec.loader is not None:
             # A program may ask for the spec without importing the module.
-            spec.loader = _TellingLoader(spec.loader, self._loaded)  # type: ignore[assignment]
+            spec.loader = _TellingLoader(spec.loader, self._loaded, self._during)  # type: ignore[assignment]
         return spec
 
     def _loaded(self) -> None:
@@ -59,9 +73,12 @@ class ImportNotice:
 class _TellingLoader:
     """A module's own loader, which calls `then` after loading."""
 
-    def __init__(self, loader: Any, then: Callable[[], None]) -> None:
+    def __init__(
+        self, loader: Any, then: Callable[[], None], during: Callable[[], AbstractContextManager[None]]
+    ) -> None:
         self._loader = loader
         self._then = then
+        self._during = during
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self._loader.create_module(spec)  # type: ignore[no-any-return]
@@ -71,7 +88,8 @@ class _TellingLoader:
         if module.__spec__ is not None:
             module.__spec__.loader = self._loader
         module.__loader__ = self._loader
-        self._loader.exec_module(module)
+        with self._during():
+            self._loader.exec_module(module)
         if module.__spec__ is not None:
             # The module is complete now. Until Python has noted that, another thread that imports it waits for this
             # one: for ever, if `then` waits for such a thread.
