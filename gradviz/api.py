@@ -173,7 +173,8 @@ def watch(
     A *step* is a backward call that reaches a parameter of the model. The hook measures ``.grad`` as that call leaves
     it. If gradients are accumulated over several calls, choose an `every` that is a multiple of their number: it
     measures the last call of each round. Under DDP the first process writes the file, and measures its own gradients
-    before the processes exchange theirs. Watch a model after it was wrapped, sharded or converted, not before.
+    before the processes exchange theirs; with ``%r`` in the name, such as ``to="run.rank%r.gradviz"``, every rank
+    writes a file of its own. Watch a model after it was wrapped, sharded or converted, not before.
 
     An older file of that name is replaced. The file is readable while the program trains, also if the program is
     killed. Without `Watch.close`, or a ``with`` block, watching goes on until the program ends.
@@ -204,8 +205,8 @@ def watch(
     path, folder = _run_log_path(to), _tensorboard_folder(tensorboard)
     from gradviz.recording.watch.model_watch import WatchPlan, begin_watch
 
-    plan = WatchPlan(path, every, scaler, folder, sys._getframe(1).f_code.co_filename)
-    return Watch(path, begin_watch(model, plan))
+    plan = WatchPlan(path, every, scaler, folder, sys._getframe(1).f_code.co_filename).of_this_rank()
+    return Watch(plan.path, begin_watch(model, plan))
 
 
 def load(path: str | os.PathLike[str]) -> Inspection:

@@ -12,8 +12,9 @@ from importlib.util import find_spec
 
 from gradviz.errors import MissingDependency
 from gradviz.recording.ranks.child_session import (
-    leave_processes_of_multiprocessing,
-    record_processes_of_multiprocessing,
+    end_forked_process,
+    leave_other_processes,
+    record_other_processes,
 )
 from gradviz.recording.ranks.environment import plan_of_environment
 from gradviz.recording.run.program import Program, as_main_program
@@ -53,10 +54,11 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
         finally:
             sudden_ends.stop()
             notice.stop()
-            leave_processes_of_multiprocessing()
+            leave_other_processes()
             session.end()
         if os.getpid() != process:
             # A child process that the script forked came back here. It ends as under python, and reports nothing.
+            end_forked_process(ending)
             _, printed = session.script_error(ending)
             sys.stderr.write(printed or "")
             raise SystemExit(ending.exit_code)
@@ -68,7 +70,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
 
 def _begin(session: RunSession) -> None:
     if plan_of_environment() is not None:
-        record_processes_of_multiprocessing()
+        record_other_processes()
     session.begin()
 
 

@@ -130,6 +130,28 @@ def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> Non
     assert load_capture(tmp_path / "evaluates.gradviz").rank is None
 
 
+def test_processes_that_the_script_forks_itself_are_recorded(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(
+        "import os, torch\n"
+        "for seed in range(2):\n"
+        "    if os.fork() == 0:\n"
+        "        model = torch.nn.Linear(3, 1)\n"
+        "        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "        for step in range(3):\n"
+        "            model(torch.randn(4, 3)).sum().backward()\n"
+        "            optimizer.step()\n"
+        "        os._exit(0)\n"
+        "for child in range(2):\n"
+        "    print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
+    )
+    run = gradviz("check", script, cwd=tmp_path)
+    assert "forks.py, 2 processes: 1 error" in run.text
+    assert "GV601 missing_zero_grad" in run.text
+    assert run.stderr == "0\n0\n"
+    assert run.exit_code == 1
+
+
 @pytest.mark.parametrize(
     ("case", "code", "told"),
     [

@@ -23,6 +23,8 @@ def job_report(
 ) -> Report:
     """The reports of some ranks of a job (at least one) as a single one; `disclosures` are about the whole job."""
     first = reports[0][1]
+    if len(reports) == world_size == 1:  # a launcher that started a single process
+        return replace(first, disclosures=(*first.disclosures, *disclosures))
     source: SourceText = {}
     for known in (*(report.source for _, report in reports), about_all.source):
         for file, lines in known.items():

@@ -84,7 +84,10 @@ class JobCase:
         own = [each for each in failed if not is_of_connection(each.error)]
         if not own:  # then a launcher had no reason to end one
             own = [each for each in self.ends if each.how == "terminated" and not self.hangs]
-        left = [each for each in self.ends if each not in own and each.how in ("hung", "terminated", "failed")]
+        own_ranks = {each.rank for each in own}
+        left = [
+            each for each in self.ends if each.rank not in own_ranks and each.how in ("hung", "terminated", "failed")
+        ]
         return tuple(own[:1]) if own and left else ()
 
     @cached_property

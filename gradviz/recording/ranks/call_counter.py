@@ -1,4 +1,7 @@
-"""How many backward calls a process has begun, known even if it is killed: a few bytes in a file, written in place."""
+"""How many backward calls a process has begun, known even if it is killed: a few bytes in a file, written in place.
+
+They can be written on a full disk, too: so the file also takes why nothing else could be.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _WIDTH = 20
+_MAX_PROBLEM = 300
 
 
 class CallCounter:
@@ -21,6 +25,7 @@ class CallCounter:
         if self._file is None:
             with suppress(OSError):
                 self._file = os.open(self._path, os.O_CREAT | os.O_WRONLY, 0o600)
+                os.pwrite(self._file, b" " * (_WIDTH + _MAX_PROBLEM), 0)
 
     def note(self, calls: int) -> None:
         """This many were begun."""
@@ -37,10 +42,21 @@ class CallCounter:
             os.close(file)
 
 
-def counted_calls(path: Path) -> int:
-    """The number that was written last; 0 if there is none."""
+def note_unwritten_end(path: Path, problem: str) -> None:
+    """The process has ended, and could write nothing because of `problem`."""
+    with suppress(OSError):
+        file = os.open(path, os.O_WRONLY)
+        try:
+            os.pwrite(file, problem.encode()[:_MAX_PROBLEM], _WIDTH)
+        finally:
+            os.close(file)
+
+
+def counted_calls(path: Path) -> tuple[int, str]:
+    """The number that was written last, 0 if there is none, and why the process could write nothing else."""
     try:
-        text = path.read_text().strip()
+        text = path.read_text(errors="replace")
     except OSError:
-        return 0
-    return int(text) if text.isdecimal() else 0
+        return 0, ""
+    number = text[:_WIDTH].strip()
+    return int(number) if number.isdecimal() else 0, text[_WIDTH:].strip()

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from functools import partial, wraps
 from traceback import print_exception, walk_stack
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 from gradviz.capture.capture_file import write_capture
@@ -32,6 +32,8 @@ from gradviz.safe_text import terminal_text
 
 _LOADS_DATA = "torch.utils.data"
 """Processes whose function is defined there load data and train nothing."""
+
+_FORKS = "multiprocessing/popen_fork.py"
 
 _current: ChildSession | None = None
 
@@ -132,7 +134,7 @@ class ChildSession:
         self._spool.remove()
 
     def _begin(self) -> None:
-        record_processes_of_multiprocessing()
+        record_other_processes()
         self._member.begin()
         if self._member.is_wanted:
             self._session.begin()
@@ -166,7 +168,8 @@ class ChildSession:
         return ""
 
     def _end_suddenly(self, function: str) -> None:
-        self._member.note_leaving(f"it called {function}()")
+        if self._sudden_ends.exit_code != 0:  # with 0, forked processes end as a rule
+            self._member.note_leaving(f"it called {function}()")
         self.end(self._ending or Ending("finished"))
 
     def _end_at_exit(self) -> None:
@@ -191,19 +194,48 @@ def _warn(sentence: str) -> None:
     sys.stderr.write(terminal_text(f"gradviz: {sentence}\n"))
 
 
-# -- Processes of multiprocessing --------------------------------------------------------------------------------------
+# -- Processes of multiprocessing, and others that the program forks --------------------------------------------------
 
 _run_of_process = Replacement("multiprocessing.process.BaseProcess.run")
+_forking_process: int | None = None
+"""The process whose forks are recorded."""
+_is_told_of_forks = False
 
 
-def record_processes_of_multiprocessing() -> None:
-    """From now on, processes of `multiprocessing` that this process forks, or that are spawned here, are recorded."""
+def record_other_processes() -> None:
+    """From now on, processes that this process forks, and those that `multiprocessing` spawns here, are recorded."""
+    global _forking_process, _is_told_of_forks
     _run_of_process.put(_recorded)
+    _forking_process = os.getpid()
+    if not _is_told_of_forks and hasattr(os, "register_at_fork"):
+        _is_told_of_forks = True  # for ever: Python cannot forget it
+        os.register_at_fork(after_in_child=_in_forked_child)
 
 
-def leave_processes_of_multiprocessing() -> None:
+def leave_other_processes() -> None:
     """Put back what was there."""
+    global _forking_process
     _run_of_process.take_back()
+    _forking_process = None
+
+
+def end_forked_process(ending: Ending) -> None:
+    """A process that the program forked comes to the end of the script: what was recorded of it is written."""
+    if _current is not None:
+        _current.end(ending)
+
+
+def _in_forked_child() -> None:
+    """`os.fork` is about to return in the child."""
+    if _forking_process is None or any(_is_of_multiprocessing(frame) for frame, _ in walk_stack(None)):
+        return  # the latter tells of its processes itself
+    plan = plan_of_environment()
+    if plan is not None:
+        _begin_in_forked_child(plan).end_with_interpreter()
+
+
+def _is_of_multiprocessing(frame: FrameType) -> bool:
+    return frame.f_code.co_filename.endswith(_FORKS)
 
 
 def _recorded(original: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -230,15 +262,17 @@ def _show_as_multiprocessing_would(process: Any, error: BaseException) -> None:
 
 def _session_of(process: Any) -> ChildSession | None:
     """The recording of the process that runs `process`; None if it is not to be recorded."""
-    global _current
     target = getattr(process, "_target", None)
     if str(getattr(target, "__module__", "")).startswith(_LOADS_DATA):
         return None
     if _current is not None and _current.is_of_this_process:
         return _current
     plan = plan_of_environment()
-    if plan is None:
-        return None
+    return None if plan is None else _begin_in_forked_child(plan)
+
+
+def _begin_in_forked_child(plan: JobPlan) -> ChildSession:
+    global _current
     if _current is not None:
         _current.cancel()  # of the process that was forked
     _stop_inherited_recorder()

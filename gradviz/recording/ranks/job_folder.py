@@ -123,8 +123,9 @@ class JobFolder:
         return [each if each.has_ended else self._counted(each) for each in told]
 
     def _counted(self, process: Process) -> Process:
-        calls = counted_calls(self.counter_path(process.key))
-        return replace(process, backward_calls=max(calls, process.backward_calls))
+        calls, problem = counted_calls(self.counter_path(process.key))
+        counted = replace(process, backward_calls=max(calls, process.backward_calls))
+        return replace(counted, has_ended=True, has_recorded_all=True, problem=problem) if problem else counted
 
     def capture_path(self, key: str) -> Path:
         """Where the process with this key writes what it recorded."""

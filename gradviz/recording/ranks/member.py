@@ -16,7 +16,7 @@ from typing import Literal, NoReturn
 
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import RankEnd, Stand
-from gradviz.recording.ranks.call_counter import CallCounter
+from gradviz.recording.ranks.call_counter import CallCounter, note_unwritten_end
 from gradviz.recording.ranks.collectives_called import collectives_called
 from gradviz.recording.ranks.environment import record_collectives
 from gradviz.recording.ranks.job_folder import JobFolder, JobPlan, Process, own_host
@@ -247,7 +247,10 @@ class Member:
                 )
             )  # fmt: skip
         except OSError as error:  # must not reach the program
-            sys.stderr.write(f"gradviz: cannot write to {str(self.folder.path)!r}: {error.strerror}\n")
+            reason = f"cannot write to {str(self.folder.path)!r}: {error.strerror}"
+            if has_ended and self._error is None:
+                note_unwritten_end(self.folder.counter_path(self.key), reason)
+            sys.stderr.write(f"gradviz: {reason}\n")
 
 
 def _end_process(code: int) -> NoReturn:

@@ -19,6 +19,8 @@ class SuddenEnds:
     def __init__(self, then: Callable[[str], None]) -> None:
         self._then = then
         self._process = os.getpid()
+        self.exit_code: int | None = None
+        """The code with which the program calls ``os._exit``."""
         self._replaced = {name: Replacement(f"os.{name}") for name in ("_exit", "execv", "execve")}
 
     def start(self) -> None:
@@ -36,6 +38,7 @@ class SuddenEnds:
         def end(*args: Any, **kwargs: Any) -> Any:
             # A forked child ends like this as a rule, and a search in PATH tries files that do not exist.
             if os.getpid() == self._process and (name == "_exit" or _can_run(*args)):
+                self.exit_code = args[0] if name == "_exit" and args and type(args[0]) is int else None
                 self._then(f"os.{name}")
             return original(*args, **kwargs)
 

@@ -16,7 +16,7 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from gradviz.capture.run_log_file import RunLogWriter
 from gradviz.errors import BadInput
 from gradviz.graph.number_words import counted
 from gradviz.recording.backward.gradients.gradient_watch import measuring
+from gradviz.recording.ranks.rank_facts import rank_in_environment
 from gradviz.recording.run.notebook_cells import program_name
 from gradviz.recording.torch_access.engine import why_backward_cannot_be_measured
 from gradviz.recording.torch_access.modules import compiled_from
@@ -35,6 +36,9 @@ from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import program_of
 from gradviz.recording.watch.measured_step import MeasuredStep
 from gradviz.recording.watch.watched_parameters import CallCounter, WatchedParameters
+
+_RANK = "%r"
+"""What stands in a name for the number of the rank."""
 
 
 class Sink(Protocol):
@@ -179,6 +183,8 @@ class WatchPlan:
     tensorboard: Path | None
     file: str
     """The file of the calling code."""
+    is_of_each_rank: bool = False
+    """Whether every process of a distributed training writes a file of its own."""
 
     def __post_init__(self) -> None:
         if type(self.every) is not int or not 1 <= self.every < 1 << 63:
@@ -186,6 +192,17 @@ class WatchPlan:
                 f"every={self.every!r} is not a number of steps from 1 on",
                 hint="every=100 measures each hundredth step",
             )
+
+    def of_this_rank(self) -> WatchPlan:
+        """The same with the number of this rank for ``%r`` in the names; other ranks write other files then."""
+        if _RANK not in self.path.name:
+            return self
+        rank = str(_own_rank())
+        folder = self.tensorboard
+        if folder is not None:
+            folder = folder.with_name(folder.name.replace(_RANK, rank)) if _RANK in folder.name else folder / rank
+        path = self.path.with_name(self.path.name.replace(_RANK, rank))
+        return replace(self, path=path, tensorboard=folder, is_of_each_rank=True)
 
 
 def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
@@ -202,7 +219,7 @@ def begin_watch(model: Any, plan: WatchPlan) -> ModelWatch | None:
             f"scaler= takes a torch.amp.GradScaler, not an object of type {type(plan.scaler).__name__}",
             hint="leave it out where the loss is not scaled",
         )
-    if not _is_first_process():
+    if not (plan.is_of_each_rank or _is_first_process()):
         return None
     if any(watch.writes_to(plan.path) for watch in _watches):
         raise BadInput(
@@ -250,6 +267,14 @@ def _unwrapped(model: torch.nn.Module) -> torch.nn.Module:
 def _is_first_process() -> bool:
     distributed = torch.distributed
     return not (distributed.is_available() and distributed.is_initialized()) or distributed.get_rank() == 0
+
+
+def _own_rank() -> int:
+    """As the process group says, or else as a launcher has set the environment; 0 without either."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    rank = rank_in_environment("")
+    return 0 if rank is None else rank.number
 
 
 def _header(plan: WatchPlan, training: Mapping[str, torch.Tensor], frozen: tuple[str, ...]) -> RunHeader:

@@ -330,3 +330,16 @@ def test_tensorboard_that_is_not_installed_is_one_line(path: Path, monkeypatch: 
     with pytest.raises(gradviz.MissingDependency, match=r"TensorBoard cannot be written: .*; pip install tensorboard"):
         gradviz.watch(small_model(), to=path, tensorboard="events")
     assert not _watches
+
+
+def test_with_the_rank_in_its_name_every_rank_writes_a_run_log_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    model = small_model()
+    with gradviz.watch(model, every=1, to=tmp_path / "run.rank%r.gradviz") as watching:
+        train(model, 2)
+    assert watching.path == tmp_path / "run.rank3.gradviz"
+    assert steps_of(load_run_log(watching.path)) == [1, 2]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.rank3.gradviz"]

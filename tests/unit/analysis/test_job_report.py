@@ -45,3 +45,8 @@ def test_ranks_that_failed_are_told_with_what_they_raised() -> None:
     merged = job_report([(Rank(n, 4, "job"), report(raised=each)) for n, each in enumerate(raised)], 4)
     assert merged.raised == "ValueError on ranks 0, 3 and RuntimeError on rank 2"
     assert rank_words([0, 1], Rank(0, 2, "job", is_in_order=True)) == "all 2 processes"
+
+
+def test_a_launcher_that_starts_one_process_is_no_job() -> None:
+    own = report(finding("GV101", 3))
+    assert job_report([(Rank(0, 1, "job"), own)], 1) == own

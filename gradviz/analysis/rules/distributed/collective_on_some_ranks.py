@@ -60,12 +60,13 @@ class CollectiveOnSomeRanks(JobRule):
         only = only_called_by_some(found)
         if only is None or only[0].is_in_backward:
             return
-        others = [end for end in job.ends if end.rank in found.calls and end.rank not in only[1]]
+        callers = set(only[1])
+        others = [end for end in job.ends if end.rank in found.calls and end.rank not in callers]
         if any(end.how == "finished" or is_waiting(end) for end in others):
             yield self._finding(job, found, *only)
 
     def _finding(self, job: JobCase, found: Divergence, call: Collective, ranks: list[int]) -> Finding:
-        others = [rank for rank in found.calls if rank not in ranks]
+        others = found.calls.keys() - set(ranks)
         other = next((end for end in job.ends if end.rank in others), None)
         callers = f"{job.who(ranks)} call{'s' if len(ranks) == 1 else ''}"
         return self.finding(

@@ -74,7 +74,8 @@ class UnusedOnSomeRanks(JobRule):
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
         refused = [each for each in job.ends if is_refused_by_ddp(each.error)]
-        through = [each for each in job.ends if job.in_backward and _is_through(each, job)]
+        latest = max((each.backward_calls for each in job.in_backward), default=None)
+        through = latest is not None and any(_is_through(each, latest) for each in job.ends)
         if not (refused or through):
             return
         for difference in job.differences("structure"):
@@ -108,8 +109,7 @@ class UnusedOnSomeRanks(JobRule):
         )
 
 
-def _is_through(end: RankEnd, job: JobCase) -> bool:
-    """Whether this rank has ended the backward in which others wait."""
-    latest = max(each.backward_calls for each in job.in_backward)
+def _is_through(end: RankEnd, latest: int) -> bool:
+    """Whether this rank has ended the backward in which others wait, the one with this number."""
     is_inside = end.stand is not None and end.stand.is_in_backward
     return not is_inside and end.backward_calls >= latest
