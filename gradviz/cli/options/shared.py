@@ -157,8 +157,9 @@ NAMES_HELP = (
 
 
 _SECTIONS = {
-    "Recording": "module rank ranks hang backward keep_going root gradients values values_up_to inside check "
-    "root_shares",
+    "Findings": "select ignore fail_on baseline write_baseline why all_params_get_grad allow_empty max_saved",
+    "Recording": "module env env_b args args_b seconds steps rank ranks hang backward keep_going root gradients values "
+    "values_up_to inside check root_shares",
     "What to show": "path around radius only_trainable hide group_by depth unfold fold show_all plumbing constants "
     "max_items",
     "Look": "direction shape theme arrows color_by engine scale editor ascii only_ascii width color no_pager",

@@ -20,7 +20,7 @@ from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView
 from gradviz.rendering.layout.row_stacking import stacked, without_added_wires
 from gradviz.rendering.layout.shape import PageShape, Shape
-from gradviz.rendering.layout.sibling_order import in_creation_order, with_equal_siblings
+from gradviz.rendering.layout.sibling_order import in_creation_order, is_in_creation_order, with_equal_siblings
 from gradviz.rendering.layout.side_space import CLEARANCE, solve_with_side_space
 from gradviz.rendering.layout.straightening import straightened
 from gradviz.rendering.look.geometry import Direction, Layout, Point, Route, transposed
@@ -90,7 +90,7 @@ class LayoutEngine:
         """Position the contents of a box; if that would cost too much, with the simpler layout and a note."""
         problem = nested.problem_of(box)
         row_gap = ROOMY_ROW_GAP if box in self._roomy_boxes else ROW_GAP
-        solution = self._solve(stacked(with_equal_siblings(problem), nested.rows.get(box, 1)), row_gap)
+        solution = self._solve(stacked(problem, nested.rows.get(box, 1)), row_gap)
         if solution is None:
             nested.note_simpler_layout(box)
             solution = lay_out_plainly(problem)
@@ -104,8 +104,16 @@ class LayoutEngine:
         return self._known[key]
 
     def _solve_anew(self, problem: BoxProblem, row_gap: float) -> BoxSolution | None:
-        solution = solve_with_side_space(problem, partial(self._ask, row_gap=row_gap))
-        return solution and in_creation_order(problem, solution)
+        """The solution in which siblings are in order; they are made equally wide only if they are not without that."""
+        ask = partial(self._ask, row_gap=row_gap)
+        solution = solve_with_side_space(problem, ask)
+        if solution is None:
+            return None
+        ordered, equal = in_creation_order(problem, solution), with_equal_siblings(problem)
+        if is_in_creation_order(equal, ordered):
+            return ordered
+        solution = solve_with_side_space(equal, ask)
+        return ordered if solution is None else in_creation_order(equal, solution)
 
     def _ask(self, problem: BoxProblem, *, row_gap: float) -> BoxSolution | None:
         cost = estimated_cost(problem)

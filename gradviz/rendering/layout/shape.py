@@ -34,7 +34,7 @@ U_COST = -0.3
 """Below zero: where skips pair up, a U is what people know."""
 U_SLACK = 1.3
 """A picture with a U may be taller by this factor: to fold more of it would hide the U."""
-MAX_WIDENING = 2.0
+MAX_WIDENING = 1.5
 """A U is wider by this factor at most."""
 AREA_COST = 0.5
 """The same for the logarithm of the area: what is added is blank."""

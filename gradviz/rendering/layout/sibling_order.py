@@ -7,6 +7,7 @@ does exchanging chains of such blocks.
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
+from itertools import pairwise
 
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire
 from gradviz.rendering.look.geometry import Route
@@ -39,6 +40,15 @@ def in_creation_order(problem: BoxProblem, solution: BoxSolution) -> BoxSolution
         for wire in problem.wires
     )
     return BoxSolution(tuple(solution.centers[slot] for slot in slot_of), moved)
+
+
+def is_in_creation_order(problem: BoxProblem, solution: BoxSolution) -> bool:
+    """Whether all interchangeable chains of `problem` are sorted from left to right."""
+    return all(
+        solution.centers[one[0]].x <= solution.centers[other[0]].x
+        for chains in _siblings(problem, problem.blocks)
+        for one, other in pairwise(sorted(chains))
+    )
 
 
 def with_equal_siblings(problem: BoxProblem) -> BoxProblem:

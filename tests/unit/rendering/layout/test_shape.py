@@ -97,7 +97,7 @@ def test_skips_that_pair_up_make_a_u_whose_second_column_is_read_upwards() -> No
     assert [box.y for box in downs] == sorted(box.y for box in downs)
     assert [box.y for box in ups] == sorted((box.y for box in ups), reverse=True)
     assert min(box.x for box in ups) > max(box.right for box in downs)
-    assert ratio(layout) < 2.05
+    assert ratio(layout) < 2.7, "its columns are apart"
     assert list(crossings_in(*labelled(sketch), layout)) == []
 
 
