@@ -131,11 +131,16 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.release_all()
 
-    def pause(self, frame: FrameType | None, function: Any) -> int:
-        """Remove everything before `function`, called from `frame`, runs; returns the row for its nodes."""
+    def pause(self, frame: FrameType | None, function: Any, *, only_traces: bool = False) -> int:
+        """Remove everything before `function`, called from `frame`, runs; returns the row for its nodes.
+
+        If it `only_traces`, it computes nothing for the program, and is no call of the log.
+        """
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
-        self._compiled_call = self.calls.events.begin_compiled(frame, function) if self.calls is not None else None
+        self._compiled_call = None
+        if self.calls is not None and not only_traces:
+            self._compiled_call = self.calls.events.begin_compiled(frame, function)
         if self.calls is not None:
             self.calls.optimizers.before_compiled()
         # Inside backward torch itself has removed the mode already, and will put it back.

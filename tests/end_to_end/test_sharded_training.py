@@ -37,7 +37,8 @@ def test_a_healthy_training_has_no_findings_and_ends_with_the_same_parameters(
     run = gradviz("check", *words, cwd=tmp_path)
     assert "nothing wrong found" in run.text
     assert run.exit_code == 0
-    digests = python(SHARDING, case, str(processes), cwd=tmp_path).stdout
+    # Some releases of torch also print how many ranks are connected, each rank when it is.
+    digests = python(SHARDING, case, str(processes), cwd=tmp_path).stdout.splitlines()[-1]
     assert digests in run.stderr
     assert digests.count("', '") == processes - 1
 

@@ -13,6 +13,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import is_tracer
 from gradviz.graph.traversal import scopes_around
 
 
@@ -50,6 +51,8 @@ class GraphUses:
         busy: set[int] = set()
         for row, call in enumerate(self._calls):
             if call.scope is None or not call.node_count or not self._flow.is_by_program(call):
+                continue
+            if self._is_traced(call):
                 continue
             outermost = self._outermost(call.scope)
             runs.setdefault(outermost, []).append(row)
@@ -100,6 +103,15 @@ class GraphUses:
                 maker = self._flow.newest_producer(use.tensor, row)
                 if maker is not None:
                     yield maker
+
+    def _is_traced(self, call: Call) -> bool:
+        """Whether torch made the call to write down what a model does: its result is not meant for a backward."""
+        sites, site = self._flow.log.call_sites, call.call_site
+        while site is not None:
+            if sites[site].is_library and is_tracer(sites[site].file, sites[site].function):
+                return True
+            site = sites[site].caller
+        return False
 
     def _idle_run(self, scope: int, rows: list[int], shared: set[CallSite]) -> IdleRun:
         nodes = sum(self._calls[row].node_count for row in rows)

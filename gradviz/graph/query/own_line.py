@@ -42,6 +42,19 @@ def own_lines_or_none(graph: Graph) -> list[int | None]:
     return own
 
 
+def is_tracer(file: str, function: str) -> bool:
+    """Whether a function of torch runs a model only to write down what it does, as `torch.export.export` does."""
+    return function in _TRACERS and file.replace("\\", "/").endswith(_TRACERS[function])
+
+
+_TRACERS = {
+    "export": "torch/export/__init__.py",
+    "trace": "torch/jit/_trace.py",
+    "trace_module": "torch/jit/_trace.py",
+    "_get_trace_graph": "torch/jit/_trace.py",  # called by torch.onnx.export
+}
+
+
 def line_words(site: CallSite) -> str:
     """``train.py:41``, always one line of text."""
     return line_words_of(site.file, site.line)

@@ -159,7 +159,9 @@ class CallLogNames:
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
             )
-        compiled = sum(row.kind == "compiled" and row.node_count > 0 for row in list(self._recorder.writer.rows))
+        # Compiling makes nodes, too: what counts are those of which the program got a result.
+        rows = list(self._recorder.writer.rows)
+        compiled = sum(row.kind == "compiled" and row.node_count > 0 and bool(row.outputs) for row in rows)
         if compiled:
             sentences.append(
                 f"the torch calls inside compiled code, which ran {counted(compiled, 'time')}: rules about single "

@@ -2,8 +2,9 @@
 
 Dynamo traces active function modes and module hooks into its graphs, and breaks a graph at what it cannot trace. Every
 compiled call passes ``torch._dynamo.eval_frame._maybe_set_eval_frame``: with a callback when it begins, with the
-earlier one when it ends. The recorder pauses in between. Dynamo is slow to import and rarely used, so it is never
-imported for this; if the program imports it later, `ImportNotice` calls `install`.
+earlier one when it ends. The recorder pauses in between, and while Dynamo traces a model for `torch.export`. Dynamo is
+slow to import and rarely used, so it is never imported for this; if the program imports it later, `ImportNotice` calls
+`install`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from types import FrameType
 from typing import Any
 
@@ -26,6 +28,7 @@ from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.patches import Replacement
 
 _MODULE = "torch._dynamo.eval_frame"
+_EXPORT_MODULE = "torch.export._trace"
 
 
 class CompiledCodeWatch:
@@ -44,7 +47,11 @@ class CompiledCodeWatch:
         self._is_leaving = False
         self._switch = Replacement("torch._dynamo.eval_frame._maybe_set_eval_frame")
         self._hook_question = Replacement("torch.nn.modules.module._has_any_global_hook")
-        self._notice = ImportNotice(_MODULE, self.install)
+        self._export = Replacement("torch.export._trace._strict_export")
+        self._notices = (
+            ImportNotice(_MODULE, self.install),
+            ImportNotice(_EXPORT_MODULE, self._install_export),
+        )
         self._calls = RegionCalls(watch.defects.note) if holds_calls else None
         around = self._calls.around if self._calls is not None else None
         self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around, watch.compilations)
@@ -52,21 +59,30 @@ class CompiledCodeWatch:
 
     def start(self) -> None:
         """Install the switch now, or when the program imports Dynamo."""
-        self._notice.start()
+        for notice in self._notices:
+            notice.start()
         if self._calls is not None:
             self._calls.start()
-        self._graphs.start()
-        self._compilations.start()
+        self._note_what_is_compiled()
 
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
-        self._notice.stop()
+        for notice in self._notices:
+            notice.stop()
         if self._calls is not None:
             self._calls.stop()
+        self._stop_noting()
+        self._switch.take_back()
+        self._export.take_back()
+        self._hook_question.take_back()
+
+    def _note_what_is_compiled(self) -> None:
+        self._graphs.start()
+        self._compilations.start()
+
+    def _stop_noting(self) -> None:
         self._graphs.stop()
         self._compilations.stop()
-        self._switch.take_back()
-        self._hook_question.take_back()
 
     @property
     def is_running(self) -> bool:
@@ -86,9 +102,9 @@ class CompiledCodeWatch:
         finally:
             self._enter(wrapper)
 
-    def _enter(self, wrapper: FrameType) -> None:
+    def _enter(self, wrapper: FrameType, function: str = "torch.compile", *, only_traces: bool = False) -> None:
         self._compiled_call = wrapper
-        self._row = self._watch.pause(wrapper, "torch.compile")
+        self._row = self._watch.pause(wrapper, function, only_traces=only_traces)
 
     def install(self) -> None:
         """Replace Dynamo's switch by one that also pauses the watch."""
@@ -118,8 +134,29 @@ class CompiledCodeWatch:
 
         return switch
 
+    def _install_export(self) -> None:
+        self._export.put(self._pausing_during)
+
+    def _pausing_during(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def strict_export(*args: Any, **options: Any) -> Any:
+            if self._compiled_call is not None or not self._is_watching_here():
+                return original(*args, **options)
+            self._enter(calling_frame(), "torch.export.export", only_traces=True)
+            self._stop_noting()
+            try:
+                return original(*args, **options)
+            finally:
+                self._note_what_is_compiled()
+                self._after_compiled_call()
+
+        return strict_export
+
+    def _is_watching_here(self) -> bool:
+        return self._watch.is_watching and threading.get_ident() == self._thread
+
     def _before_switch(self, wrapper: FrameType, *, enters_compiled_code: bool) -> None:
-        if not self._watch.is_watching or threading.get_ident() != self._thread:
+        if not self._is_watching_here():
             return
         # Compiling also switches Dynamo off and on, so only the wrapper that paused may resume.
         if self._compiled_call is None and enters_compiled_code:

@@ -12,10 +12,10 @@ from torch import fx
 
 from gradviz.graph.compilations import GradientCut
 from gradviz.recording.compiled.region_replay import Replay, replayed
-from gradviz.recording.compiled.traced_stacks import frames_of
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.run.traced_stacks import frames_of
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph
 
 

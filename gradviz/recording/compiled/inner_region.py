@@ -14,11 +14,11 @@ from torch import fx
 from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.saved_in_region import WouldSave
-from gradviz.recording.compiled.traced_stacks import frames_of
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
+from gradviz.recording.run.traced_stacks import frames_of
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph
 from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, away_from_modes, kept_without_hooks

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.model import CallSite, Graph
 from gradviz.recording.backward.gradients.gradient_watch import measuring
-from gradviz.recording.compiled.traced_stacks import frames_of
+from gradviz.recording.run.traced_stacks import frames_of
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import schema_of
 from gradviz.recording.torch_access.engine import compiled_backward_of

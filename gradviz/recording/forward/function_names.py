@@ -25,7 +25,8 @@ def public_name(function: Any) -> str:
         if module.endswith(part) or getattr(owner, "__name__", "").endswith(part):
             return f"torch.{part[1:]}.{name.lstrip('_').removeprefix(part[1:] + '_')}"
     if module.startswith("torch._ops."):
-        return f"torch.ops.{module.removeprefix('torch._ops.')}.{name}"
+        # ``add.Tensor`` is one of the overloads of an operator, which is what a reader knows.
+        return f"torch.ops.{module.removeprefix('torch._ops.')}.{name.partition('.')[0]}"
     if module.startswith(("torch._C", "torch.functional")) or not module:
         return f"torch.{name}"
     return f"{module}.{name}"

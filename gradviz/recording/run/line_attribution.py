@@ -15,8 +15,12 @@ from functools import cache
 from itertools import dropwhile
 from types import CodeType, FrameType
 
+from msgspec.structs import replace
+
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import is_tracer
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
+from gradviz.recording.run.traced_stacks import TracedFrame, TracedLines, is_made_by_fx
 from gradviz.recording.run.user_traceback import BOUNDARY
 from gradviz.recording.torch_access.frames import module_call_code
 
@@ -48,6 +52,8 @@ class StackTable:
         self._verdicts: dict[int, int] = {}
         self._lines: dict[int, tuple[list[int], list[int | None]]] = {}
         """Where the instructions of each line begin, and the lines."""
+        self._traced: dict[int, TracedLines] = {}
+        """For code that was made from a traced graph."""
         self.module_call_code = module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
@@ -62,7 +68,7 @@ class StackTable:
             code_id = id(code)
             verdict = verdicts.get(code_id)
             if verdict is None:
-                verdict = self._classify(code)
+                verdict = self._classify(frame)
             if verdict == _KEEP:
                 segment.append(code_id)
                 segment.append(frame.f_lasti)
@@ -107,7 +113,8 @@ class StackTable:
             self._stacks.append(key)
         return known
 
-    def _classify(self, code: CodeType) -> int:
+    def _classify(self, frame: FrameType) -> int:
+        code = frame.f_code
         self._codes[id(code)] = code
         file = code.co_filename
         if code is self.module_call_code:
@@ -115,10 +122,12 @@ class StackTable:
         elif is_gradviz_code(code):
             # Above the function that runs the user's program there is only gradviz.
             verdict = _END if code is BOUNDARY else _SKIP
-        elif is_torch_file(file) or file.startswith("<frozen "):
+        elif file.startswith("<frozen ") or (is_torch_file(file) and not is_tracer(file, code.co_name)):
             verdict = _SKIP
         else:
             verdict = _KEEP
+            if is_made_by_fx(file):
+                self._traced[id(code)] = TracedLines(frame)
         self._verdicts[id(code)] = verdict
         return verdict
 
@@ -140,6 +149,22 @@ class StackTable:
         # The ranges follow one another without a gap.
         return lines[bisect_right(starts, offset) - 1] or code.co_firstlineno
 
+    def sites_of(self, code: CodeType, offset: int) -> list[CallSite]:
+        """Where an instruction of one of these frames stands, without its caller.
+
+        One site; for code that was made from a traced graph the stack of what was traced there, the outermost first,
+        which is empty where only torch's own modules ran.
+        """
+        line = self.line_of(code, offset)
+        traced = self._traced[id(code)].at(line) if id(code) in self._traced else ()
+        if traced:
+            return [_site(frame) for frame in traced if not is_torch_file(frame.file)]
+        return [CallSite(code.co_filename, line, function_name(code), None, is_library_file(code.co_filename))]
+
+
+def _site(frame: TracedFrame) -> CallSite:
+    return CallSite(frame.file, frame.line, frame.function, None, is_library_file(frame.file))
+
 
 class CallSiteTable:
     """The call sites of one graph or call log, made from stacks when they are needed."""
@@ -147,7 +172,7 @@ class CallSiteTable:
     def __init__(self, stacks: StackTable) -> None:
         self._stacks = stacks
         self._sites: list[CallSite] = []
-        self._ids: dict[tuple[int, int, int | None], int] = {}
+        self._ids: dict[tuple[int, int, int | None], int | None] = {}
         self._by_stack: dict[int, int | None] = {NO_STACK: None}
 
     def site_of(self, stack: int) -> int | None:
@@ -157,15 +182,13 @@ class CallSiteTable:
             for code, offset in _from_the_program_on(reversed(list(self._stacks.frames(stack)))):
                 key = (id(code), offset, caller)
                 if key not in self._ids:
-                    self._ids[key] = len(self._sites)
-                    self._sites.append(self._make(code, offset, caller))
+                    for site in self._stacks.sites_of(code, offset):
+                        self._sites.append(replace(site, caller=caller))
+                        caller = len(self._sites) - 1
+                    self._ids[key] = caller
                 caller = self._ids[key]
             self._by_stack[stack] = caller
         return self._by_stack[stack]
-
-    def _make(self, code: CodeType, offset: int, caller: int | None) -> CallSite:
-        file = code.co_filename
-        return CallSite(file, self._stacks.line_of(code, offset), function_name(code), caller, is_library_file(file))
 
     @property
     def sites(self) -> tuple[CallSite, ...]:

@@ -402,6 +402,7 @@ CAPABILITIES = (
         "to keep Dynamo from tracing the recorder",
         (
             "torch._dynamo.eval_frame._maybe_set_eval_frame",
+            "torch.export._trace._strict_export",
             "torch._dynamo.eval_frame.skip_code",
             "torch._C._dynamo.eval_frame.set_eval_frame",
             "torch.nn.modules.module._has_any_global_hook",

@@ -31,6 +31,7 @@ PATCHES = (
     Patch("torch.utils.weakref", "to drop references to tensors that are about to be swapped"),
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),
     Patch("torch._dynamo.eval_frame._maybe_set_eval_frame", "to notice compiled code"),
+    Patch("torch.export._trace._strict_export", "to notice that Dynamo traces a model for torch.export"),
     Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),
     Patch("torch._dynamo.output_graph.OutputGraph.compile_subgraph", "to note graph breaks"),
     Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),

@@ -81,6 +81,13 @@ def test_needless_cost_is_noted_with_its_line(name: str, tmp_path: Path) -> None
 
 NEEDED = {
     "validation without gradients": "net(x).sum().backward()\nwith torch.no_grad():\n    print(net(x).mean().item())\n",
+    "a model that torch.export has run to write it down": (
+        "learner = torch.export.export(net, (x,)).module()\nlearner(x).sum().backward()\n"
+    ),
+    "a model that torch.jit.trace has run to write it down": (
+        "import warnings\nwarnings.simplefilter('ignore')\n"
+        "learner = torch.jit.trace(net, x)\nlearner(x).sum().backward()\n"
+    ),
     "a generator that learns later": (
         "fake = other(x)\n(net(x) * fake.detach()).sum().backward()\n(net(x) * fake).sum().backward()\n"
     ),

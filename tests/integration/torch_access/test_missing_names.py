@@ -151,6 +151,7 @@ NAMES_USED_THERE = [(capability, name) for capability, name in NAMES if capabili
 
 NEEDED_ELSEWHERE = {
     "CompiledFunction._lazy_backward_info": "for the line of a NaN that began in compiled code",
+    "torch.export._trace._strict_export": "for torch.export in strict mode",
     "torch.nn.modules.module._has_any_global_hook": "to keep Dynamo from warning of hooks of gradviz",
 }
 """Names without which nothing is lost here."""

@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import DimDynamic, ShapeEnv, StatelessSymbolicContext
 
-from tests.integration.recording.helpers import node_named, record
+from tests.integration.recording.helpers import line_of, node_named, record
 
 
 def exported() -> str:
@@ -24,6 +24,26 @@ def exported() -> str:
     batch = torch.export.Dim("batch")
     program = torch.export.export(model, (torch.ones(3, 4),), dynamic_shapes=({0: batch},), strict=False)
     return str(program.graph)
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        hidden = self.inner(x)
+        return hidden.relu() + x
+
+
+def exported_block(strict: bool) -> nn.Module:
+    """The block as `torch.export` writes it down; strictly, Dynamo does that."""
+    return torch.export.export(Block(), (torch.ones(3, 4),), strict=strict).module()
+
+
+def exported_strictly() -> str:
+    """What Dynamo would refuse if it met the recorder."""
+    return str(exported_block(strict=True).graph)
 
 
 def traced_with_symbols() -> str:
@@ -43,9 +63,25 @@ def traced_for_torchscript() -> str:
         return str(torch.jit.trace(nn.Sequential(nn.Tanh(), nn.ReLU()), torch.ones(1, 4))(torch.ones(1, 4)))
 
 
-@pytest.mark.parametrize("trace", [exported, traced_with_symbols, traced_for_torchscript])
+@pytest.mark.parametrize("trace", [exported, exported_strictly, traced_with_symbols, traced_for_torchscript])
 def test_a_traced_program_is_the_same(trace: Callable[[], str]) -> None:
     assert record(trace).value == trace()
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_operations_of_an_exported_module_have_the_lines_and_names_of_the_model(strict: bool) -> None:
+    recording = record(lambda: exported_block(strict)(torch.ones(3, 4)).sum().backward())
+    capture, graph = recording.capture, recording.graph
+    found = {
+        node.forward_call: line_of(capture, graph, node)
+        for node in graph.nodes
+        if node.forward_call is not None and node.forward_call.startswith("torch.ops.aten.")
+    }
+    assert found == {
+        "torch.ops.aten.linear": "hidden = self.inner(x)",
+        "torch.ops.aten.relu": "return hidden.relu() + x",
+        "torch.ops.aten.add": "return hidden.relu() + x",
+    }
 
 
 def fake_step(symbolic: bool) -> str:

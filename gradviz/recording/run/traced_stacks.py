@@ -1,0 +1,51 @@
+"""Reads the stack that torch writes, as text, into each node of a traced graph.
+
+`torch.fx` makes Python code of such a graph, in which each node is a line. `TracedLines` tells which lines of the
+program it stands for: `torch.export` notes that.
+"""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any, NamedTuple
+
+_FRAME = re.compile(r'^\s*File "(?P<file>.+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
+_MADE_BY_FX = "<eval_with_key>"
+_RESULT = re.compile(r"\s*(\w+)(?:\s*:.*?)? = ")
+
+
+class TracedFrame(NamedTuple):
+    """One line of the stack."""
+
+    file: str
+    line: int
+    function: str
+
+
+def frames_of(node: Any) -> Iterator[TracedFrame]:
+    """The frames in which a node (`torch.fx.Node`) was made, the outermost first; none if torch noted none."""
+    for frame in _FRAME.finditer(node.meta.get("stack_trace") or ""):
+        yield TracedFrame(frame["file"], int(frame["line"]), frame["function"])
+
+
+def is_made_by_fx(file: str) -> bool:
+    """Whether code with this file name was made from a traced graph."""
+    return file.startswith(_MADE_BY_FX)
+
+
+class TracedLines:
+    """The stack for each line of the code in a frame, where it was made from a traced graph."""
+
+    def __init__(self, frame: FrameType) -> None:
+        graph = getattr(frame.f_locals.get("self"), "graph", None)
+        nodes = getattr(graph, "nodes", ())
+        self._by_name = {str(node.name): tuple(frames_of(node)) for node in nodes}
+        self._file = frame.f_code.co_filename
+
+    def at(self, line: int) -> tuple[TracedFrame, ...]:
+        """The outermost first; empty if torch noted none."""
+        result = _RESULT.match(linecache.getline(self._file, line))
+        return self._by_name.get(result[1], ()) if result is not None else ()
