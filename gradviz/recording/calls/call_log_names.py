@@ -171,6 +171,12 @@ class CallLogNames:
                 f"the torch calls inside compiled code, which ran {counted(compiled, 'time')}: rules about single "
                 "calls (in-place changes, values, dtypes) did not look there"
             )
+        not_compared = len(self._recorder.optimizers.not_compared)
+        if not_compared:
+            sentences.append(
+                f"whether the steps changed {counted(not_compared, 'parameter')}: values of sharded, sparse and "
+                "quantized tensors are not compared"
+            )
         return sentences
 
     def _modules_elsewhere(self) -> list[int]:

@@ -50,6 +50,8 @@ class Optimizers:
         """Called when an optimizer is made: by then all models have names."""
         self.step_ended: Callable[[object], None] = lambda optimizer: None
         """Called after each step; what it raises ends the program."""
+        self.not_compared: set[int] = set()
+        """Ids of what is known of parameters whose values cannot be read before a step."""
         self._hooks: list[Any] = []
         self._known: dict[int, KnownOptimizer] = {}
         self.all: list[KnownOptimizer] = []
@@ -192,6 +194,8 @@ class Optimizers:
                 row.inputs.append(use)
                 if use.requires_grad and use.known.before_steps is None:
                     use.known.before_steps = checksum_of(tensor)
+                    if use.known.before_steps is None and tensor.numel():
+                        self.not_compared.add(id(use.known))
             writer.open(row)
             self._stepping.append(row)
 

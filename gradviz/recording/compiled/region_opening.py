@@ -239,9 +239,13 @@ class _Opening:
         self.sites += [_moved_site(site, sites, node.call_site) for site in inner.sites]
         self.constants += inner.constants
         outer_scope = self._frame_scope(node, call, inner)
-        scopes = len(self.scopes)
+        scopes: list[int] = []
         for scope in inner.scopes:
-            parent = outer_scope if scope.parent is None else scopes + scope.parent
+            parent = outer_scope if scope.parent is None else scopes[scope.parent]
+            if scope.parent is None and parent is not None and self.scopes[parent].path == scope.path:
+                scopes.append(parent)  # the module that was compiled, which Dynamo notes, too
+                continue
+            scopes.append(len(self.scopes))
             self.scopes.append(self._numbered(replace(scope, parent=parent)))
         return _Moved(node.call_site, outer_scope, sites, scopes, constants)
 
@@ -372,14 +376,15 @@ class _Moved:
     call_site: int | None
     outer_scope: int | None
     sites: int
-    scopes: int
+    scopes: Sequence[int]
+    """For each scope of the region, the one of the graph."""
     constants: int
 
     def site(self, own: Node) -> int | None:
         return self.call_site if own.call_site is None else self.sites + own.call_site
 
     def scope(self, own: Node) -> int | None:
-        return self.outer_scope if own.scope is None else self.scopes + own.scope
+        return self.outer_scope if own.scope is None else self.scopes[own.scope]
 
     def constants_of(self, own: Node) -> tuple[int, ...]:
         return tuple(self.constants + index for index in own.constants)

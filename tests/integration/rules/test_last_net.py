@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules import RULES
+from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
@@ -50,11 +51,29 @@ for step in range(4):
 """
 
 
-def findings(script: str, folder: Path) -> list[Finding]:
+SPARSE = """
+import torch
+weight = torch.nn.Parameter(torch.eye(3).to_sparse())
+optimizer = torch.optim.SGD([weight], lr=0.1)
+torch.sparse.mm(weight, torch.ones(3, 2)).sum().backward()
+optimizer.step()
+"""
+
+
+def recorded(script: str, folder: Path) -> Capture:
     path = folder / "train.py"
     path.write_text(script)
-    case = Case(run(find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture)
-    return list(check_case(case, RULES).findings)
+    return run(find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+
+
+def findings(script: str, folder: Path) -> list[Finding]:
+    return list(check_case(Case(recorded(script, folder)), RULES).findings)
+
+
+def test_a_parameter_whose_values_cannot_be_compared_is_disclosed(tmp_path: Path) -> None:
+    assert recorded(SPARSE, tmp_path).disclosures == (
+        "whether the steps changed 1 parameter: values of sharded, sparse and quantized tensors are not compared",
+    )
 
 
 @pytest.mark.parametrize(

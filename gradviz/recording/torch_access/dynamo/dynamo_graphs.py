@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gradviz.recording.run.file_kinds import is_torch_file
 from gradviz.recording.torch_access.capabilities import note_failure, works
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import attribute, find
@@ -140,7 +141,8 @@ def _traced_frame(output: Any) -> tuple[CodeType, dict[str, Any]]:
 def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool) -> TracedGraph:
     code, variables = _traced_frame(output)
     traced = _copied(module, keeps_constants=keeps_constants)
-    traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
+    if not is_torch_file(code.co_filename):  # torch's own modules are compiled in a function of Dynamo
+        traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}

@@ -136,6 +136,7 @@ def told(name, backend):
         "same_gradients": all(torch.equal(*pair) for pair in zip(alone, recording.value, strict=True)),
         "operations": sorted(operations(graph)),
         "parameters": sorted(name for node in graph.parameters for name in node.names),
+        "modules_around_modules": sorted({path for node in graph.nodes for path in around(graph, node)}),
         "regions": [region.closed for region in graph.regions],
         "outside": sorted(node.name for node in graph.nodes if node.region is None and not node.is_leaf),
         "verdict": flow.trend.verdict if flow.trend is not None else None,
@@ -144,6 +145,15 @@ def told(name, backend):
         "unknown_saved": sum(saved.state == "unknown" for node in graph.nodes for saved in node.saved),
         "disclosures": list(capture.disclosures),
     }
+
+
+def around(graph, node):
+    """A module, or a function that was compiled, with all around it."""
+    scope, path = node.scope, []
+    while scope is not None:
+        path.append(graph.scopes[scope].path)
+        yield " < ".join(path)
+        scope = graph.scopes[scope].parent
 
 
 def operations(graph):

@@ -59,6 +59,11 @@ def test_operations_have_the_modules_lines_and_shapes_of_uncompiled_code(
     assert [each for each in compiled["disclosures"] if not each.startswith(UNMEASURED)] == plain["disclosures"]
 
 
+def test_a_compiled_module_of_torch_has_no_other_modules_around_it_than_uncompiled(found: dict[str, Found]) -> None:
+    plain, *compiled = (found[backend]["sigmoids"]["modules_around_modules"] for backend in found)
+    assert compiled == [plain, plain]
+
+
 def test_it_is_told_that_nothing_was_measured_between_compiled_operations(found: dict[str, Found]) -> None:
     told = {
         name: sum(each.startswith(UNMEASURED) for each in one["disclosures"])
