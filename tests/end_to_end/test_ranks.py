@@ -146,7 +146,7 @@ def test_processes_that_the_script_forks_itself_are_recorded(tmp_path: Path) -> 
         "    print(os.waitstatus_to_exitcode(os.wait()[1]))\n"
     )
     run = gradviz("check", script, cwd=tmp_path)
-    assert "forks.py, 2 processes: 1 error" in run.text
+    assert "2 processes: 1 error" in run.text
     assert "GV601 missing_zero_grad" in run.text
     assert run.stderr == "0\n0\n"
     assert run.exit_code == 1

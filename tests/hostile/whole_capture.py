@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank, Settings
+from gradviz.capture.replica_log import ReplicaLog, ReplicaMoment, packed
 from gradviz.graph.call_log import (
     Call,
     CallLog,
@@ -81,6 +82,7 @@ def whole_capture() -> Capture:
         settings=Settings(4, True, True, False, True, "AVX2"),
         parameters=tuple(replace(each, gets_reduced_gradient=True) for each in capture.parameters),
         missing={"hooks": "hooks of tensors are not seen"},
+        replicas=ReplicaLog(("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),)),
         rank=Rank(1, 2, "a1b2", "host", "gloo", is_in_order=True),
         compilations=(
             Compilation(
@@ -106,7 +108,9 @@ def whole_call_log(calls: CallLog) -> CallLog:
     held = replace(calls.tensors[2], alive_after=2, holder=Holder("history[0]", True, (("/project/train.py", 7),)))
     hidden = replace(calls.tensors[0], hidden_in="model.kept", is_used_elsewhere=True)
     assert hidden.end is None and calls.tensors[1].end is not None
-    ended = replace(calls.tensors[1], end=replace(calls.tensors[1].end, requires_grad=False))
+    ended = replace(
+        calls.tensors[1], end=replace(calls.tensors[1].end, requires_grad=False, has_changed=True, dtype="float16")
+    )
     definition = replace(
         calls.definitions[0], returns=(5,), in_place=(4,), once_differentiable_line=3, attributes=(("x", 4),)
     )
@@ -131,6 +135,7 @@ def _write_through_an_index() -> Call:
     return Call(
         "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
         outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
+        checkpoint_site=0,
     )  # fmt: skip
 
 

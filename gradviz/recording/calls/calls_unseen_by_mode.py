@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -245,5 +246,6 @@ class ModuleMakers:
                 kind = type(module)
                 row = writer.new_row(f"{kind.__module__}.{kind.__qualname__}", "make_module", frame)
                 key, rows = id(module), self._rows
-                # When a module dies, another may get its id.
-                rows[key] = weakref.ref(module, lambda _: rows.pop(key, None)), row
+                # When a module dies, another may get its id. It may die after the recording, when no line of gradviz is
+                # to run: this calls `dict.pop` with the key and, as the default, the reference.
+                rows[key] = weakref.ref(module, partial(rows.pop, key)), row

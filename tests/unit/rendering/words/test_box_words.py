@@ -72,7 +72,7 @@ def test_a_folded_box_for_repetitions_of_different_sizes_shows_the_shapes_of_its
 
 def test_everything_inside_has_the_shapes_of_the_first_to_the_last() -> None:
     graph = widening_layers(80)
-    viewed = view_of(graph)
+    viewed = view_of(graph, ViewOptions(fold=FoldOptions(depth=9)))
     texts = item_texts(SubjectFacts(Capture(Program("train.py")), viewed.graph, viewed.view))
     shapes = {text.title: text.shape for text in texts}
     assert [shapes[title] for title in ("weight", "mm", "relu", "sum")] == [
