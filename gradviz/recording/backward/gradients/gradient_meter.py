@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from gradviz.collector import collector_paused
 from gradviz.graph.gradients import TensorFigures
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
@@ -33,7 +34,6 @@ from gradviz.recording.torch_access.engine import current_stream, queue_after, q
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import has_storage
 from gradviz.recording.torch_access.transfers import in_memory, numbers_in
-from gradviz.recording.walk.graph_walker import without_collector
 
 MAX_COPIED = 32_768
 """A gradient with more elements is measured without a copy."""
@@ -103,7 +103,7 @@ class GradientMeter:
 
     def facts_and(self, others: Sequence[torch.Tensor]) -> tuple[dict[int, TensorFigures], list[torch.Tensor]]:
         """The figures, and other tensors that are wanted in memory and are copied with them."""
-        with without_collector():
+        with collector_paused():
             self._finish_on_devices()
             norms = self._norms_by_device()
             asked = [

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from gradviz.collector import SparedObjects, collector_paused
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
 from gradviz.recording.backward.gradients.node_clock import clock_if_needed
@@ -34,7 +35,7 @@ from gradviz.recording.torch_access.modes import (
     without_forward_gradients,
 )
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
-from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.graph_walker import Walk
 
 UNDEFINED = -1
 """Stands for the number of a gradient that autograd passed as None."""
@@ -76,6 +77,7 @@ class GradientWatch:
         self._last_end: dict[int, float] = {}
         self._start_time = 0.0
         self._clock = clock_if_needed()
+        self._spared = SparedObjects()
 
     def expect(self, slot: Slot, gradient: torch.Tensor) -> int:
         """The call starts with this gradient at this slot; returns its number."""
@@ -91,12 +93,13 @@ class GradientWatch:
         if self._clock is not None:
             self._clock.begin(starts)
         on_run = self._on_run  # one object for all: what there is for each node, the garbage collector looks through
-        with without_collector():
+        with collector_paused():
             for index, wrapper in enumerate(self._walk.wrappers):
                 try:
                     self._handles.append(wrapper.register_hook(partial(on_run, index)))
                 except Exception as defect:  # the other nodes can still be measured
                     self.defects.note(defect)
+            self._spared.begin(len(self._handles))
         self._threads[get_ident()] = 0
         self._start_time = perf_counter()
 
@@ -105,6 +108,7 @@ class GradientWatch:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        self._spared.end()
         for slot, (_, number) in self._expected.items():
             # If gradients are only asked for, by autograd.grad, no node runs at which they arrive.
             if slot not in self._always_measured:
