@@ -57,6 +57,8 @@ class GradientMeter:
     fingerprints: FingerprintMeter | None = None
     """Takes the fingerprint of each, if they are wanted."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
+    _views: dict[int, tuple[int, tuple[int | str, ...]]] = field(default_factory=dict)
+    """For gradients that have the elements of others: the number of the other, and their own shape."""
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
     _batches: dict[Any, MeasurementBatch] = field(default_factory=dict)
@@ -84,6 +86,17 @@ class GradientMeter:
         if self.fingerprints is not None:
             self.fingerprints.take(gradient, number)
         return number
+
+    def take_view(self, gradient: torch.Tensor, whole: torch.Tensor, number: int) -> int:
+        """The same for a gradient that may have the very elements of `whole`, which was taken with that number.
+
+        Then it is not read again: in many networks a third of all gradients are views of others.
+        """
+        if self.fingerprints is not None or number in self._facts or not _has_elements_of(gradient, whole):
+            return self.take(gradient)
+        own = next(self._numbers)
+        self._views[own] = number, self.facts_table.of_tensor(gradient).shape
+        return own
 
     def take_norm(self, value: torch.Tensor) -> int | None:
         """Measure only the norm of a tensor that is not a gradient; None if that is impossible."""
@@ -121,9 +134,12 @@ class GradientMeter:
                 histograms.update(sampler.histograms(codes))
             for batch, results in zip(self._batches.values(), found[first_batch:], strict=True):
                 self._facts.update(batch.facts(histograms, results))
+            for number, (whole, shape) in self._views.items():  # in order: one may be a view of a view
+                self._facts[number] = replace(self._facts[whole], shape=shape)
             if self.fingerprints is not None:
                 for number, fingerprint in self.fingerprints.results().items():
                     self._facts[number] = replace(self._facts[number], fingerprint=fingerprint)
+        self._views.clear()
         self._batches.clear()
         self._samplers.clear()
         return self._facts, found[0]
@@ -332,15 +348,36 @@ def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
 
     Figures do not depend on the order of elements, so a tensor that is only transposed need not be copied.
     """
-    dimensions = [
-        (stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1 and stride
-    ]
     expected = 1
-    for stride, size in sorted(dimensions):
+    for stride, size in _dimensions(gradient):
+        if not stride:
+            continue
         if stride != expected:
             return gradient.reshape(-1)
         expected *= size
     return gradient.as_strided((expected,), (1,))
+
+
+def _has_elements_of(gradient: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether one is the other in another shape.
+
+    Small ones must have the same order, too, in which they are summed and sampled; large ones are read in the order of
+    the memory.
+    """
+    if not (type(gradient) is type(whole) is torch.Tensor and gradient.layout is whole.layout is torch.strided):
+        return False
+    if not gradient.numel() == whole.numel() > 1:
+        return False
+    is_in_order = gradient.is_contiguous() and whole.is_contiguous()
+    if not is_in_order and (gradient.numel() <= MAX_COPIED or _dimensions(gradient) != _dimensions(whole)):
+        return False
+    # Their storages are not compared: once Python has seen it, torch adds to a gradient out of place.
+    return gradient.as_strided(whole.shape, whole.stride()).is_set_to(whole)
+
+
+def _dimensions(gradient: torch.Tensor) -> list[tuple[int, int]]:
+    """Stride and size of each dimension with more than one element, in the order of the memory."""
+    return sorted((stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1)
 
 
 class _SparseBatch(MeasurementBatch):

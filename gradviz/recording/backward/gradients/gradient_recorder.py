@@ -51,7 +51,8 @@ class GradientRecorder:
         self._root_slots = slots_in(walk, request.roots)
         self._summed = _summed_slots(walk, self._root_slots)
         hooked = ((node.id, output_nr) for node in graph.nodes if node.hooks for output_nr in range(len(node.outputs)))
-        self._watch = GradientWatch(walk, meter, self._summed, hooked)
+        views = frozenset(node.id for node in graph.nodes if node.kind == "view")
+        self._watch = GradientWatch(walk, meter, self._summed, hooked, views)
         self._leaves: LeafGradients | None = None
         self._started_from: list[int | None] = []
         self._leaf_values: dict[int, int | None] = {}

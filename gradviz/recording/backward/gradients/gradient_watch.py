@@ -58,13 +58,26 @@ class Flow:
 class GradientWatch:
     """Hooks on the nodes of a walk, between `start` and `stop`."""
 
-    def __init__(self, walk: Walk, meter: GradientMeter, summed: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
-        """`summed`: how many gradients are summed where several are; `hooked`: outputs with hooks of the program."""
+    def __init__(
+        self,
+        walk: Walk,
+        meter: GradientMeter,
+        summed: Mapping[Slot, int],
+        hooked: Iterable[Slot],
+        views: frozenset[int] = frozenset(),
+    ) -> None:
+        """
+        Args:
+            summed: how many gradients are summed where several are.
+            hooked: outputs with hooks of the program.
+            views: nodes that pass on what they receive in another shape.
+        """
         self.flow = Flow()
         self.defects = Defects()
         self._walk = walk
         self._meter = meter
         self._hooked = frozenset(hooked)
+        self._views = views
         # Here the tensor that arrives may not hold what was sent.
         self._always_measured = self._hooked.union(summed)
         self.sums = GradientSums(
@@ -154,7 +167,9 @@ class GradientWatch:
                 self._take_all(index, sent, received)
 
     def _take_all(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.sums.counts
+        flow, take, expected, summed, views = (
+            self.flow, self._meter.take, self._expected, self.sums.counts, self._views,
+        )  # fmt: skip
         known: dict[int, int] = {}
         for output_nr, gradient in enumerate(received):
             slot = index, output_nr
@@ -175,7 +190,7 @@ class GradientWatch:
             else:
                 identity = id(gradient)
                 if identity not in known:
-                    known[identity] = take(gradient)
+                    known[identity] = self._take_view(gradient, received, known) if index in views else take(gradient)
                 number = known[identity]
                 if edge is not None:
                     slot = edge.target, edge.input_nr
@@ -184,6 +199,11 @@ class GradientWatch:
                         self.sums.add(slot, (index, len(numbers)), gradient)
             numbers.append(number)
         flow.sent[index] = tuple(numbers)  # a list would stay with the garbage collector
+
+    def _take_view(self, gradient: torch.Tensor, received: Sequence[Any], known: Mapping[int, int]) -> int:
+        """Take what a view sends: mostly what it received, in another shape, which has the same figures."""
+        whole = received[0] if len(received) == 1 else None
+        return self._meter.take(gradient) if whole is None else self._meter.take_view(gradient, whole, known[id(whole)])
 
     def _note_before_hooks(self, slot: Slot, sent: int) -> None:
         """Note what arrived at an output that is summed or has hooks; `sent` is what was last sent there."""
