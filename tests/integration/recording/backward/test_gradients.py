@@ -9,6 +9,7 @@ import math
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -332,6 +333,51 @@ def test_a_transposed_or_strided_gradient_has_the_figures_of_its_elements(shape:
     doubled = torch.randn((2 * shape[0], shape[1]), generator=torch.Generator().manual_seed(0))
     assert recorded_figures(sent_by_multiplication(factor.T)) == close(figures(factor))
     assert recorded_figures(sent_by_multiplication(doubled[::2])) == close(figures(doubled[::2]))
+
+
+VIEWS: dict[str, Callable[[Tensor], Tensor]] = {
+    "another shape": lambda x: x.reshape(2, -1, 2),
+    "transposed": lambda x: x.t(),
+    "twice": lambda x: x.t().unsqueeze(0).squeeze(0).t(),
+    "repeated": lambda x: x.unsqueeze(0).expand(3, *x.shape),
+    "a part": lambda x: x[:, 1:].unsqueeze(0),
+    "numbers as pairs": lambda x: torch.view_as_real(torch.complex(x, x)).flatten(),
+}
+
+
+@pytest.mark.parametrize("size", [4, 300], ids=["small", "too large to be copied"])
+@pytest.mark.parametrize("words", VIEWS)
+def test_the_gradient_that_a_view_passes_on_has_its_own_shape_and_the_figures_of_its_elements(
+    words: str, size: int
+) -> None:
+    kept: list[tuple[Tensor | None, ...]] = []
+    names: list[str] = []
+
+    def keep(name: str, sent: tuple[Tensor | None, ...], _: object) -> None:
+        names.append(name)
+        kept.append(sent)
+
+    def step() -> None:
+        torch.manual_seed(0)
+        root = (VIEWS[words](torch.randn(size, size, requires_grad=True) * 2) ** 3).sum()
+        for node in walk([root.grad_fn]).wrappers:
+            node.register_hook(partial(keep, node.name()))
+        root.backward()
+
+    nodes = {node.name: node for node in record(step).graph.nodes}
+    views = [(nodes[name], sent) for name, sent in zip(names, kept, strict=True) if nodes[name].kind == "view"]
+    # Nodes are told apart by their names, which two of the same kind share.
+    compared = [
+        (facts, gradient)
+        for node, sent in views
+        for facts, gradient in zip(node.gradients, sent, strict=True)
+        if names.count(node.name) == 1 and gradient is not None
+    ]
+    assert compared
+    for facts, gradient in compared:
+        assert facts is not None
+        assert facts.shape == tuple(gradient.shape)
+        assert recorded_figures(facts) == close(figures(gradient))
 
 
 def test_the_histogram_counts_decades() -> None:

@@ -13,7 +13,7 @@ from gradviz.rendering.words.item_words import item_texts
 from gradviz.rendering.words.link_words import link_texts
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.view.folding import FoldOptions, fold
-from tests.builders import graph_of
+from tests.builders import graph_of, unrolled_rnn
 from tests.unit.analysis.memory_graphs import stack_of_blocks
 from tests.unit.analysis.test_gradient_origins import FINE, ZERO, with_flow
 from tests.unit.rendering.look.test_color_by import fading
@@ -108,6 +108,17 @@ def test_a_link_says_its_part_of_the_sum_where_branches_meet() -> None:
         "gradient back scalar: norm 1",
         "its part of the sum: -50 %",
     )
+
+
+def test_a_link_within_many_repetitions_says_the_gradient_of_the_first_and_the_last() -> None:
+    rnn = unrolled_rnn(1000)
+    nodes = tuple(replace(node, gradients=(replace(FINE, norm=float(node.id)),) * 2) for node in rnn.nodes)
+    graph = replace(rnn, nodes=nodes)
+    users = [node.id for node in rnn.nodes if node.name == "AddBackward0"]
+    tooltips = [link_tooltip(graph, link) for link in range(len(fold(graph).links))]
+    said = f"gradients back along 1,000 edges, norms: {users[0]:.3g} … {users[-1]:.3g}"
+    assert said in [line for lines in tooltips for line in lines]
+    assert max(map(len, tooltips)) < 20
 
 
 def test_a_box_shows_the_gradient_of_its_output_for_the_first_and_the_last_repetition() -> None:
