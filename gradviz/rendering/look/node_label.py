@@ -109,7 +109,8 @@ def node_labels_of(graph: Graph, view: View, texts: tuple[ItemText, ...]) -> tup
 
 def node_label_of(graph: Graph, item: Item, text: ItemText) -> NodeLabel:
     """The label of one item."""
-    return _label(role_of(item, graph), replace(text, tooltip=()), is_open=item.is_open, sheets=item.repeat > 1)
+    words = replace(text, tooltip=()) if text.tooltip else text
+    return _label(role_of(item, graph), words, is_open=item.is_open, sheets=item.repeat > 1)
 
 
 def with_room_for(badges: Iterable[str], node_label: NodeLabel) -> NodeLabel:
@@ -118,7 +119,7 @@ def with_room_for(badges: Iterable[str], node_label: NodeLabel) -> NodeLabel:
         return node_label
     wanted = line_width(node_label.lines[0]) + max(map(_badge_width_with_gap, badges), default=0.0)
     width = round(wanted + 2 * _SIDE_PADDING) if node_label.is_open else _box_width(node_label.role, [wanted])
-    return replace(node_label, width=max(node_label.width, width))
+    return replace(node_label, width=width) if width > node_label.width else node_label
 
 
 def tinted(node_labels: Iterable[NodeLabel], tints: Iterable[tuple[str, ...]]) -> tuple[NodeLabel, ...]:
