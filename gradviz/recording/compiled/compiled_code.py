@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import FrameType
 from typing import Any
@@ -141,33 +141,27 @@ class CompiledCodeWatch:
     def _pausing_during(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def strict_export(*args: Any, **options: Any) -> Any:
-            if self._compiled_call is not None or not self._is_watching_here():
+            with self._only_tracing("torch.export.export", calling_frame()):
                 return original(*args, **options)
-            with self._only_tracing("torch.export.export"):
-                self._stop_noting()
-                try:
-                    return original(*args, **options)
-                finally:
-                    self._note_what_is_compiled()
 
         return strict_export
 
-    @contextmanager
-    def _only_tracing(self, function: str) -> Iterator[None]:
-        """Pause while torch computes nothing for the program."""
-        self._enter(calling_frame(2), function, only_traces=True)
-        try:
-            yield
-        finally:
-            self._after_compiled_call()
+    def _unseen_import(self) -> AbstractContextManager[None]:
+        return self._only_tracing("import torch._dynamo", calling_frame())
 
     @contextmanager
-    def _unseen_import(self) -> Iterator[None]:
+    def _only_tracing(self, function: str, frame: FrameType) -> Iterator[None]:
+        """Pause, and note nothing of what is compiled, while torch computes nothing for the program."""
         if self._compiled_call is not None or not self._is_watching_here():
             yield
             return
-        with self._only_tracing("import torch._dynamo"):
+        self._enter(frame, function, only_traces=True)
+        self._stop_noting()
+        try:
             yield
+        finally:
+            self._note_what_is_compiled()
+            self._after_compiled_call()
 
     def _is_watching_here(self) -> bool:
         return self._watch.is_watching and threading.get_ident() == self._thread
