@@ -113,7 +113,7 @@ class BrokenGradients:
             gradient_origin.id,
             path=_path_to_a_leaf(graph, gradient_origin),
         )
-        row = self._flow.call_of_node(gradient_origin.sequence_nr)
+        row = self._flow.call_of_node(gradient_origin)
         if row is None:
             return plain
         origin = _forward_origin(self._flow, self._origins, row)
@@ -175,9 +175,9 @@ class BrokenGradients:
         """The newest node of the origin's call in the graph."""
         if origin.is_unseen:
             return None
-        numbers = self._flow.log.calls[origin.call].node_numbers
-        made = [node for node in self._graphs[plain.graph].nodes if node.sequence_nr in numbers]
-        return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
+        keys = set(self._flow.log.calls[origin.call].node_keys)
+        made = [node for node in self._graphs[plain.graph].nodes if node.key in keys]
+        return max(made, key=lambda node: node.key or (0, 0)).id if made else None
 
 
 _SCALERS = frozenset({

@@ -109,7 +109,7 @@ class ZeroGradients:
         for leaf in self._dead.all:
             if leaf.name not in explained and not self._proves_nothing(leaf):
                 start = highest.get(leaf.name)
-                call = None if start is None else self._flow.call_of_node(start.sequence_nr)
+                call = None if start is None else self._flow.call_of_node(start)
                 found.append(UnexplainedZero(leaf, None if start is None else start.id, call))
         return tuple(found)
 
@@ -146,7 +146,7 @@ class ZeroGradients:
         )
         if gradient_origin.by == "sum":
             return self._by_cancelling(plain)
-        row = flow.call_of_node(node.sequence_nr)
+        row = flow.call_of_node(node)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
         if is_aside or is_product(node, flow.log.calls[row]):
@@ -160,8 +160,8 @@ class ZeroGradients:
         start = self._split_finder(plain.graph)(plain.node)
         if start is None:
             return None
-        number = self._graphs[plain.graph].nodes[start].sequence_nr
-        return replace(plain, node=start, call=self._flow.call_of_node(number), by="cancelling")
+        call = self._flow.call_of_node(self._graphs[plain.graph].nodes[start])
+        return replace(plain, node=start, call=call, by="cancelling")
 
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
         """Blame an operation whose derivative is zero, everywhere or at its input."""

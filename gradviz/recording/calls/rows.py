@@ -48,10 +48,12 @@ class Row:
         "function",
         "grad_mode",
         "grad_mode_location",
+        "inner_nr",
         "inputs",
         "inside",
         "is_autocast",
         "is_open",
+        "is_opened",
         "kind",
         "name",
         "node_count",
@@ -80,6 +82,8 @@ class Row:
         self.results: tuple[float | int | bool, ...] = ()
         self.sequence_nr: int | None = None
         self.node_count = 0
+        self.inner_nr = 0
+        self.is_opened = False
         self.inside: Row | None = None
         self.grad_mode: GradMode = "enabled"
         self.grad_mode_location: Location | None = None

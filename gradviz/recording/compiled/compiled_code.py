@@ -16,11 +16,12 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
+from gradviz.recording.compiled.inner_calls import InnerCalls
 from gradviz.recording.compiled.region_calls import RegionCalls
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs, TracedGraph
 from gradviz.recording.torch_access.dynamo.untraced import off_switch, skip_what_waits, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
@@ -53,8 +54,12 @@ class CompiledCodeWatch:
             ImportNotice(_MODULE, self.install),
             ImportNotice(_EXPORT_MODULE, self._install_export),
         )
-        self._calls = RegionCalls(watch.defects.note) if holds_calls else None
-        around = self._calls.around if self._calls is not None else None
+        self._holders: list[InnerCalls | RegionCalls] = []
+        if watch.calls is not None and not watch.takes_fingerprints:
+            self._holders.append(InnerCalls(watch, watch.calls))
+        if holds_calls:
+            self._holders.append(RegionCalls(watch.defects.note))
+        around = self._around if self._holders else None
         self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around, watch.compilations)
         self._compilations = Compilations(watch.compilations, watch.defects.note)
 
@@ -62,20 +67,25 @@ class CompiledCodeWatch:
         """Install the switch now, or when the program imports Dynamo."""
         for notice in self._notices:
             notice.start()
-        if self._calls is not None:
-            self._calls.start()
+        for holder in self._holders:
+            holder.start()
         self._note_what_is_compiled()
 
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
         for notice in self._notices:
             notice.stop()
-        if self._calls is not None:
-            self._calls.stop()
+        for holder in self._holders:
+            holder.stop()
         self._stop_noting()
         self._switch.take_back()
         self._export.take_back()
         self._hook_question.take_back()
+
+    def _around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        for holder in self._holders:
+            compiled = holder.around(traced, compiled)
+        return compiled
 
     def _note_what_is_compiled(self) -> None:
         self._graphs.start()

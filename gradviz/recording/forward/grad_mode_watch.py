@@ -77,10 +77,14 @@ class GradModeWatch:
             elif not is_torch_file(code.co_filename) and not is_gradviz_code(code):
                 key = code, frame.f_lineno
                 if key not in self._lines:
-                    self._lines[key] = _enclosing(self._withs_of(code.co_filename), frame.f_lineno)
+                    self._lines[key] = self.with_around(code.co_filename, frame.f_lineno)
                 if (line := self._lines[key]) is not None:
                     yield Location(code.co_filename, line, function_name(code))
             frame = frame.f_back
+
+    def with_around(self, file: str, line: int) -> int | None:
+        """The line of the innermost ``with`` around a line that switches gradients off."""
+        return _enclosing(self._withs_of(file), line)
 
     def _withs_of(self, file: str) -> list[tuple[int, int, int]]:
         if file not in self._withs:

@@ -534,9 +534,10 @@ def graphs_of_compiled_code() -> bool:
 
 def strict_export() -> bool:
     """The function in which Dynamo traces a model for torch.export is a global of the module that calls it."""
-    import torch.export._trace
+    from torch.export import _trace
 
-    return callable(find("torch.export._trace._strict_export"))
+    owner, name = owner_of("torch.export._trace._strict_export")
+    return owner is _trace and callable(getattr(owner, name))
 
 
 def backward_of_compiled_code() -> bool:
