@@ -126,8 +126,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     node_count: NodeCount = 0
     """Its nodes have the sequence numbers from `sequence_nr` on."""
     inner_nr: Count = 0
-    """For a call inside compiled code, whose nodes all have the `sequence_nr` of that code: `Node.inner_nr` of the first
-    node that it made; the others have those that follow."""
+    """For a call inside compiled code, whose nodes all have the `sequence_nr` of that code: `Node.inner_nr` of the
+    first node that it made; the others have those that follow."""
     is_opened: bool = False
     """For compiled code: whether the calls inside it follow, as they would have run without compilation."""
     inside: Index | None = None

@@ -73,6 +73,8 @@ class UnexplainedZero:
     """The node, the nearest to the loss, that got a gradient and sent zero; None if there is no single one."""
     call: int | None
     """The call of that node."""
+    may_be_inside: bool = False
+    """Whether it may have begun inside compiled code, where nothing was measured."""
 
 
 class ZeroGradients:
@@ -110,7 +112,9 @@ class ZeroGradients:
             if leaf.name not in explained and not self._proves_nothing(leaf):
                 start = highest.get(leaf.name)
                 call = None if start is None else self._flow.call_of_node(start)
-                found.append(UnexplainedZero(leaf, None if start is None else start.id, call))
+                regions = self._graphs[leaf.graph].regions
+                is_open = start is None and any(not region.is_measured for region in regions)
+                found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open))
         return tuple(found)
 
     def _proves_nothing(self, leaf: DeadLeaf) -> bool:

@@ -163,14 +163,7 @@ class CallLogNames:
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
             )
-        # Compiling makes nodes, too: what counts are those of which the program got a result.
-        rows = list(self._recorder.writer.rows)
-        compiled = sum(row.kind == "compiled" and row.node_count > 0 and bool(row.outputs) for row in rows)
-        if compiled:
-            sentences.append(
-                f"the torch calls inside compiled code, which ran {counted(compiled, 'time')}: rules about single "
-                "calls (in-place changes, values, dtypes) did not look there"
-            )
+        sentences += self._of_compiled_code()
         not_compared = len(self._recorder.optimizers.not_compared)
         if not_compared:
             sentences.append(
@@ -178,6 +171,24 @@ class CallLogNames:
                 "quantized tensors are not compared"
             )
         return sentences
+
+    def _of_compiled_code(self) -> Iterator[str]:
+        rows = list(self._recorder.writer.rows)
+        # Compiling makes nodes, too: what counts are those of which the program got a result.
+        closed = sum(
+            row.kind == "compiled" and not row.is_opened and row.node_count > 0 and bool(row.outputs) for row in rows
+        )
+        if closed:
+            yield (
+                f"the torch calls inside compiled code, which ran {counted(closed, 'time')}: rules about single "
+                "calls (in-place changes, values, dtypes) did not look there"
+            )
+        unread = sum(row.kind == "compiled" and row.is_opened and not row.has_values for row in rows)
+        if unread:
+            yield (
+                f"the numbers inside compiled code, which ran {counted(unread, 'time')}: rules about zeros, NaN and "
+                "Inf (GV2, GV3) saw there only what went in and what came out; --inside reads them"
+            )
 
     def _modules_elsewhere(self) -> list[int]:
         return [index for index in list(self._forward.modules_elsewhere) if index in self._forward.modules]

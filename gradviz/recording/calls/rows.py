@@ -48,6 +48,7 @@ class Row:
         "function",
         "grad_mode",
         "grad_mode_location",
+        "has_values",
         "inner_nr",
         "inputs",
         "inside",
@@ -84,6 +85,8 @@ class Row:
         self.node_count = 0
         self.inner_nr = 0
         self.is_opened = False
+        self.has_values = False
+        """For compiled code: whether the values inside it were read."""
         self.inside: Row | None = None
         self.grad_mode: GradMode = "enabled"
         self.grad_mode_location: Location | None = None

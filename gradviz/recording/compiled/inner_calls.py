@@ -36,10 +36,17 @@ _MAX_FRAMES = 8
 """Frames of torch between the code that Dynamo made and what it calls."""
 
 
-def rows_inside(wrapper: Any) -> Sequence[Row]:
-    """The rows of the calls inside the compiled code that made this node."""
-    found: Sequence[Row] = wrapper.metadata.get(_KEY, ())
-    return found
+def add_values(wrapper: Any, log: RunLog | None) -> None:
+    """Give the rows of the calls inside the compiled code that made this node the values that a second run saw."""
+    outer, rows = wrapper.metadata.get(_KEY, (None, ()))
+    again = [call.row for call in log.calls] if log is not None else []
+    if outer is None or [row.function for row in rows] != [row.function for row in again]:
+        return
+    for row, seen in zip(rows, again, strict=True):
+        for use, its in zip((*row.inputs, *row.outputs), (*seen.inputs, *seen.outputs), strict=True):
+            use.values = use.values or its.values
+        row.result, row.results = seen.result, seen.results
+    outer.has_values = True
 
 
 class InnerCalls:
@@ -172,7 +179,7 @@ class _InnerCall:
         for row in rows:
             self._writer.add(row)
         if node is not None:
-            node.metadata[_KEY] = rows
+            node.metadata[_KEY] = self._outer, rows
         return True
 
     def _row(self, call: LoggedCall, number: int | None) -> Row:

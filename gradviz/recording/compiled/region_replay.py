@@ -233,10 +233,10 @@ class RegionInterpreter(fx.Interpreter):
 
 
 class NotingInterpreter(RegionInterpreter):
-    """Notes which of the nodes of a traced graph made which autograd nodes, and logs every torch call if that is wanted.
+    """Notes which of the nodes of a traced graph made which autograd nodes.
 
     Args:
-        log: gets the calls.
+        log: gets every torch call, if that is wanted.
     """
 
     def __init__(

@@ -26,8 +26,7 @@ from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder
 from gradviz.recording.backward.program_state import generators_restored
-from gradviz.recording.calls.rows import Row
-from gradviz.recording.compiled.inner_calls import rows_inside
+from gradviz.recording.compiled.inner_calls import add_values
 from gradviz.recording.compiled.inner_region import InnerRegion
 from gradviz.recording.compiled.region_calls import (
     HeldCall,
@@ -127,7 +126,7 @@ class SecondRuns:
         run = _Run(noted, plan, self.facts, self.values_up_to)
         graph = result_of_own_thread(run.measured_graph)
         _check_against_program(outer, outer.nodes[index], graph, run, inner)
-        _add_values(rows_inside(self.walk.wrappers[index]), run.log)
+        add_values(self.walk.wrappers[index], run.log)
         operations = (each for each in graph.nodes if not each.is_leaf)
         nodes = [_with_figures(own, each) for own, each in zip(inner.nodes, operations, strict=True)]
         return dataclasses.replace(inner, nodes=nodes)
@@ -143,17 +142,6 @@ def _check_that_it_may_run(noted: _Noted) -> None:
         raise NotAgain("a gradient that it got was changed in place before backward ended")
     if any(each is not None and type(each) is not torch.Tensor for each in noted.tangents):
         raise NotAgain("a gradient that it got is of a class of its own")
-
-
-def _add_values(rows: Sequence[Row], log: RunLog | None) -> None:
-    """Give the rows of the calls inside compiled code the values that the second run saw."""
-    again = [call.row for call in log.calls] if log is not None else []
-    if [row.function for row in rows] != [row.function for row in again]:
-        return
-    for row, seen in zip(rows, again, strict=True):
-        for use, its in zip((*row.inputs, *row.outputs), (*seen.inputs, *seen.outputs), strict=True):
-            use.values = use.values or its.values
-        row.result, row.results = seen.result, seen.results
 
 
 def _with_figures(own: Node, measured: Node) -> Node:
