@@ -126,7 +126,7 @@ class _TracedSwitches(GradModeWatch):
     def location(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
         frames = own_frames(self._log.node) if self._log.node is not None else ()
         for each in reversed(frames):
-            line = self.with_around(each.file, each.line)
+            line = self.with_around(each.file, each.line) or self.decorator_around(each.file, each.line)
             if line is not None:
                 return Location(each.file, line, each.function)
         return None

@@ -75,14 +75,21 @@ class NameTable:
             self._add(self.tensors, name, value)
             return
         if issubclass(kind, torch.nn.Module):
-            self._add(self.modules, name, value)
+            self._add_module(name, value)
         elif kind in (list, tuple, dict):
             pairs = value.items() if kind is dict else enumerate(value)
             for key, element in islice(pairs, MAX_ELEMENTS):
                 if issubclass(type(element), torch.nn.Module):
-                    self._add(self.modules, f"{name}[{key!r}]", element)
+                    self._add_module(f"{name}[{key!r}]", element)
         for path, tensor in named_tensors(value, name):
             self._add(self.tensors, path, tensor)
+
+    def _add_module(self, name: str, module: torch.nn.Module) -> None:
+        """What `torch.compile` returned is for the program the module that it was made from."""
+        self._add(self.modules, name, module)
+        compiled = compiled_from(module)
+        if compiled is not None:
+            self._add(self.modules, name, compiled)
 
     @staticmethod
     def _add(table: dict[int, tuple[Any, list[str]]], name: str, value: Any) -> None:
@@ -184,8 +191,8 @@ class ModuleNames:
     `called` are the modules that ran outside any other. A module that a variable holds is named after the variable; a
     module inside it is named from there; the others are named after their class. An element of a `ModuleList` is always
     named by its index in the list: a variable that holds one is usually a loop's, and would only name the last. A tied
-    parameter has one name for each module that holds it. What `torch.compile` returned has the name of the module that
-    it was made from, if a variable holds that: it had this name before, and has it without compilation.
+    parameter has one name for each module that holds it. What `torch.compile` returned and the module that it was made
+    from are named as one.
     """
 
     def __init__(self, called: Iterable[torch.nn.Module], names: NameTable) -> None:

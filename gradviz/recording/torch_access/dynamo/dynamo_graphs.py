@@ -155,6 +155,17 @@ def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool)
     return traced
 
 
+def called_module(output: Any) -> torch.nn.Module | None:
+    """The module of torch that is compiled: Dynamo traces a function of its own, which calls it."""
+    try:
+        code, variables = _traced_frame(output)
+    except _NotTold:
+        return None
+    called = variables.get("fn") if code.co_filename.endswith("/torch/_dynamo/external_utils.py") else None
+    found = getattr(called, "__self__", called)
+    return found if isinstance(found, torch.nn.Module) else None
+
+
 def backend_name(backend: Any) -> str:
     """What the program calls it: ``inductor``."""
     for name in ("compiler_name", "__name__"):
