@@ -185,9 +185,10 @@ class CallLogNames:
             )
         unread = sum(row.kind == "compiled" and row.is_opened and not row.has_values for row in rows)
         if unread:
+            how = "" if any(row.has_values for row in rows) else '; --inside reads them (not with backend="eager")'
             yield (
                 f"the numbers inside compiled code, which ran {counted(unread, 'time')}: rules about zeros, NaN and "
-                "Inf (GV2, GV3) saw there only what went in and what came out; --inside reads them"
+                f"Inf (GV2, GV3) saw there only what went in and what came out{how}"
             )
 
     def _modules_elsewhere(self) -> list[int]:
