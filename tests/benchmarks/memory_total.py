@@ -46,7 +46,9 @@ def _step(model: str) -> Callable[[], None]:
         from transformers import GPT2Config, GPT2LMHeadModel
 
         width, _, backend = model.removeprefix("gpt2_").partition("_")
-        config = GPT2Config(n_embd=int(width), n_head=4, n_positions=128, vocab_size=500, bos_token_id=0, eos_token_id=0)
+        config = GPT2Config(
+            n_embd=int(width), n_head=4, n_positions=128, vocab_size=500, bos_token_id=0, eos_token_id=0
+        )
         gpt: Any = GPT2LMHeadModel(config)
         if backend:
             gpt = torch.compile(gpt, backend=backend)

@@ -105,14 +105,11 @@ def compiled_functions(capture: Capture) -> tuple[CompiledFunction, ...]:
     """The compiled functions, in the order in which each was compiled first."""
     by_function: dict[tuple[str, str, int], list[Compilation]] = {}
     beginnings: dict[tuple[str, str], int] = {}
-    keys: dict[int, tuple[str, str, int]] = {}
     for each in capture.compilations:
         name = each.file, each.function
         if not each.is_rest:
             beginnings[name] = each.line
-        # A module of torch has the line that called it, which may be another one when it is compiled again.
-        key = keys.setdefault(each.frame, (*name, beginnings.get(name, each.line)))
-        by_function.setdefault(key, []).append(each)
+        by_function.setdefault((*name, beginnings.get(name, each.line)), []).append(each)
     return tuple(_function(capture, *key, found) for key, found in by_function.items())
 
 

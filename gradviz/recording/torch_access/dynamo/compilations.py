@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.line_attribution import calling_frame
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name, called_module
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name, called_of_torch
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import find
 
@@ -51,9 +51,9 @@ def _compilation(output: Any, code: CodeType, given: Iterable[Any]) -> Compilati
     rest = _REST.match(code.co_name)
     name = rest["function"] if rest is not None else code.co_name
     place = code.co_filename, int(rest["line"]) if rest is not None else code.co_firstlineno
-    module = called_module(output)
-    if module is not None:
-        name, place = type(module).__name__, _line_of_program() or place
+    called = called_of_torch(output)
+    if called is not None:
+        name, place = called, _line_of_program() or place
     numbers = _NUMBERS.search(str(find("torch._guards.CompileContext.current_compile_id")()))
     frame, version = map(int, numbers.groups()) if numbers is not None else (0, 0)
     return Compilation(

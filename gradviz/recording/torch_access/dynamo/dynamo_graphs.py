@@ -155,15 +155,18 @@ def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool)
     return traced
 
 
-def called_module(output: Any) -> torch.nn.Module | None:
-    """The module of torch that is compiled: Dynamo traces a function of its own, which calls it."""
+def called_of_torch(output: Any) -> str | None:
+    """The module or function of torch that is compiled: Dynamo traces a function of its own, which calls it."""
     try:
         code, variables = _traced_frame(output)
     except _NotTold:
         return None
     called = variables.get("fn") if code.co_filename.endswith("/torch/_dynamo/external_utils.py") else None
-    found = getattr(called, "__self__", called)
-    return found if isinstance(found, torch.nn.Module) else None
+    owner = getattr(called, "__self__", called)
+    if isinstance(owner, torch.nn.Module):
+        return type(owner).__name__
+    name = getattr(called, "__name__", None)
+    return name if isinstance(name, str) else None
 
 
 def backend_name(backend: Any) -> str:
