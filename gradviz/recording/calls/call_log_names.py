@@ -173,17 +173,21 @@ class CallLogNames:
         return sentences
 
     def _of_compiled_code(self) -> Iterator[str]:
-        rows = list(self._recorder.writer.rows)
+        rows = [row for row in list(self._recorder.writer.rows) if row.kind == "compiled" and row.node_count]
         # Compiling makes nodes, too: what counts are those of which the program got a result.
-        closed = sum(
-            row.kind == "compiled" and not row.is_opened and row.node_count > 0 and bool(row.outputs) for row in rows
-        )
+        closed = sum(not row.has_inner_rows and bool(row.outputs) for row in rows)
         if closed:
             yield (
                 f"the torch calls inside compiled code, which ran {counted(closed, 'time')}: rules about single "
                 "calls (in-place changes, values, dtypes) did not look there"
             )
-        unread = sum(row.kind == "compiled" and row.is_opened and not row.has_values for row in rows)
+        broken = sum(row.has_inner_rows and not row.is_opened for row in rows)
+        if broken:
+            yield (
+                f"the torch calls at graph breaks inside compiled code, which ran {counted(broken, 'time')}: rules "
+                "about single calls looked at what is compiled before and behind them"
+            )
+        unread = sum(row.has_inner_rows and not row.has_values for row in rows)
         if unread:
             how = "" if any(row.has_values for row in rows) else '; --inside reads them (not with backend="eager")'
             yield (

@@ -48,6 +48,7 @@ class Row:
         "function",
         "grad_mode",
         "grad_mode_location",
+        "has_inner_rows",
         "has_values",
         "inner_nr",
         "inputs",
@@ -85,6 +86,8 @@ class Row:
         self.node_count = 0
         self.inner_nr = 0
         self.is_opened = False
+        self.has_inner_rows = False
+        """For compiled code: whether calls inside it follow, at least of a part."""
         self.has_values = False
         """For compiled code: whether the values inside it were read."""
         self.inside: Row | None = None

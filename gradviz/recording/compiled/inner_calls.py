@@ -178,6 +178,7 @@ class _InnerCall:
             )
         for row in rows:
             self._writer.add(row)
+        self._outer.has_inner_rows = True
         if node is not None:
             node.metadata[_KEY] = self._outer, rows
         return True

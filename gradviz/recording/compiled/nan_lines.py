@@ -102,7 +102,10 @@ def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
         function_class = python_function_class(wrapper)
         module = compiled_backward_of(function_class) if aot_id_of(function_class) is not None else None
         if isinstance(module, torch.fx.GraphModule):
-            slots = saved_in(wrapper, "_raw_saved_tensors")
+            try:
+                slots = saved_in(wrapper, "_raw_saved_tensors")
+            except RuntimeError:  # an earlier backward freed them: torch is about to raise
+                continue
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
             if len(saved) == len(slots):
                 yield index, _Kept(module, saved)

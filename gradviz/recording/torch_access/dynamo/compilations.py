@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.line_attribution import calling_frame
+from gradviz.recording.run.traced_stacks import is_made_by_fx
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name, called_of_torch
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import find
@@ -51,7 +52,7 @@ def _compilation(output: Any, code: CodeType, given: Iterable[Any]) -> Compilati
     rest = _REST.match(code.co_name)
     name = rest["function"] if rest is not None else code.co_name
     place = code.co_filename, int(rest["line"]) if rest is not None else code.co_firstlineno
-    called = called_of_torch(output)
+    called = "backward" if is_made_by_fx(code.co_filename) else called_of_torch(output)  # of compiled autograd
     if called is not None:
         name, place = called, _line_of_program() or place
     numbers = _NUMBERS.search(str(find("torch._guards.CompileContext.current_compile_id")()))
