@@ -70,16 +70,14 @@ class GradientAlwaysZero(Rule):
         since = f", from {_operation(case, first)}{at_line(location)} on" if first.node is not None else ""
         of_which = "the last" if first.leaf.was_alive else "all"
         # A loss that has reached zero, and a bias that cancels in a difference, may be right.
-        may_be_right = first.leaf.is_loss_zero or first.node is None
+        may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside)
         is_alarm = not may_be_right and any(_is_trained(case, name) for name in names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero in {of_which} {steps:,} steps{since}; cause not found",
             severity="warning" if is_alarm else "note",
             symptom="grad_zero",
             why=_why(first),
-            fix="print the inputs of that operation, and look for a constant, an empty mask or a flat range"
-            if first.node is not None
-            else "if it should train, look at what follows it: a difference in which it cancels, a normalization",
+            fix=_fix(first),
             location=location,
             tensors=names,
             nodes=case.nodes_in(first.leaf.graph, (first.node, *(zero.leaf.node for zero in zeros)))
@@ -92,9 +90,19 @@ class GradientAlwaysZero(Rule):
 def _why(zero: UnexplainedZero) -> str:
     if zero.leaf.is_loss_zero:
         return "the loss is exactly 0 there, and so is every slope of it"
+    if zero.may_be_inside:
+        return "it begins inside compiled code, where gradients were not measured"
     if zero.node is None:
         return "the gradients that arrive on several paths cancel out"
     return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
+
+
+def _fix(zero: UnexplainedZero) -> str:
+    if zero.may_be_inside:
+        return "gradviz check --inside measures them, and names the operation and its line"
+    if zero.node is None:
+        return "if it should train, look at what follows it: a difference in which it cancels, a normalization"
+    return "print the inputs of that operation, and look for a constant, an empty mask or a flat range"
 
 
 def _location(case: Case, zero: UnexplainedZero) -> Location | None:
