@@ -110,12 +110,13 @@ class Dataflow(CallIndex):
 
     def newest_data_assignment(self, tensor: int, before: int) -> int | None:
         """The newest ``tensor.data = ...`` before a call: it returns nothing, and changes no version."""
-        rows = self._data_assignments.get(tensor, ())
+        rows = self.data_assignments.get(tensor, ())
         index = bisect_left(rows, before)
         return rows[index - 1] if index else None
 
     @cached_property
-    def _data_assignments(self) -> dict[int, list[int]]:
+    def data_assignments(self) -> dict[int, list[int]]:
+        """By tensor: the calls of ``tensor.data = ...``, in order."""
         rows: dict[int, list[int]] = defaultdict(list)
         for number, call in enumerate(self.log.calls):
             if call.function == "torch.Tensor.data.__set__" and call.inputs:
