@@ -41,6 +41,8 @@ class CutOff(Struct, frozen=True):
     """Whether the cut is a draw of random numbers, as in every sampling policy."""
     ends_a_term: bool = False
     """Whether it makes a whole loss, or a whole term of one, a constant."""
+    is_of_leaf: bool = False
+    """Whether the root was made a leaf, so that the backward call reaches nothing else."""
 
     @property
     def cut(self) -> Cut:
@@ -140,6 +142,8 @@ class MissingGradients:
             if frozen_above(self._flow, backward, self._trained):
                 return frozenset(self.without_gradient)
             return frozenset(asked or self._candidates)
+        if self._starts_at_a_leaf(backward, root):
+            return frozenset(self._candidates)
         if call.function.endswith("backward"):
             return frozenset(self.without_gradient).intersection(asked) if asked else frozenset(self.without_gradient)
         missing = self._not_given(call, asked.values())
@@ -192,12 +196,22 @@ class MissingGradients:
     def _is_refused(self, backward: int) -> bool:
         return bool(refused_roots(self._log.calls[backward]))
 
+    def _starts_at_a_leaf(self, backward: int, root: int) -> bool:
+        """Whether a loss was made a leaf, as by ``detach().requires_grad_()``: nothing but itself gets a gradient."""
+        call = self._log.calls[backward]
+        return call.function.endswith("backward") and any(
+            use.tensor == root and use.requires_grad and use.is_leaf and not use.has_grad_fn for use in call.roots
+        )
+
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
         for cut_path, cuts in cut_paths_on(self._flow, root, backward, self._key):
             if self._makes_new_leaf(cut_path):
                 continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
-            tensors = tuple(sorted(wants & above))
+            ends = ends_a_term(self._flow, cut_path)
+            # Beside a loss that was made a leaf, other cuts may be meant.
+            wanted = wants if ends or not self._starts_at_a_leaf(backward, root) else wants & {*self.without_gradient}
+            tensors = tuple(sorted(wanted & above))
             if tensors:
                 yield CutOff(
                     cut_path,
@@ -207,7 +221,8 @@ class MissingGradients:
                     self._is_refused(backward),
                     tensors,
                     is_draw(self._flow, cut_path),
-                    ends_a_term(self._flow, cut_path),
+                    ends,
+                    self._starts_at_a_leaf(backward, root),
                 )
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:

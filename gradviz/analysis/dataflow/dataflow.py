@@ -134,7 +134,8 @@ class Dataflow(CallIndex):
         """The cuts of ``nn.Parameter(computed)`` that no module holds, found at the first use of the parameter."""
         for row, reentries in self.reentries.items():
             for reentry in reentries if self.log.calls[row].kind != "register_parameter" else ():
-                if reentry.certainty == "memory" and self.log.tensors[reentry.into].role == "parameter":
+                made = self.log.tensors[reentry.into]
+                if reentry.certainty == "memory" and made.role == "parameter" and made.first_seen == row:
                     site = self.log.calls[row].call_site
                     yield Cut(row, "parameter", (reentry.tensor,), (reentry.into,), site)
 

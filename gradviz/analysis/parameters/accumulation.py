@@ -13,8 +13,8 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.finding import Location
-from gradviz.analysis.parameters.gradient_changes import is_clipping
 
 _MEANS = frozenset({"mean", "nanmean"})
 _LOSSES = frozenset({

@@ -33,7 +33,10 @@ def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int
 def _is_meant(histories: ParameterHistories, use: TensorUse, row: int) -> bool:
     if use.requires_grad or not histories.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
         return False
-    is_cut = any(use.tensor in cut.dead_outputs for cut in histories.flow.cuts_reaching(use.tensor, before=row))
+    is_cut = any(
+        use.tensor in cut.dead_outputs and cut.kind != "requires_grad_off"
+        for cut in histories.flow.cuts_reaching(use.tensor, before=row)
+    )
     return not is_cut and any(each < row for each in histories.forward_uses(use.tensor))
 
 

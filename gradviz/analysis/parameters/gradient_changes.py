@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.gradient_events import Event, GradientEvents
@@ -79,23 +79,6 @@ def _changes(flow: Dataflow) -> Iterator[tuple[int, int]]:
                 leaf = flow.log.tensors[use.tensor].gradient_of
                 if leaf is not None:
                     yield row, leaf
-
-
-def is_clipping(flow: Dataflow, row: int) -> bool:
-    """Whether a call bounds gradients, or multiplies them by a factor that was computed from gradients: their norm."""
-    call = flow.log.calls[row]
-    if plain_name(call.function).lstrip("_").removeprefix("foreach_").startswith("cl"):
-        return True
-    changed = {use.tensor for use in call.changed}
-    factors = [use.tensor for use in call.inputs if use.tensor not in changed]
-    return bool(factors) and all(
-        any(
-            flow.log.tensors[use.tensor].gradient_of is not None
-            for above in flow.ancestors(factor, row, flow.step_before(row))
-            for use in flow.log.calls[above].inputs
-        )
-        for factor in factors
-    )
 
 
 def _can_clip(call: Call) -> bool:

@@ -100,7 +100,7 @@ class CutRule(Rule):
         culprit = self.culprit(flow, found)
         who = together(names)
         cuts = "cut" if culprit[:1].isdigit() else "cuts"
-        if found.is_refused:
+        if found.is_refused or found.is_of_leaf:
             return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
         return f"no gradient for {who}: {culprit} {cuts} the path back from {case.tensor_name(found.root)}"
 

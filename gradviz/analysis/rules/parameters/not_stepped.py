@@ -63,14 +63,21 @@ class NotStepped(Rule):
     def _idle_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
         log, flow = histories.log, histories.flow
         stepped = {log.calls[row].optimizer for row in histories.steps}
-        handed_on = HandedOnGradients(log)
+        handed_on = HandedOnGradients(flow)
         for number, optimizer in enumerate(log.optimizers):
             held = [tensor for group in optimizer.groups for tensor in group]
             reaching = [row for row, leaves in histories.reached_by.items() if not leaves.isdisjoint(held)]
             first = next(iter(reaching), None)
             if number in stepped or first is None or len(reaching) < _MIN_BACKWARD_CALLS:
                 continue
-            if any(flow.changes(tensor, first, len(log.calls)) or handed_on.is_of(tensor) for tensor in held):
+            held = [
+                tensor
+                for tensor in held
+                if any(tensor in histories.reached_by[row] for row in reaching)
+                and not flow.changes(tensor, first, len(log.calls))
+                and not handed_on.is_of(tensor)
+            ]
+            if not held:
                 continue
             name = optimizer.names[0] if optimizer.names else f"this {optimizer.class_name}"
             given = histories.given_at(number)

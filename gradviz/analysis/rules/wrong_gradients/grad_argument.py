@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
@@ -231,11 +232,15 @@ def _scaled(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong 
 
 
 def _is_rescaled(case: Case, row: int) -> bool:
-    """Whether the program changes the gradients between a backward call and the next step."""
+    """Whether the program changes the gradients between a backward call and the next step, and not only clips them."""
     flow, leaves = case.dataflow, case.histories.reached_by.get(row, frozenset())
     end = next((step for step in case.histories.steps if step > row), len(flow.log.calls))
-    changed = (use.tensor for call in flow.log.calls[row + 1 : end] for use in call.changed)
-    return any(flow.log.tensors[tensor].gradient_of in leaves for tensor in changed)
+    return any(
+        flow.log.tensors[use.tensor].gradient_of in leaves
+        for later in range(row + 1, end)
+        for use in flow.log.calls[later].changed
+        if not is_clipping(flow, later)
+    )
 
 
 def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
