@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
+from gradviz.analysis.cuts.partial_cuts import partial_cuts
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
@@ -75,6 +76,12 @@ class Case:
             for each in self.missing_gradients.cut_off
         )
         return tuple(each for each in found if each.tensors)
+
+    @cached_property
+    def partial_cuts(self) -> tuple[CutOff, ...]:
+        """The lines that cut one of several paths, and that nobody writes for that purpose."""
+        known = {each.cut.call_site for each in self.cut_off}
+        return tuple(each for each in partial_cuts(self.histories) if each.cut.call_site not in known)
 
     @cached_property
     def lost_terms(self) -> tuple[LostTerm, ...]:

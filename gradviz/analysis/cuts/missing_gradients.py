@@ -41,6 +41,8 @@ class CutOff(Struct, frozen=True):
     """Whether the cut is a draw of random numbers, as in every sampling policy."""
     ends_a_term: bool = False
     """Whether it makes a whole loss, or a whole term of one, a constant."""
+    is_partial: bool = False
+    """Whether other paths bring them gradients."""
     is_of_leaf: bool = False
     """Whether the root was made a leaf, so that the backward call reaches nothing else."""
 
@@ -222,7 +224,7 @@ class MissingGradients:
                     tensors,
                     is_draw(self._flow, cut_path),
                     ends,
-                    self._starts_at_a_leaf(backward, root),
+                    is_of_leaf=self._starts_at_a_leaf(backward, root),
                 )
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:

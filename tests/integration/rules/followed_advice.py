@@ -74,7 +74,8 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (
                 (
                     "levels = (model(torch.randn(16, 8)).sigmoid() * 255).byte()",
-                    "exact = model(torch.randn(16, 8)).sigmoid() * 255\nlevels = exact + (exact.byte() - exact).detach()",
+                    "exact = model(torch.randn(16, 8)).sigmoid() * 255\n"
+                    "levels = exact + (exact.byte() - exact).detach()",
                 ),
                 (".mean().requires_grad_()", ".mean()"),
             ),
@@ -133,7 +134,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             "normalisation",
             (("torch.sigmoid(layer(h))", "torch.sigmoid(4 * torch.nn.functional.layer_norm(layer(h), (32,)))"),),
         ),
-        ("an activation whose slope is near one", (("torch.sigmoid", "torch.nn.functional.gelu"),)),
+        (
+            "an activation whose slope is near one (relu), with weights that are drawn for it",
+            (
+                ("torch.sigmoid", "torch.relu"),
+                (
+                    "h = torch.randn",
+                    "for layer in layers:\n    torch.nn.init.kaiming_normal_(layer.weight)\nh = torch.randn",
+                ),
+            ),
+        ),
     ),
     "GV205": (("look at what makes the factor: an integer division", (("5 // 100", "5 / 100"),)),),
     "GV206": (
@@ -142,7 +152,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("torch.zeros(4)", "torch.ones(4)"), ("block.parameters()", "[*block.parameters(), gate]")),
         ),
     ),
-    "GV301": (("(x + 1e-12).sqrt()", ((".sum().sqrt()", ".sum().add(1e-12).sqrt()"),)),),
+    "GV301": (("(x + 1e-12).sqrt()", ((".sum(1).sqrt()", ".sum(1).add(1e-12).sqrt()"),)),),
     "GV302": (
         (
             "x_safe = torch.where(mask, x, 1.0)",
@@ -198,7 +208,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("first.backward()\nsecond.backward()", "(first + second).backward()"),),
         ),
         ("retain_graph=True to the first call", (("first.backward()", "first.backward(retain_graph=True)"),)),
-        ("detach() what it uses of it", (("shared.sum(), ", "shared.detach().requires_grad_().sum(), "),)),
+        (
+            "detach() what it uses of it",
+            (
+                (
+                    "shared = torch.randn(3, requires_grad=True).exp()",
+                    "leaf = torch.randn(3, requires_grad=True)\nshared = leaf.exp()",
+                ),
+                ("shared.sum(), ", "(shared.detach() * torch.ones(3, requires_grad=True)).sum(), "),
+            ),
+        ),
     ),
     "GV502": (("detach() the state before the next step uses it", ((", state)", ", state.detach())"),)),),
     "GV503": (
@@ -222,8 +241,8 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
         (
-            "give it the new parameters with add_param_group()",
-            (("Linear(8, 3)", 'Linear(8, 3)\noptimizer.add_param_group({"params": model[1].parameters()})'),),
+            "put the new parameters in the place of the old ones in its param_groups",
+            (("Linear(8, 3)", 'Linear(8, 3)\noptimizer.param_groups[0]["params"] = list(model.parameters())'),),
         ),
     ),
     "GV603": (("correct the formula", (("3 * x * grad", "3 * x**2 * grad"),)),),
@@ -242,13 +261,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("squeeze the result (50, 1)", (("layer(x) - y", "layer(x).squeeze() - y"),)),
         ("unsqueeze y (50,)", (("layer(x) - y", "layer(x) - y.unsqueeze(1)"),)),
     ),
-    "GV609": (
-        ("leave out one of the two backward calls", (("    error.backward(retain_graph=True)\n", ""),)),
-        (
-            "call zero_grad() between them",
-            (("error.backward(retain_graph=True)", "error.backward(retain_graph=True)\n    optimizer.zero_grad()"),),
-        ),
-    ),
+    "GV609": (("leave out one of the two backward calls", (("    error.backward(retain_graph=True)\n", ""),)),),
     "GV610": (
         (
             "do it between backward() and step()",
@@ -277,7 +290,6 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
                 ),
             ),
         ),
-        ("detach() it", (("target(x + 1)", "target(x + 1).detach()"),)),
     ),
     "GV613": (("(loss / 4).backward()", (("loss.backward()", "(loss / 4).backward()"),)),),
     "GV701": (
