@@ -10,11 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import tensor_words, together
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
-from gradviz.graph.call_log import Call, LoggedTensor, TensorUse
+from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 
 _COMPUTE = frozenset({"operation", "custom", "compiled"})
@@ -250,7 +249,7 @@ class ParameterHistories:
             n for n in sorted(self.reached - self.trained) if not self._is_changed(n, self._first_reach.get(n, first))
         ]
         is_training = bool(self.steps) or len(candidates) < len(self.reached - self.trained)
-        handed_on = HandedOnGradients(self.flow)
+        handed_on = HandedOnGradients(self.log)
         return tuple(n for n in candidates if not handed_on.is_of(n)) if is_training else ()
 
     @cached_property
@@ -307,9 +306,8 @@ GIVES_A_GRADIENT = "torch.Tensor.grad.__set__"
 class HandedOnGradients:
     """Finds the leaves whose gradients went into other leaves, with one pass over the log."""
 
-    def __init__(self, flow: Dataflow) -> None:
-        self._flow = flow
-        self._log = flow.log
+    def __init__(self, log: CallLog) -> None:
+        self._log = log
 
     def is_of(self, leaf: int) -> bool:
         """Whether its gradient, or what was computed from it, went into another leaf or its ``.grad``."""
@@ -325,22 +323,39 @@ class HandedOnGradients:
 
     @cached_property
     def _fed(self) -> dict[int, tuple[int, ...]]:
-        """For each tensor, up to two leaves that its values went into: one of two differs from any given leaf."""
+        """For each tensor, up to two leaves that its values went into: one of two differs from any given leaf.
+
+        One number made of a gradient does not hand it on: ``clip_grad_norm_`` scales all gradients by their norm.
+        """
         fed: dict[int, tuple[int, ...]] = {}
-        for row in reversed(range(len(self._log.calls))):
-            call = self._log.calls[row]
-            leaves = set(self._given_to(row, call))
+        for call in reversed(self._log.calls):
+            is_list = "_foreach_" in call.function
+            leaves: dict[str, set[int]] = defaultdict(set)
+            from_numbers: dict[str, set[int]] = defaultdict(set)
+            for item, leaf in self._given_to(call):
+                leaves[item if is_list else ""].add(leaf)
             for use in call.outputs if passes_on(call) else ():
-                leaves.update(fed.get(use.tensor, ()))
-            for use in call.inputs if leaves else ():
-                fed[use.tensor] = tuple(sorted(leaves.union(fed.get(use.tensor, ())))[:2])
+                if use.tensor in fed:
+                    kept = from_numbers if self._is_number(use.tensor) else leaves
+                    kept[_item_of(use) if is_list else ""].update(fed[use.tensor])
+            for use in call.inputs if leaves or from_numbers else ():
+                item = _item_of(use) if is_list else ""
+                found = leaves[item] | (from_numbers[item] if self._is_number(use.tensor) else set())
+                if found:
+                    fed[use.tensor] = tuple(sorted(found.union(fed.get(use.tensor, ())))[:2])
         return fed
 
-    def _given_to(self, row: int, call: Call) -> Iterator[int]:
-        # Clipping multiplies every gradient by a factor that is made of all of them.
-        if call.changed and call.function != GIVES_A_GRADIENT and is_clipping(self._flow, row):
-            return
+    def _is_number(self, tensor: int) -> bool:
+        return self._log.tensors[tensor].facts.elements == 1
+
+    def _given_to(self, call: Call) -> Iterator[tuple[str, int]]:
+        """Leaves into which a call writes, or whose gradient it writes; with the item of a list of tensors."""
         for use in call.inputs[:1] if call.function == GIVES_A_GRADIENT else call.changed:
             leaf = use.tensor if use.is_live_leaf else self._log.tensors[use.tensor].gradient_of
             if leaf is not None:
-                yield leaf
+                yield _item_of(use), leaf
+
+
+def _item_of(use: TensorUse) -> str:
+    """``2]`` for ``0[2]`` and ``return[2]``: a call for lists of tensors computes each item from those at its index."""
+    return use.place.rpartition("[")[2] if "[" in use.place else ""

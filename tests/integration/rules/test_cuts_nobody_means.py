@@ -133,8 +133,8 @@ HEALTHY = {
     + "    h = net(x)\n    loss = h.square().mean() + mse(head(h.detach()), y)\n" + STEP,
     "a frozen part of one model in the optimizer": LOOP.replace("opt =", "net[0].requires_grad_(False)\nopt =")
     + "    loss = mse(head(net(x)), y)\n" + STEP,
-    "the last two losses are kept": LOOP.replace("for step", "import collections\nkept = collections.deque(maxlen=2)\nfor step")
-    + "    loss = head(net(x)).square().mean()\n    kept.append(loss)\n" + STEP,
+    "the last two losses are kept": HEAD + "import collections\nkept = collections.deque(maxlen=2)\n"
+    + LOOP.removeprefix(HEAD) + "    loss = head(net(x)).square().mean()\n    kept.append(loss)\n" + STEP,
 }  # fmt: skip
 
 

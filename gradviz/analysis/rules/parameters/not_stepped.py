@@ -63,7 +63,7 @@ class NotStepped(Rule):
     def _idle_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
         log, flow = histories.log, histories.flow
         stepped = {log.calls[row].optimizer for row in histories.steps}
-        handed_on = HandedOnGradients(flow)
+        handed_on = HandedOnGradients(log)
         for number, optimizer in enumerate(log.optimizers):
             held = [tensor for group in optimizer.groups for tensor in group]
             reaching = [row for row, leaves in histories.reached_by.items() if not leaves.isdisjoint(held)]
