@@ -21,15 +21,15 @@ class NanFromOp(BrokenGradientRule):
 
     Example
     -------
-    a = torch.tensor([1.0, 2.0], requires_grad=True)
-    distance = (a - torch.tensor([1.0, 2.0])).pow(2).sum().sqrt()
-    (distance * 0.5).backward()
+    a = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    distances = (a - torch.tensor([1.0, 2.0])).pow(2).sum(1).sqrt()
+    distances.mean().backward()
 
     Instead
     -------
-    a = torch.tensor([1.0, 2.0], requires_grad=True)
-    distance = ((a - torch.tensor([1.0, 2.5])).pow(2).sum() + 1e-12).sqrt()
-    (distance * 0.5).backward()
+    a = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    distances = ((a - torch.tensor([1.0, 2.0])).pow(2).sum(1) + 1e-12).sqrt()
+    distances.mean().backward()
     """
 
     code = "GV301"
