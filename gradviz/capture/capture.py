@@ -7,6 +7,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.capture.replica_log import ReplicaLog
+from gradviz.capture.sharding import Sharding
 from gradviz.graph.bounded_types import Count, LineNumber, Names
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.compilations import Compilation
@@ -49,6 +50,8 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
     gets_reduced_gradient: bool = False
     """Whether a wrapper made its ``.grad`` out of the gradients of all ranks, in a recorded backward: other ranks may
     have sent something where this one did not use it."""
+    sharding: Sharding | None = None
+    """How it is shared out over ranks; None if this process has all of it."""
 
 
 class ScriptError(Struct, frozen=True, omit_defaults=True):

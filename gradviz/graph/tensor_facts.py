@@ -26,6 +26,8 @@ class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
     layout: str = "strided"
     type_name: str = "Tensor"
     """The Python class, where it is a subclass of ``torch.Tensor``."""
+    placements: tuple[str, ...] = ()
+    """Of a distributed tensor, for each dimension of its mesh: ``Shard(0)``, ``Replicate()``. `shape` is the whole."""
 
     @property
     def elements(self) -> int | None:

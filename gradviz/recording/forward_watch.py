@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from types import FrameType, MethodWrapperType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.modules import module as module_call
@@ -26,7 +26,7 @@ from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.rows import Row as CallRow
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.forward.copies import COPYING
-from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ForwardLog, Moved, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_mode import CallMode
@@ -39,6 +39,7 @@ from gradviz.recording.run.line_attribution import CallFrame, StackTable, callin
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.distributed.parameter_shards import moved_by, placements_in
 from gradviz.recording.torch_access.distributed.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
@@ -253,12 +254,20 @@ class ForwardWatch:
             log.inplace_rows.add(row)
         if constants:
             log.row_constants[row] = constants
+        if type(result) is not _Tensor:
+            self._note_placements(log, row, result)
         if self.values.is_taking:
             self.values.note_results(before, after, list(tensors_in_call((result,), None)))
             for index in constants:
                 tensor = self.log.constants[index].tensor()
                 if tensor is not None:
                     self.values.note_constant(index, tensor)
+
+    def _note_placements(self, log: ThreadLog, row: int, result: Any) -> None:
+        first = result[0] if isinstance(result, tuple | list) and result else result
+        placements = placements_in(first)
+        if placements:
+            log.row_placements[row] = Moved((), placements)
 
     @shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
@@ -287,7 +296,15 @@ class ForwardWatch:
     def note_custom_function(self, frame: FrameType, number: int) -> None:
         """A custom function was called from `frame`; its node has this number."""
         log = self._log()
-        log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
+        log.add_row(number, number + 1, CUSTOM_CALL, self._stack(frame, log))
+
+    @shielded
+    def note_placements_of(self, number: int, function: Any, args: tuple[Any, ...]) -> None:
+        """The custom function whose node has this number is about to run with these arguments."""
+        moved = Moved(*moved_by(function, args))
+        row = self._log().row_of(number) if moved.before or moved.after else None
+        if row is not None:
+            self._log().row_placements[row.number] = moved
 
     def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
         # A leaf has its hooks; those of other tensors are on the node, which cannot be read.
@@ -353,18 +370,29 @@ class CustomFunctionCalls:
     def __init__(self, watch: ForwardWatch) -> None:
         self._watch = watch
 
-    def begin(self, frame: FrameType, function: Any, number: int) -> CallRow | None:
+    def begin(self, frame: FrameType, function: Any, number: int) -> _Begun:
         """A custom function was called from `frame`; its node has this number."""
         self._watch.note_custom_function(frame, number)
         calls = self._watch.calls
-        return None if calls is None else calls.events.begin_custom_function(frame, function, number)
+        call = None if calls is None else calls.events.begin_custom_function(frame, function, number)
+        return _Begun(function, number, call)
 
     def enter(
-        self, call: CallRow | None, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
+        self, begun: _Begun, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
     ) -> None:
         """Its ``forward`` is about to run."""
-        if call is not None and self._watch.calls is not None:
-            self._watch.calls.events.enter_custom_function(call, args, kwargs, frame, at)
+        self._watch.note_placements_of(begun.number, begun.function, args)
+        if begun.call is not None and self._watch.calls is not None:
+            self._watch.calls.events.enter_custom_function(begun.call, args, kwargs, frame, at)
+
+
+class _Begun(NamedTuple):
+    """A call of a custom function."""
+
+    function: Any
+    number: int
+    call: CallRow | None
+    """In the log of calls, if there is one."""
 
 
 def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) -> None:

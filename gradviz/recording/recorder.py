@@ -26,7 +26,7 @@ from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.ranks.rank_facts import rank_in_group
+from gradviz.recording.ranks.rank_facts import rank_in_group, untried_backend
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
@@ -429,7 +429,10 @@ class Recorder:
             return capture
         replicas = self._forward.replicas
         names = self._builder.parameter_names()
-        return replace(capture, rank=rank, replicas=None if replicas is None else replicas.log(names))
+        disclosures = (*capture.disclosures, *untried_backend(rank))
+        return replace(
+            capture, rank=rank, replicas=None if replicas is None else replicas.log(names), disclosures=disclosures
+        )
 
     def forget_stopped_tasks(self) -> None:
         """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""

@@ -35,6 +35,7 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.distributed.parameter_shards import flat_shards, sharding_of
 from gradviz.recording.torch_access.distributed.sharded_parameters import (
     own_parameter,
     parameters_with_reduced_gradient,
@@ -253,9 +254,13 @@ class CaptureBuilder:
         return logs.get(threading.get_ident())
 
     def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
+        flat = dict(flat_shards(self._forward.log.called_modules()))
         for parameter in map(own_parameter, parameters_inside(*models)):
             self._parameters[id(parameter)] = Parameter(
-                tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
+                tuple(names.parameters[id(parameter)]),
+                self._facts.of_tensor(parameter),
+                parameter.requires_grad,
+                sharding=flat.get(id(parameter)) or sharding_of(parameter),
             )
 
     def _unknowns(self) -> Iterator[str]:
