@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.capture.replica_log import ReplicaLog
 from gradviz.capture.sharding import Sharding
 from gradviz.graph.bounded_types import Count, LineNumber, Names
@@ -120,6 +121,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """Which process of a job this was; None for a program of one process."""
     replicas: ReplicaLog | None = None
     """The parameters that other ranks should have alike, over the steps; None if nothing keeps them so."""
+    traffic: tuple[PeerTraffic, ...] = ()
+    """What it sent to single other ranks, and received from them."""
 
     @property
     def title(self) -> str:

@@ -26,7 +26,7 @@ class Sharding(Struct, frozen=True, omit_defaults=True):
 
 
 def placements_words(sharding: Sharding) -> str:
-    """``Shard(0) over 2 ranks``, ``Replicate() over 2 ranks of replicate, Shard(0) over 2 of shard``; empty if unknown."""
+    """``Shard(0) over 2 ranks of tp``, for each dimension of the mesh; empty if unknown."""
     names = sharding.mesh_names or ("",) * len(sharding.mesh)
     told = [
         f"{placement} over {size:,} ranks{f' of {name}' if name else ''}"

@@ -34,12 +34,14 @@ from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensor_hooks import hook_name
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.ranks.peer_watch import PeerWatch
 from gradviz.recording.ranks.replica_watch import ReplicaWatch
 from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.distributed.parameter_shards import moved_by, placements_in
+from gradviz.recording.torch_access.distributed.remote_backward import RemoteBackwardNotice
 from gradviz.recording.torch_access.distributed.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
@@ -90,14 +92,17 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._sharding = ShardingWatch(self._release)
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
+        self.remote_backward = RemoteBackwardNotice()
         self.replicas: ReplicaWatch | None = None
+        self.peers: PeerWatch | None = None
         self.is_watching = False
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
-    def watch_replicas(self) -> None:
-        """Read the parameters that all ranks should have alike, from `start` on."""
+    def watch_other_ranks(self) -> None:
+        """From `start` on, read the parameters that all ranks should have alike, and note what they send each other."""
         self.replicas = ReplicaWatch(self.log.called_modules, self.defects)
+        self.peers = PeerWatch(self.defects)
 
     def start(self) -> None:
         """Install everything on the calling thread (module hooks: on all threads)."""
@@ -107,6 +112,9 @@ class ForwardWatch:
         ]
         self._install_probe()
         self._swapped.start()
+        self.remote_backward.start()
+        if self.peers is not None:
+            self.peers.start()
         self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
@@ -126,6 +134,9 @@ class ForwardWatch:
         self._remove_probe()
         self._swapped.stop()
         self._sharding.stop()
+        self.remote_backward.stop()
+        if self.peers is not None:
+            self.peers.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
@@ -136,6 +147,8 @@ class ForwardWatch:
         forget_sharded_parameters()
         self.log.release_all()
         self.traced_graphs.clear()
+        if self.peers is not None:
+            self.peers.release_all()
         if self.calls is not None:
             self.calls.release_all()
 

@@ -13,11 +13,15 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.memory.kept_memory import OWNED_BY_MODULES
 from gradviz.analysis.ranks.drift import moment_digests
 from gradviz.capture.capture import Capture, Rank
+from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
 
 MAX_BACKWARD_CALLS = 64
 """Of a longer recording, the first and the last calls are compared."""
+
+
+MAX_TRAFFIC = 8
 
 
 class BackwardSummary(Struct, frozen=True):
@@ -57,6 +61,10 @@ class RankSummary(Struct, frozen=True):
     """What was read at these moments: `ReplicaMoment.kind`."""
     replicated: str = ""
     """A digest of the names of these parameters; empty if nothing keeps them alike."""
+    traffic: tuple[PeerTraffic, ...] = ()
+    """What it sent to single ranks and received from them: ranks that do so are stages of a pipeline, or similar."""
+    is_tensor_parallel: bool = False
+    """Whether it computes with distributed tensors, so that other ranks are meant to have the same data."""
 
     @property
     def last(self) -> BackwardSummary | None:
@@ -80,7 +88,13 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         moment_digests(capture.replicas),
         () if capture.replicas is None else _shared(tuple(each.kind for each in capture.replicas.moments)),
         "" if capture.replicas is None else _digest(capture.replicas.names),
+        capture.traffic[:MAX_TRAFFIC],
+        any(_is_distributed(node) for graph in graphs for node in _parameters(graph)),
     )
+
+
+def _is_distributed(leaf: Node) -> bool:
+    return any(tensor is not None and tensor.placements for tensor in leaf.outputs)
 
 
 @lru_cache(maxsize=16)
@@ -159,7 +173,7 @@ def _structure(graph: Graph) -> Iterator[str]:
 def _own_gradients(graph: Graph) -> Iterator[str]:
     for node in _parameters(graph):
         figures = node.arrived[0] if node.arrived else None
-        if figures is not None:
+        if figures is not None and figures.is_measured:
             yield f"{node.names[0]} {figures.norm!r} {figures.mean!r} {figures.minimum!r} {figures.maximum!r}"
 
 

@@ -151,6 +151,8 @@ class MeasuredCalls:
             self.builder.disclose(
                 f"the shares of gradients in {counted(count, 'sum')} of several are not known: {reason}"
             )
+        if gradients.has_parts:
+            self.builder.disclose("gradients of distributed tensors on other ranks: figures are of this rank's part")
         for device in devices_of_started_work(graphs[index]):
             self.builder.disclose(f"the time of some nodes on {device} is the processor's, to start their work")
         for sentence in gradients.clock_defects.sentences("times on a GPU of {} backward could not be read"):

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from gradviz.capture.capture import Rank
 from gradviz.recording.ranks.job_folder import own_host
 
-
 _TRIED = "gloo"
 
 

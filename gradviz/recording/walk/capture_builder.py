@@ -273,6 +273,7 @@ class CaptureBuilder:
             yield f"{counted(count, 'gradient')} could not be measured: {reason}"
         yield from self._forward.defects.sentences("{} calls could not be noted")
         yield from self._forward.values.disclosures()
+        yield from self._forward.remote_backward.disclosures()
         if self._builder.unseen_calls:
             nodes = counted(self._builder.unseen_calls, "node is", "nodes are")
             yield (

@@ -12,7 +12,7 @@ mesh = init_device_mesh("cpu", (size,))
 first = torch.nn.Parameter(distribute_tensor(torch.randn(4, 8), mesh, [Shard(1)]))
 last = torch.nn.Parameter(distribute_tensor(torch.randn(8, 4), mesh, [Shard(0)]))
 optimizer = torch.optim.SGD([first, last], lr=0.1)
-for step in range(3):
+for _ in range(3):
     optimizer.zero_grad()
     x = distribute_tensor(torch.randn(8, 4), mesh, [Shard(0)])
     h = x.redistribute(mesh, [Replicate()]) @ first

@@ -66,6 +66,11 @@ class GradientRecorder:
         """Failures of gradviz while the program ran."""
         return self._watch.defects
 
+    @property
+    def has_parts(self) -> bool:
+        """Whether other ranks have parts of what was measured."""
+        return self._meter.has_parts
+
     def start(self) -> None:
         """Read what exists before the call, and put hooks on all nodes."""
         with measuring():
@@ -235,7 +240,7 @@ class _Addition:
     def _norm(self, number: int | None) -> float | None:
         """The norm of a gradient without NaN and Inf."""
         facts = self._known(number)
-        if facts is None or facts.nans or facts.infs:
+        if facts is None or facts.nans or facts.infs or facts.placements:
             return None
         return 0.0 if facts.is_undefined else facts.norm
 
