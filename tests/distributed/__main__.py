@@ -69,8 +69,9 @@ def faulty(path: Path) -> Score:
 
 def healthy(path: Path) -> Score:
     """Whether there is no alarm, and the parameters are the same with and without."""
-    size = re.search(r"Checked on (\d+) ranks", path.read_text().partition("\n")[0])
-    alarms = checked(path, SIZES[0] if size is None else int(size[1]))
+    told = re.search(r"Checked on (\d+) ranks", path.read_text().partition("\n")[0])
+    checked_on = SIZES[0] if told is None else int(told[1])
+    alarms = checked(path, checked_on) or compared(path, checked_on)
     if alarms:
         return Score(path.stem, False, f"false alarms: {alarms}")
     for size in SIZES:
@@ -91,6 +92,14 @@ def checked(path: Path, size: int) -> list[tuple[str, int | None]]:
         return [(" ".join(run.stderr.splitlines()[-1:]) or f"exit code {run.returncode}", None)]
     found = json.loads(run.stdout)["findings"]
     return [(each["cause"], each["line"]) for each in found if each["severity"] != "note"]
+
+
+def compared(path: Path, size: int) -> list[str]:
+    """The alarms of `gradviz ranks`; what it says itself if it compares nothing."""
+    run = _run(path, size, ("-m", "gradviz", "ranks", "--hang", str(HANG_SECONDS), "--json"), separator=("--",))
+    if not run.stdout.startswith("{"):
+        return [" ".join(run.stderr.splitlines()[-1:]) or f"exit code {run.returncode}"]
+    return [each["what"] for each in json.loads(run.stdout)["comparison"]["differences"] if each["is_alarm"]]
 
 
 def parameters(path: Path, size: int, words: Sequence[str]) -> list[str]:
