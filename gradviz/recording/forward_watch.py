@@ -34,6 +34,7 @@ from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensor_hooks import hook_name
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.ranks.exchange_watch import ExchangeWatch
 from gradviz.recording.ranks.peer_watch import PeerWatch
 from gradviz.recording.ranks.replica_watch import ReplicaWatch
 from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
@@ -92,6 +93,7 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._sharding = ShardingWatch(self._release)
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
+        self.exchanges = ExchangeWatch(self.log.called_modules, self.defects)
         self.remote_backward = RemoteBackwardNotice()
         self.replicas: ReplicaWatch | None = None
         self.peers: PeerWatch | None = None
@@ -134,6 +136,7 @@ class ForwardWatch:
         self._remove_probe()
         self._swapped.stop()
         self._sharding.stop()
+        self.exchanges.stop()
         self.remote_backward.stop()
         if self.peers is not None:
             self.peers.stop()
@@ -303,6 +306,7 @@ class ForwardWatch:
     @shielded
     def forget_what_is_old(self) -> None:
         """A backward call has ended: forget what was computed long before it."""
+        self.exchanges.forget()
         self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
     @shielded
@@ -332,6 +336,7 @@ class ForwardWatch:
     @shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         self._sharding.look()
+        self.exchanges.look()
         log = self._log()
         running = log.running_calls
         call_frame = self._module_call_frame(calling_frame())

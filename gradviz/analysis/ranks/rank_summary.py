@@ -39,6 +39,8 @@ class BackwardSummary(Struct, frozen=True):
     """L2 norm of all these gradients; None if nothing was measured."""
     reduced_norm: float | None
     """The same of ``.grad``, if a wrapper made it out of the gradients of several ranks."""
+    exchanged: int = 0
+    """Bytes that it gave to others for its parameters: in backward, and in the forward before it."""
     loss: float | None = None
     """The number on which backward was called, if values were recorded."""
 
@@ -63,6 +65,8 @@ class RankSummary(Struct, frozen=True):
     """A digest of the names of these parameters; empty if nothing keeps them alike."""
     traffic: tuple[PeerTraffic, ...] = ()
     """What it sent to single ranks and received from them: ranks that do so are stages of a pipeline, or similar."""
+    parameter_bytes: tuple[int, int] = (0, 0)
+    """What it has of the parameters of its modules, and what there is of them in the whole."""
     is_tensor_parallel: bool = False
     """Whether it computes with distributed tensors, so that other ranks are meant to have the same data."""
 
@@ -89,8 +93,22 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         () if capture.replicas is None else _shared(tuple(each.kind for each in capture.replicas.moments)),
         "" if capture.replicas is None else _digest(capture.replicas.names),
         capture.traffic[:MAX_TRAFFIC],
+        parameter_bytes(capture),
         any(_is_distributed(node) for graph in graphs for node in _parameters(graph)),
     )
+
+
+def parameter_bytes(capture: Capture) -> tuple[int, int]:
+    """What a rank has of its parameters, and what there is of them in the whole."""
+    here = whole = 0
+    for parameter in capture.parameters:
+        if parameter.sharding is not None:
+            here += parameter.sharding.bytes
+            whole += parameter.sharding.whole_bytes
+        else:
+            size = parameter.tensor.bytes or 0
+            here, whole = here + size, whole + size
+    return here, whole
 
 
 def _is_distributed(leaf: Node) -> bool:
@@ -142,6 +160,7 @@ def _of_call(graph: Graph) -> BackwardSummary:
             for node in _parameters(graph)
             if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
         ),
+        sum(each.bytes for each in graph.exchanges),
         _loss(graph),
     )
 

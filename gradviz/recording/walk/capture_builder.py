@@ -20,6 +20,7 @@ from gradviz.graph.compilations import Compilation
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
+from gradviz.recording.backward.gradients.gradient_watch import RunTimes
 from gradviz.recording.compiled.region_finder import RegionFinder
 from gradviz.recording.compiled.region_opening import (
     FoundRegion,
@@ -140,6 +141,11 @@ class CaptureBuilder:
     def reducers(self) -> dict[int, str]:
         """Which parameters get their ``.grad`` from several ranks in the next backward call: see `reducers_of`."""
         return reducers_of(self._forward.log.called_modules())
+
+    def with_exchanges(self, graph: Graph, walked: Walk, times: RunTimes) -> Graph:
+        """The graph of a backward call that has just ended, with what ranks exchanged for its parameters."""
+        exchanges = self._forward.exchanges.of_backward(walked, times)
+        return replace(graph, exchanges=exchanges) if exchanges else graph
 
     def note_reduced_gradients(self) -> None:
         """A backward call has ended: note which parameters got their ``.grad`` from several ranks."""

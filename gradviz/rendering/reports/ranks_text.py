@@ -13,6 +13,7 @@ from gradviz.analysis.ranks.rank_summary import RankSummary
 from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.analysis.ranks.stand_words import at_words
 from gradviz.graph.number_words import byte_words
+from gradviz.rendering.reports.rank_memory_table import numbers_words, rank_memory_table
 from gradviz.rendering.reports.terminal_tables import empty_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted, range_words
 from gradviz.safe_text import one_line
@@ -36,6 +37,8 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
     title = f"{one_line(comparison.program)}: {recorded}{comparison.world_size:,} {noun} on {counted(hosts, 'host')}"
     yield Text(f"{title}{group}", style="bold")
     yield _table(comparison)
+    yield Text("\nmemory, and what is exchanged for parameters in a step", style="bold")
+    yield rank_memory_table(comparison.ranks)
     if not comparison.differences:
         yield Text("\nno difference between them stands out")
     for each in comparison.differences:
@@ -59,18 +62,17 @@ def _table(comparison: RankComparison) -> RenderableType:
         table.add_column(title, justify="right")
     table.add_column("ended", no_wrap=True)
     has_losses = any(each.last is not None and each.last.loss is not None for each in comparison.ranks)
-    for title in ("loss",) * has_losses + ("gradient", ".grad", "graph memory"):
+    for title in ("loss",) * has_losses + ("gradient", ".grad"):
         table.add_column(title, justify="right", no_wrap=True)
     groups = _groups(comparison)
     for group in groups[:MAX_ROWS]:
         one = group[0]
-        name = str(one.rank.number) if len(group) == 1 else _words(group)
+        name = numbers_words(group)
         calls = [each.last for each in group if each.last is not None]
         table.add_row(
             name, f"{one.backward_calls:,}", f"{len(one.calls):,}", one.error or one.outcome,
             *[_range([call.loss for call in calls])] * has_losses,
             _range([call.norm for call in calls]), _range([call.reduced_norm for call in calls]),
-            range_words(sorted(each.kept for each in group), byte_words),
         )  # fmt: skip
     if len(groups) > MAX_ROWS:
         table.add_row(f"and {sum(map(len, groups[MAX_ROWS:])):,} more")
@@ -94,10 +96,6 @@ def _communication(comparison: RankComparison) -> RenderableType:
             range_words(each.bytes, byte_words),
         )
     return table
-
-
-def _words(group: Sequence[RankSummary]) -> str:
-    return rank_words([each.rank.number for each in group], group[0].rank).partition(" ")[2]
 
 
 def _groups(comparison: RankComparison) -> list[list[RankSummary]]:

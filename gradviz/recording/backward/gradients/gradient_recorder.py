@@ -20,7 +20,7 @@ from gradviz.recording.backward.gradients.gradient_sums import (
     shares_of,
     shares_of_two,
 )
-from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
+from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, RunTimes, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.walk.graph_walker import Walk, without_collector
@@ -65,6 +65,12 @@ class GradientRecorder:
     def defects(self) -> Defects:
         """Failures of gradviz while the program ran."""
         return self._watch.defects
+
+    @property
+    def times(self) -> RunTimes:
+        """When the nodes ran."""
+        flow = self._watch.flow
+        return RunTimes(flow.began, {index: order for order, index in enumerate(flow.runs)}, flow.ends)
 
     @property
     def has_parts(self) -> bool:
