@@ -123,6 +123,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """The parameters that other ranks should have alike, over the steps; None if nothing keeps them so."""
     traffic: tuple[PeerTraffic, ...] = ()
     """What it sent to single other ranks, and received from them."""
+    may_make_fewer_calls: bool = False
+    """Whether torch's ``Join`` lets ranks whose data is shorter make fewer backward calls."""
 
     @property
     def title(self) -> str:

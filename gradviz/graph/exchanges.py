@@ -25,6 +25,8 @@ class Exchange(Struct, frozen=True, omit_defaults=True):
     """What this rank gives to it, as far as that is known."""
     bucket: Count | None = None
     """The number of the bucket, in the order in which they are sent; None for parameters that have none."""
+    hook: str = ""
+    """The communication hook that the program put in place of the wrapper's own: it may send other bytes."""
     is_in_forward: bool = False
     after: Index | None = None
     """It begins when the node with this `NodeRun.order` has run; None if it begins before any has."""

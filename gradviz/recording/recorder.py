@@ -33,6 +33,7 @@ from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
 from gradviz.recording.run.stopped_tasks import retrieve_stops, unfinished_tasks
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.distributed.sharded_parameters import is_joined
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
@@ -444,6 +445,7 @@ class Recorder:
             rank=rank,
             replicas=None if replicas is None else replicas.log(self._builder.parameter_names()),
             traffic=() if peers is None else peers.traffic(),
+            may_make_fewer_calls=is_joined(self._forward.log.called_modules()),
             disclosures=(*capture.disclosures, *untried_backend(rank)),
         )
 

@@ -29,6 +29,7 @@ from gradviz.graph.number_words import counted
 OUTLIER = 10.0
 """A gradient norm that is this many times larger or smaller than the median of all ranks stands out."""
 STAGES = "ranks send each other tensors, so their parts of the work may differ"
+JOINED = "torch's Join answers for the ranks whose data is shorter"
 MAX_NAMES = 4
 MAX_CHANGES = 4
 
@@ -95,12 +96,17 @@ class _Comparing:
         groups = self._groups(lambda each: each.backward_calls)
         if len(groups) > 1:
             parts = [f"{self._who(group)} made {group[0].backward_calls:,}" for group in groups[:MAX_NAMES]]
-            why = "where gradients are exchanged, a rank that makes more of them waits for the others"
+            meant = STAGES if self._are_stages else JOINED if self._are_joined else ""
+            why = meant or "where gradients are exchanged, a rank that makes more of them waits for the others"
             yield RankDifference(
                 "backward_calls",
-                f"numbers of backward calls differ: {', '.join(parts)}; {STAGES if self._are_stages else why}",
-                is_alarm=not self._are_stages,
+                f"numbers of backward calls differ: {', '.join(parts)}; {why}",
+                is_alarm=not meant,
             )
+
+    @property
+    def _are_joined(self) -> bool:
+        return all(each.may_make_fewer_calls for each in self._all)
 
     @property
     def _are_stages(self) -> bool:

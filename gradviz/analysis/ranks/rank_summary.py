@@ -67,6 +67,8 @@ class RankSummary(Struct, frozen=True):
     """What it sent to single ranks and received from them: ranks that do so are stages of a pipeline, or similar."""
     parameter_bytes: tuple[int, int] = (0, 0)
     """What it has of the parameters of its modules, and what there is of them in the whole."""
+    may_make_fewer_calls: bool = False
+    """As in `Capture`."""
     is_tensor_parallel: bool = False
     """Whether it computes with distributed tensors, so that other ranks are meant to have the same data."""
 
@@ -94,6 +96,7 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         "" if capture.replicas is None else _digest(capture.replicas.names),
         capture.traffic[:MAX_TRAFFIC],
         parameter_bytes(capture),
+        capture.may_make_fewer_calls,
         any(_is_distributed(node) for graph in graphs for node in _parameters(graph)),
     )
 

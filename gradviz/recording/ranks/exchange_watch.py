@@ -130,6 +130,7 @@ def _sent(buckets: Sequence[Bucket], leaves: Mapping[int, int], times: RunTimes)
             len(bucket.parameters),
             bucket.bytes,
             bucket.number,
+            bucket.hook,
             after=last if last >= 0 else None,
             began=max(0.0, times.ends[last] - times.began) if last >= 0 else 0.0,
         )

@@ -16,7 +16,8 @@ def exchange_words(exchange: Exchange) -> str:
     if exchange.kind == "all_gather":
         what = counted(exchange.parameters, "sharded parameter")
     of = " " if bucket else " of "
-    return f"{exchange.kind}{bucket}{of}{what}, {byte_words(exchange.bytes)}"
+    hook = f" before {exchange.hook}" if exchange.hook else ""
+    return f"{exchange.kind}{bucket}{of}{what}, {byte_words(exchange.bytes)}{hook}"
 
 
 def begin_words(exchange: Exchange, runs: int) -> str:

@@ -17,6 +17,8 @@ class Bucket(NamedTuple):
     parameters: tuple[int, ...]
     """The ``id()`` of each."""
     bytes: int
+    hook: str
+    """The communication hook through which it goes; empty for none."""
 
 
 def buckets_of(modules: Iterable[Any]) -> Iterator[list[Bucket]]:
@@ -26,8 +28,9 @@ def buckets_of(modules: Iterable[Any]) -> Iterator[list[Bucket]]:
         if not isinstance(module, distributed.DistributedDataParallel) or not module.require_backward_grad_sync:  # type: ignore[union-attr]
             continue
         if sum(each.nbytes for each in module.module.parameters() if each.requires_grad) <= MAX_BYTES:
-            yield sorted(_bucket(each) for each in module.reducer._get_zeros_like_grad_buckets())
+            hook = "".join(getattr(hook, "__name__", "") for hook, _ in getattr(module, "_comm_hooks", ()))
+            yield sorted(_bucket(each, hook) for each in module.reducer._get_zeros_like_grad_buckets())
 
 
-def _bucket(found: Any) -> Bucket:
-    return Bucket(found.index(), tuple(map(id, found.parameters())), found.buffer().nbytes)
+def _bucket(found: Any, hook: str) -> Bucket:
+    return Bucket(found.index(), tuple(map(id, found.parameters())), found.buffer().nbytes, hook)

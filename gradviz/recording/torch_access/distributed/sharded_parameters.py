@@ -132,6 +132,11 @@ def _averages_later(wrapper: Any) -> bool:
     return any("PostLocalSGD" in type(state).__name__ for _, state in getattr(wrapper, "_comm_hooks", ()))
 
 
+def is_joined(modules: Iterable[Any]) -> bool:
+    """Whether a wrapper was used in torch's ``Join``, which answers for ranks whose data is shorter."""
+    return any(getattr(getattr(module, "_join_config", None), "enable", False) is True for module in modules)
+
+
 def is_flat_parameter(tensor: Any) -> bool:
     """Whether `FullyShardedDataParallel` made it out of several parameters, which the module still has."""
     flat = sys.modules.get("torch.distributed.fsdp._flat_param")
