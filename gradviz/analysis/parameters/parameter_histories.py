@@ -323,18 +323,39 @@ class HandedOnGradients:
 
     @cached_property
     def _fed(self) -> dict[int, tuple[int, ...]]:
-        """For each tensor, up to two leaves that its values went into: one of two differs from any given leaf."""
+        """For each tensor, up to two leaves that its values went into: one of two differs from any given leaf.
+
+        One number made of a gradient does not hand it on: ``clip_grad_norm_`` scales all gradients by their norm.
+        """
         fed: dict[int, tuple[int, ...]] = {}
         for call in reversed(self._log.calls):
-            leaves = set(self._given_to(call))
+            is_list = "_foreach_" in call.function
+            leaves: dict[str, set[int]] = defaultdict(set)
+            from_numbers: dict[str, set[int]] = defaultdict(set)
+            for item, leaf in self._given_to(call):
+                leaves[item if is_list else ""].add(leaf)
             for use in call.outputs if passes_on(call) else ():
-                leaves.update(fed.get(use.tensor, ()))
-            for use in call.inputs if leaves else ():
-                fed[use.tensor] = tuple(sorted(leaves.union(fed.get(use.tensor, ())))[:2])
+                if use.tensor in fed:
+                    kept = from_numbers if self._is_number(use.tensor) else leaves
+                    kept[_item_of(use) if is_list else ""].update(fed[use.tensor])
+            for use in call.inputs if leaves or from_numbers else ():
+                item = _item_of(use) if is_list else ""
+                found = leaves[item] | (from_numbers[item] if self._is_number(use.tensor) else set())
+                if found:
+                    fed[use.tensor] = tuple(sorted(found.union(fed.get(use.tensor, ())))[:2])
         return fed
 
-    def _given_to(self, call: Call) -> Iterator[int]:
+    def _is_number(self, tensor: int) -> bool:
+        return self._log.tensors[tensor].facts.elements == 1
+
+    def _given_to(self, call: Call) -> Iterator[tuple[str, int]]:
+        """Leaves into which a call writes, or whose gradient it writes; with the item of a list of tensors."""
         for use in call.inputs[:1] if call.function == GIVES_A_GRADIENT else call.changed:
             leaf = use.tensor if use.is_live_leaf else self._log.tensors[use.tensor].gradient_of
             if leaf is not None:
-                yield leaf
+                yield _item_of(use), leaf
+
+
+def _item_of(use: TensorUse) -> str:
+    """``2]`` for ``0[2]`` and ``return[2]``: a call for lists of tensors computes each item from those at its index."""
+    return use.place.rpartition("[")[2] if "[" in use.place else ""

@@ -28,19 +28,12 @@ class Communication(Struct, frozen=True):
 
 def communication(ends: Sequence[RankEnd]) -> tuple[Communication, ...]:
     """The lines that give most, with all ranks that call there."""
-    found: dict[tuple[str, str, int, bool], list[tuple[int, int, int]]] = defaultdict(list)
-    lines: dict[tuple[str, str, int, bool], CodeLine | None] = {}
+    found: dict[tuple[str, CodeLine | None, bool], list[tuple[int, int, int]]] = defaultdict(list)
     for each in ends:
         for traffic in each.traffic:
-            at = traffic.at
-            line = ("", 0) if at is None else (at.file, at.line)
-            key = traffic.name, *line, traffic.is_in_backward
-            lines.setdefault(key, at)
-            found[key].append((each.rank, traffic.calls, traffic.bytes))
+            found[traffic.name, traffic.at, traffic.is_in_backward].append((each.rank, traffic.calls, traffic.bytes))
     made = []
     for key, given in found.items():
         ranks, calls, sizes = zip(*given, strict=True)
-        made.append(
-            Communication(key[0], lines[key], key[3], tuple(ranks), (min(calls), max(calls)), (min(sizes), max(sizes)))
-        )
+        made.append(Communication(*key, tuple(ranks), (min(calls), max(calls)), (min(sizes), max(sizes))))
     return tuple(sorted(made, key=lambda each: -each.bytes[1])[:MAX_ROWS])

@@ -8,7 +8,6 @@ log of calls, if there is one.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from pathlib import PurePath
 
 from msgspec import Struct
 
@@ -17,6 +16,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.capture.capture import Capture
 from gradviz.capture.replica_log import ReplicaLog, ReplicaMoment
+from gradviz.graph.query.own_line import line_words_of
 
 DIGEST = 8
 """Bytes of `ReplicaMoment.digest`."""
@@ -66,7 +66,7 @@ def drift_between(usual: Capture, other: Capture, number: int) -> Drift:
     if number and gradients[0].kind == "gradients" and gradients[0].digest != gradients[1].digest:
         return _by_gradients(usual, other, here, norms)
     how = "their gradients were the same before it: settings or state of the optimizer differ, such as lr"
-    return Drift(f"after the step{_at(here)} that follows backward {here.backward}", how, _location(here), norms)
+    return Drift(_after_step(here), how, _location(here), norms)
 
 
 def _by_the_program(
@@ -85,7 +85,7 @@ def _by_the_program(
         since = "DistributedDataParallel makes them the same when it is constructed" if before is None else ""
     line = _line_of_change(other, usual, norms, here.backward, of_gradient=False)
     if line is not None:
-        changed = f"{_words(line)} changes {'it' if len(norms) == 1 else 'them'}"
+        changed = f"{line_words_of(line.file, line.line)} changes {'it' if len(norms) == 1 else 'them'}"
     else:
         changed = "" if other.calls is not None else "'gradviz check' says which line changes it"
     return Drift(when, "; ".join(filter(None, (changed, since))), line or _location(here), norms)
@@ -95,12 +95,10 @@ def _by_gradients(usual: Capture, other: Capture, here: ReplicaMoment, norms: di
     line = _line_of_change(other, usual, norms, here.backward, of_gradient=True)
     how = "their gradients differ before it: "
     if line is not None:
-        how += f"{_words(line)} changes them after they were reduced"
+        how += f"{line_words_of(line.file, line.line)} changes them after they were reduced"
     else:
         how += "they were changed after they were reduced, or the backward was inside no_sync()"
-    return Drift(
-        f"after the step{_at(here)} that follows backward {here.backward}", how, line or _location(here), norms
-    )
+    return Drift(_after_step(here), how, line or _location(here), norms)
 
 
 def _line_of_change(
@@ -137,10 +135,10 @@ def _location(moment: ReplicaMoment) -> Location | None:
     return Location(moment.file, moment.line) if moment.line else None
 
 
+def _after_step(moment: ReplicaMoment) -> str:
+    return f"after the step{_at(moment)} that follows backward {moment.backward}"
+
+
 def _at(moment: ReplicaMoment) -> str:
     location = _location(moment)
-    return "" if location is None else f" at {_words(location)}"
-
-
-def _words(location: Location) -> str:
-    return f"{PurePath(location.file).name}:{location.line}"
+    return "" if location is None else f" at {line_words_of(location.file, location.line)}"

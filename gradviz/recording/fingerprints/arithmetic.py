@@ -16,12 +16,12 @@ from typing import NamedTuple
 import torch
 
 from gradviz.graph.fingerprints import PROJECTIONS, Fingerprint, packed_projections
+from gradviz.recording.fingerprints.elements import bits_of
 
 PIECE = 4_096
 _BITS = 38
 """Elements are rounded to whole numbers below 2**38: 4,096 of them add up to less than 2**53."""
 _BITS_OF_SQUARES = 18
-_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _MIN_EXPONENT, _MAX_EXPONENT = -900, 1025
 _MAX = sys.float_info.max
 
@@ -51,7 +51,7 @@ def sums_of(pieces: torch.Tensor, scales: torch.Tensor, bits: tuple[int, int], *
     """
     weights, signs = _tables(pieces.device)
     count = pieces.shape[1]
-    checksums = (pieces.view(_INTEGERS[pieces.element_size()]) * weights[:count]).sum(1)
+    checksums = (bits_of(pieces) * weights[:count]).sum(1)
     numbers = pieces.double()
     if has_unusual:
         numbers = torch.where(numbers.isfinite(), numbers, 0.0)

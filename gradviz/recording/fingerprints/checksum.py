@@ -6,13 +6,11 @@ from functools import cache
 
 import torch
 
-from gradviz.recording.torch_access.tensors import can_read_values, has_storage
+from gradviz.recording.fingerprints.elements import as_real, bits_of, has_readable_elements
 
 _PIECE = 4_096
 _PIECES_AT_ONCE = 1_024
 """Products of so many pieces are in memory at the same time: 16 MiB of float32."""
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def checksum_of(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -20,12 +18,9 @@ def checksum_of(tensor: torch.Tensor) -> torch.Tensor | None:
 
     Call it inside `measuring`.
     """
-    if not (type(tensor) in _PLAIN and tensor.layout is torch.strided and tensor.numel() > 0):
+    if not has_readable_elements(tensor):
         return None
-    if tensor.is_nested or tensor.is_quantized or not can_read_values(tensor) or not has_storage(tensor):
-        return None
-    plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor.resolve_neg()
-    bits = plain.detach().contiguous().view(_INTEGERS[plain.element_size()]).reshape(-1)
+    bits = bits_of(as_real(tensor).detach().contiguous()).reshape(-1)
     weights = _weights(bits.device)
     whole = len(bits) // _PIECE * _PIECE
     total = (bits[whole:] * weights[: len(bits) - whole]).sum(dtype=torch.int64)

@@ -32,8 +32,8 @@ from gradviz.recording.fingerprints.arithmetic import (
     scales_for,
     sums_of,
 )
+from gradviz.recording.fingerprints.elements import as_real, has_readable_elements
 from gradviz.recording.torch_access.engine import current_stream, queue_after, queued_on
-from gradviz.recording.torch_access.tensors import can_read_values, has_storage
 from gradviz.recording.torch_access.transfers import in_memory
 
 _MAX_ROWS = 64
@@ -41,7 +41,6 @@ _MAX_COPIED = 28_672
 _ROWS_AT_ONCE = 7
 """Pieces of a large tensor that are read together: they stay in the cache, and torch starts no threads for so few."""
 _ROWS_AT_ONCE_ELSEWHERE = 4_096
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 class _Read(NamedTuple):
@@ -74,11 +73,11 @@ class FingerprintMeter:
 
         Subclasses, sparse and nested tensors, and tensors without values have none.
         """
-        if not _has_readable_elements(tensor):
+        if not has_readable_elements(tensor):
             return None
         if number is None:
             number = next(self._numbers)
-        plain = _real(tensor)
+        plain = as_real(tensor)
         if not plain.is_cpu:
             self._streams.add((plain.device, current_stream(plain.device)))
         if plain.numel() <= PIECE:
@@ -112,24 +111,6 @@ class FingerprintMeter:
 
     def _read_rows(self, numbers: list[int], rows: torch.Tensor) -> None:
         self._read.append(_read_rows(numbers, rows))
-
-
-def _has_readable_elements(tensor: torch.Tensor) -> bool:
-    return (
-        type(tensor) in _PLAIN
-        and tensor.layout is torch.strided
-        and not tensor.is_nested
-        and not tensor.is_quantized
-        and can_read_values(tensor)
-        and has_storage(tensor)
-        and tensor.numel() > 0
-    )
-
-
-def _real(tensor: torch.Tensor) -> torch.Tensor:
-    if tensor.is_complex():
-        return torch.view_as_real(tensor.resolve_conj())
-    return tensor.resolve_neg()
 
 
 def _read_rows(numbers: list[int], rows: torch.Tensor) -> _Read:

@@ -197,16 +197,15 @@ def _warn(sentence: str) -> None:
 # -- Processes of multiprocessing, and others that the program forks --------------------------------------------------
 
 _run_of_process = Replacement("multiprocessing.process.BaseProcess.run")
-_forking_process: int | None = None
-"""The process whose forks are recorded."""
+_records_forks = False
 _is_told_of_forks = False
 
 
 def record_other_processes() -> None:
     """From now on, processes that this process forks, and those that `multiprocessing` spawns here, are recorded."""
-    global _forking_process, _is_told_of_forks
+    global _records_forks, _is_told_of_forks
     _run_of_process.put(_recorded)
-    _forking_process = os.getpid()
+    _records_forks = True
     if not _is_told_of_forks and hasattr(os, "register_at_fork"):
         _is_told_of_forks = True  # for ever: Python cannot forget it
         os.register_at_fork(after_in_child=_in_forked_child)
@@ -214,9 +213,9 @@ def record_other_processes() -> None:
 
 def leave_other_processes() -> None:
     """Put back what was there."""
-    global _forking_process
+    global _records_forks
     _run_of_process.take_back()
-    _forking_process = None
+    _records_forks = False
 
 
 def end_forked_process(ending: Ending) -> None:
@@ -227,7 +226,7 @@ def end_forked_process(ending: Ending) -> None:
 
 def _in_forked_child() -> None:
     """`os.fork` is about to return in the child."""
-    if _forking_process is None or any(_is_of_multiprocessing(frame) for frame, _ in walk_stack(None)):
+    if not _records_forks or any(_is_of_multiprocessing(frame) for frame, _ in walk_stack(None)):
         return  # the latter tells of its processes itself
     plan = plan_of_environment()
     if plan is not None:

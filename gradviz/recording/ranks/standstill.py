@@ -38,7 +38,7 @@ class Standstill:
         """For how many seconds the main thread has not moved; while it works for gradviz, it moves."""
         frame = _main_frame()
         stack = tuple((id(each.f_code), each.f_lasti) for each, _ in walk_stack(frame)) if frame is not None else ()
-        if stack != self._stack or (frame is not None and frame.f_code.co_filename.startswith(_PACKAGE)):
+        if stack != self._stack or (frame is not None and is_of_gradviz(frame.f_code.co_filename)):
             self._stack, self._since = stack, self._clock()
         return self._clock() - self._since
 
@@ -50,14 +50,16 @@ def where_it_stands() -> Stand:
 
 def main_stack() -> list[tuple[str, int, str]]:
     """File, line and function of each frame of the main thread, the innermost first."""
-    frames = walk_stack(_main_frame())
-    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames]
+    return _described(walk_stack(_main_frame()))
 
 
 def where_it_raised(error: BaseException) -> Stand:
     """Where the program stood when it raised this."""
-    frames = reversed(list(walk_tb(error.__traceback__)))
-    return stand_of((frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames)
+    return stand_of(reversed(_described(walk_tb(error.__traceback__))))
+
+
+def _described(frames: Iterable[tuple[FrameType, int]]) -> list[tuple[str, int, str]]:
+    return [(frame.f_code.co_filename, line, frame.f_code.co_name) for frame, line in frames]
 
 
 def is_of_gradviz(file: str) -> bool:
@@ -73,7 +75,7 @@ def is_of_collectives(file: str) -> bool:
 def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     """Where a stack stands: file, line and function of each frame, the innermost first."""
     known = list(frames)
-    waiting = [name for file, _, name in known if file.endswith(_COLLECTIVES)]
+    waiting = [name for file, _, name in known if is_of_collectives(file)]
     if known and known[0][0].endswith(_WRAPPER):  # whose collectives are called by compiled code
         waiting.append(WRAPPER)
     own = [frame for frame in known if _is_own(frame[0])]
@@ -96,7 +98,7 @@ def innermost_line(frames: Iterable[tuple[str, int, str]]) -> CodeLine | None:
 
 
 def _is_own(file: str) -> bool:
-    return not (file.startswith(("<", _PACKAGE)) or is_library_file(file))
+    return not (file.startswith("<") or is_of_gradviz(file) or is_library_file(file))
 
 
 def _main_frame() -> FrameType | None:

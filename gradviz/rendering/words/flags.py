@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Literal
 
 from gradviz.analysis.numbers.gradient_origins import BROKEN, WORST_FIRST, GradientOrigin, GradientState, state_of
+from gradviz.graph.model import Node
 from gradviz.graph.node_findings import Verdict
 from gradviz.rendering.words.difference_words import mark_words, marks_in
 from gradviz.rendering.words.gradient_words import STATE_WORDS, arrived_by_repetition
@@ -27,6 +28,9 @@ _REASONS = {
 _WORDS = {"sum": "branches sum to {}", "hook": "a hook makes it {}"}
 _ASIDE = "a leaf beside it gets nothing but zeros, the rest of the gradient goes on"
 _FIRST_STATE = "it multiplies with data that needs no gradient and is zero; later runs of this line get a gradient"
+_UNUSED_PARTS = "only parts of its result are used, as the last step of a sequence: the others get zero, as they should"
+_JOINS = frozenset({"StackBackward0", "CatBackward0"})
+"""They send each of their inputs its own part of the gradient and compute nothing."""
 _LEVELS: dict[Literal["error", "warning", "note"], FlagLevel] = {
     "error": "alarm", "warning": "warning", "note": "quiet",
 }  # fmt: skip
@@ -109,20 +113,29 @@ def gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
 
 def _gradient_flag(facts: SubjectFacts, item: Item) -> Flag | None:
     by_node = facts.gradient_origins.by_node
-    origins = [by_node[node] for node in item.nodes if node in by_node]
-    first_states = {node for node in item.nodes if _is_of_first_state(facts, node)}
+    origins = {node: by_node[node] for node in item.nodes if node in by_node}
+    first_states = {node for node in origins if _is_of_first_state(facts, node)}
+    joins = {node for node, origin in origins.items() if _has_unused_parts(facts.graph.nodes[node], origin)}
     loud = [
-        by_node[node] for node in item.nodes if node in by_node and not _is_quiet(by_node[node], node, first_states)
+        origin for node, origin in origins.items() if not (origin.is_aside or node in first_states or node in joins)
     ]
-    if first_states and not loud and item.kind != "box":
-        return Flag("gradient 0: first state", "quiet", _FIRST_STATE)
     if origins and not loud and item.kind != "box":
-        return Flag(f"gradient {STATE_WORDS[origins[0].state]} to a leaf", "quiet", _ASIDE)
+        if first_states:
+            return Flag("gradient 0: first state", "quiet", _FIRST_STATE)
+        if joins:
+            return Flag(f"gradient 0 to {_zero_parts(facts, joins)}", "quiet", _UNUSED_PARTS)
+        return Flag(f"gradient {STATE_WORDS[next(iter(origins.values())).state]} to a leaf", "quiet", _ASIDE)
     return _origin_flag(facts, item, loud) if loud else _quiet_flag(facts, item)
 
 
-def _is_quiet(origin: GradientOrigin, node: int, first_states: Set[int]) -> bool:
-    return origin.is_aside or node in first_states
+def _has_unused_parts(node: Node, origin: GradientOrigin) -> bool:
+    """Whether a gradient becomes zero at a node only because parts of what it joins were not used afterwards."""
+    return node.name in _JOINS and origin.by == "node" and origin.state not in BROKEN
+
+
+def _zero_parts(facts: SubjectFacts, joins: Iterable[int]) -> str:
+    sent = [state_of([gradient]) for node in joins for gradient in facts.graph.nodes[node].gradients]
+    return f"{sum(state in ('zero', 'none') for state in sent):,} of {len(sent):,} parts"
 
 
 def _is_of_first_state(facts: SubjectFacts, node: int) -> bool:

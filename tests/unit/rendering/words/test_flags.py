@@ -91,3 +91,28 @@ def test_a_zero_from_the_first_state_of_a_loop_is_quiet_and_one_from_data_used_e
 
     assert "quiet: gradient 0: first state" in flags("at first")
     assert any(flag.startswith("warning: gradient becomes 0") for flag in flags("always"))
+
+
+def test_parts_of_a_sequence_that_are_not_used_afterwards_are_quiet() -> None:
+    builder = GraphBuilder()
+    steps = [builder.operation("Tanh", builder.leaf(f"w{number}")) for number in range(3)]
+    builder.root(builder.operation("Select", builder.operation("Stack", *steps)))
+    graph = builder.build()
+    stack = next(node for node in graph.nodes if node.name == "StackBackward0")
+    unused = {edge.target for edge in stack.edges[:2] if edge is not None}
+    unused |= {edge.target for node in unused for edge in graph.nodes[node].edges if edge is not None}
+    nodes = [
+        replace(
+            node,
+            arrived=(ZERO if node.id in unused else FINE,),
+            gradients=(ZERO, ZERO, FINE)
+            if node is stack
+            else tuple(ZERO if node.id in unused else FINE for _ in node.edges),
+        )
+        for node in graph.nodes
+    ]
+    graph = replace(graph, nodes=tuple(nodes))
+    texts = item_texts(SubjectFacts(Capture(Program("train.py")), graph, fold(graph, FoldOptions())))
+    flags = {f"{text.flag.level}: {text.flag.words}" for text in texts if text.flag is not None}
+    assert "quiet: gradient 0 to 2 of 3 parts" in flags
+    assert not any(flag.startswith("warning") for flag in flags)
