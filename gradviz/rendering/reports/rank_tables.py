@@ -29,7 +29,7 @@ class RankTable(NamedTuple):
     """Rows of words."""
 
     columns: tuple[Column, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
 
 
 def rank_table(comparison: RankComparison) -> RankTable:
@@ -39,7 +39,7 @@ def rank_table(comparison: RankComparison) -> RankTable:
         Column(comparison.ranks[0].rank.kind), Column("backward calls", True), Column("recorded", True),
         Column("ended"), *(Column("loss", True),) * has_losses, Column("gradient", True), Column(".grad", True),
     )  # fmt: skip
-    rows = []
+    rows: list[tuple[str, ...]] = []
     groups = _groups(comparison)
     for group in groups[:MAX_ROWS]:
         one = group[0]
@@ -66,7 +66,7 @@ def memory_table(ranks: Sequence[RankSummary]) -> RankTable:
         groups.setdefault(_bytes(each), []).append(each)
     shown = sorted(groups.items(), key=lambda group: -(group[0][0] + group[0][2]))[:MAX_SINGLE]
     shown.sort(key=lambda group: group[1][0].rank.number)
-    rows = [(numbers_words(group), *map(byte_words, figures)) for figures, group in shown]
+    rows: list[tuple[str, ...]] = [(numbers_words(group), *map(byte_words, figures)) for figures, group in shown]
     if len(groups) > len(shown):
         rows.append((f"and {len(groups) - len(shown):,} more groups", "", "", "", ""))
     if len(ranks) > 1:
@@ -79,7 +79,7 @@ def memory_table(ranks: Sequence[RankSummary]) -> RankTable:
 def communication_table(comparison: RankComparison) -> RankTable:
     """A row for each line that calls collectives."""
     numbers = {each.rank.number: each.rank for each in comparison.ranks}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for each in comparison.communication:
         rank = numbers.get(each.ranks[0], comparison.ranks[0].rank)
         rows.append(
@@ -103,7 +103,7 @@ def peer_table(comparison: RankComparison) -> RankTable:
         for message in each.traffic
         if message.direction == "received"
     }
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for each in comparison.ranks:
         for sent in each.traffic:
             if sent.direction != "sent" or len(rows) >= MAX_ROWS:
