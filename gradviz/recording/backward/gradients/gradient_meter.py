@@ -25,11 +25,13 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.collector import collector_paused
-from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.gradients import TensorFigures, is_whole
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
 from gradviz.recording.copied_rows import CopiedRows
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
+from gradviz.recording.torch_access.distributed.parameter_shards import placements_in
+from gradviz.recording.torch_access.distributed.sharded_parameters import local_part
 from gradviz.recording.torch_access.engine import current_stream, queue_after, queued_on
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import has_storage
@@ -56,6 +58,8 @@ class GradientMeter:
     """How many gradients could not be measured, by reason."""
     fingerprints: FingerprintMeter | None = None
     """Takes the fingerprint of each, if they are wanted."""
+    has_parts: bool = False
+    """Whether other ranks have parts of what was taken."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
     _views: dict[int, tuple[int, tuple[int | str, ...]]] = field(default_factory=dict)
     """For gradients that have the elements of others: the number of the other, and their own shape."""
@@ -64,11 +68,15 @@ class GradientMeter:
     _batches: dict[Any, MeasurementBatch] = field(default_factory=dict)
     _streams: set[tuple[torch.device, Any]] = field(default_factory=set)
     """The streams of accelerators on which something was measured."""
+    _placements: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """Of distributed tensors, of which only the part on this rank is measured."""
     _numbers: Iterator[int] = field(default_factory=count)
 
     def take(self, gradient: torch.Tensor) -> int:
         """Copy or measure the gradient; returns its number. Runs without grad mode and without modes of any kind."""
         number = next(self._numbers)
+        if type(gradient) not in _MEASURED_CLASSES:
+            gradient = self._local_part(number, gradient)
         if type(gradient) not in _MEASURED_CLASSES or gradient.is_nested:
             self._note_unmeasured(number, gradient)
             return number
@@ -98,12 +106,21 @@ class GradientMeter:
         self._views[own] = number, self.facts_table.of_tensor(gradient).shape
         return own
 
+    def _local_part(self, number: int, gradient: torch.Tensor) -> torch.Tensor:
+        """What this rank has of a distributed tensor: more could only be known by asking the others."""
+        placements = placements_in(gradient)
+        if placements:
+            self._placements[number] = placements
+            self.has_parts = self.has_parts or not all(map(is_whole, placements))
+        return local_part(gradient) if placements else gradient
+
     def take_norm(self, value: torch.Tensor) -> int | None:
         """Measure only the norm of a tensor that is not a gradient; None if that is impossible."""
+        number = next(self._numbers)
+        value = self._local_part(number, value)
         facts = _facts_without_figures(self.facts_table, value)
         if facts.unmeasured is not None or value.layout is not torch.strided:
             return None
-        number = next(self._numbers)
         self._norms[number] = facts, norm_of(value)
         if self.fingerprints is not None:
             self.fingerprints.take(value, number)
@@ -139,6 +156,10 @@ class GradientMeter:
             if self.fingerprints is not None:
                 for number, fingerprint in self.fingerprints.results().items():
                     self._facts[number] = replace(self._facts[number], fingerprint=fingerprint)
+            for number, placements in self._placements.items():
+                if number in self._facts:
+                    self._facts[number] = replace(self._facts[number], placements=placements)
+            self._placements.clear()
         self._views.clear()
         self._batches.clear()
         self._samplers.clear()

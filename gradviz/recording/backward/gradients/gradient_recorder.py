@@ -21,7 +21,7 @@ from gradviz.recording.backward.gradients.gradient_sums import (
     shares_of,
     shares_of_two,
 )
-from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, measuring
+from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, RunTimes, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.walk.graph_walker import Walk
@@ -67,6 +67,17 @@ class GradientRecorder:
     def defects(self) -> Defects:
         """Failures of gradviz while the program ran."""
         return self._watch.defects
+
+    @property
+    def times(self) -> RunTimes:
+        """When the nodes ran."""
+        flow = self._watch.flow
+        return RunTimes(flow.began, {index: order for order, index in enumerate(flow.runs)}, flow.ends)
+
+    @property
+    def has_parts(self) -> bool:
+        """Whether other ranks have parts of what was measured."""
+        return self._meter.has_parts
 
     def start(self) -> None:
         """Read what exists before the call, and put hooks on all nodes."""
@@ -237,7 +248,7 @@ class _Addition:
     def _norm(self, number: int | None) -> float | None:
         """The norm of a gradient without NaN and Inf."""
         facts = self._known(number)
-        if facts is None or facts.nans or facts.infs:
+        if facts is None or facts.nans or facts.infs or facts.placements:
             return None
         return 0.0 if facts.is_undefined else facts.norm
 

@@ -51,8 +51,23 @@ class Flow:
     """What arrived, before the hooks on the tensor; only if there are hooks."""
     runs: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Thread and seconds, in the order in which the nodes ran."""
+    began: float = 0.0
+    """When the call began, by `perf_counter`."""
+    ends: list[float] = field(default_factory=list)
+    """When each of these runs ended."""
     repeats: Counter[int] = field(default_factory=Counter)
     """Further runs of nodes that ran several times; what they sent then is not kept."""
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """When a backward call ran its nodes, by the clock of `perf_counter`."""
+
+    began: float
+    order: Mapping[int, int]
+    """By index of the node: as which of all it ran."""
+    ends: Sequence[float]
+    """When each ended, in that order."""
 
 
 class GradientWatch:
@@ -114,7 +129,7 @@ class GradientWatch:
                     self.defects.note(defect)
             self._spared.begin(len(self._handles))
         self._threads[get_ident()] = 0
-        self._start_time = perf_counter()
+        self._start_time = self.flow.began = perf_counter()
 
     def stop(self) -> None:
         """Remove all hooks; safe to call twice."""
@@ -145,6 +160,7 @@ class GradientWatch:
                 self.flow.repeats[index] += 1
             else:
                 self.flow.runs[index] = thread, seconds
+                self.flow.ends.append(end)
                 self._measure(index, sent, received)
         except Exception as defect:  # must not reach the program
             self.defects.note(defect)
