@@ -33,11 +33,11 @@ def objects_in(generation: int) -> set[int]:
 def test_many_objects_are_old_from_the_beginning_and_few_are_young() -> None:
     with collector_paused(expected=MANY):
         assert not gc.isenabled()
-        of_many = [[]]
+        of_many: list[list[int]] = [[]]
     assert gc.isenabled()
     assert id(of_many) in objects_in(2)
     with collector_paused(expected=MANY - 1):
-        of_few = [[]]
+        of_few: list[list[int]] = [[]]
     assert id(of_few) not in objects_in(2)
 
 

@@ -235,7 +235,7 @@ class _Addition:
         pairs: dict[Slot, list[tuple[Slot | None, int | None]]] = {
             slot: [(None, number)] for slot, number in self._started_from.items() if slot in slots
         }
-        for index, sent in self._flow.sent.items():
+        for index, sent in self._flow.sent.items() if slots else ():
             for edge_nr, (edge, number) in enumerate(zip(walk.edges[index], sent, strict=False)):
                 if edge is not None and (edge.target, edge.input_nr) in slots:
                     pairs.setdefault((edge.target, edge.input_nr), []).append(((index, edge_nr), number))
