@@ -281,7 +281,7 @@ def test_what_a_script_prints_keeps_out_of_a_picture_on_standard_output(tmp_path
     run = gradviz("render", script, "-o", "-", "--format", "json", cwd=tmp_path)
     assert run.exit_code == 0
     assert len(json.loads(run.stdout)["graph"]["nodes"]) == 2
-    stopped = "gradviz: the script was stopped after backward 1 (--keep-going runs it to its end)"
+    stopped = f"gradviz: {script.name} was stopped after backward 1 (--keep-going runs it to its end)"
     assert sorted(run.stderr.splitlines()) == ["below python", "by python", stopped]
 
 

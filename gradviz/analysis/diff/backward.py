@@ -19,6 +19,8 @@ from gradviz.graph.gradients import at_index
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.operation_names import autograd_name
 
+FORWARD_DIFFERS = "its forward differs already"
+
 
 def nodes_that_belong_together(a: Run, b: Run, alignment: Alignment) -> dict[int, int]:
     """Pairs of autograd nodes, by id: those of operations that belong together, then leaves by who takes them."""
@@ -165,7 +167,7 @@ def _origin(a: Run, b: Run, node: Node, other: Node, sent: Apart, forward: Forwa
     name = autograd_name(node)
     reason = None
     if result is not None and result.differs:
-        reason = "its forward differs already"
+        reason = FORWARD_DIFFERS
     elif index is not None and _takes_what_differs(a, index, forward):
         reason = "what it saved in forward differs already"
     what = f"{name} sends other gradients though it got the same"

@@ -30,6 +30,8 @@ class Where(Struct, frozen=True, omit_defaults=True):
     operands: tuple[str, ...] = ()
     node: int | None = None
     """Id of its last node in the graph, if it made one."""
+    takes_from: str = ""
+    """The line that computed the operand that the other run takes from elsewhere, with its text."""
 
 
 class Origin(Struct, frozen=True, omit_defaults=True):
@@ -44,6 +46,8 @@ class Origin(Struct, frozen=True, omit_defaults=True):
     """How far apart the results are, relative to their norm; None if unknown, infinite for other shapes."""
     reason: str | None = None
     """Why two results of the same operation on the same inputs can differ, if that is known."""
+    repetitions: int = 0
+    """How many later operations at the same lines differ in the same way."""
 
 
 class GrowthPoint(Struct, frozen=True, omit_defaults=True):

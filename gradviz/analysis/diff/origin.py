@@ -11,12 +11,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from gradviz.analysis.diff.alignment import Alignment
 from gradviz.analysis.diff.closeness import SAME, Apart, Tolerance, apart, worst
 from gradviz.analysis.diff.difference import Cause, GrowthPoint, Origin
 from gradviz.analysis.diff.runs import Operand, Operation, Run
 from gradviz.analysis.diff.settings import reasons_for, settings_that_differ
-from gradviz.analysis.diff.wording import are_of_one_form, arguments_words, changed_arguments, operand_words, where
+from gradviz.analysis.diff.wording import (
+    are_of_one_form,
+    arguments_words,
+    changed_arguments,
+    different_operands,
+    line_taken,
+    where,
+)
 from gradviz.graph.number_words import counted
 
 _ADDS_UP = frozenset(
@@ -132,6 +141,8 @@ class ForwardComparison:
                 found.rounding = origin
         elif found.first is None and found.crossing is None:
             found.first = origin
+        elif found.first is not None and _is_repeated(found.first, origin):
+            found.first = replace(found.first, repetitions=found.first.repetitions + 1)
 
     def _results_apart(self, one: Operation, other: Operation) -> Apart:
         if len(one.results) != len(other.results):
@@ -215,8 +226,12 @@ class ForwardComparison:
             return self._only("only_a", only_a, one, other)
         if x.source is None and y.source is None:
             return None
-        taken = f"{one.word} takes {operand_words(self._a, x)} in A, {operand_words(self._b, y)} in B"
-        return self._at("wiring", taken, one, other, None, None)
+        return Origin(
+            "wiring",
+            different_operands(self._a, self._b, one, x, y),
+            replace(where(self._a, one), takes_from=line_taken(self._a, x)),
+            replace(where(self._b, other), takes_from=line_taken(self._b, y)),
+        )
 
     def _unmatched_before(self, run: Run, source: int | None, matched: dict[int, int]) -> int | None:
         """The first of the unmatched operations that a value went through last."""
@@ -306,6 +321,13 @@ class ForwardComparison:
         return Origin(cause, what, where(self._a, one), where(self._b, other), far, reason)
 
 
+def _is_repeated(first: Origin, later: Origin) -> bool:
+    def lines(origin: Origin) -> list[tuple[str, str | None, int | None]]:
+        return [(each.operation, each.file, each.line) for each in (origin.a, origin.b) if each is not None]
+
+    return first.cause == later.cause and lines(first) == lines(later)
+
+
 class _DrawsBefore:
     """For each operation, the draw before it from any generator."""
 
@@ -353,8 +375,6 @@ def _result_dtypes(operation: Operation) -> list[str]:
 
 
 def _with_distance(origin: Origin, result: Apart) -> Origin:
-    from msgspec.structs import replace
-
     return replace(origin, distance=result.distance)
 
 

@@ -300,6 +300,7 @@ def _renamed_modules(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -
 
 
 def _renamed_files(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> Iterator[Change]:
+    programs = file_name(a.capture.program.name), file_name(b.capture.program.name)
     votes: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for one, other in pairs:
         x, y = a.line_of(one), b.line_of(other)
@@ -307,6 +308,6 @@ def _renamed_files(a: Run, b: Run, pairs: list[tuple[Operation, Operation]]) -> 
             votes[file_name(x.file)][file_name(y.file)] += 1
     for name, found in votes.items():
         other_name, count = found.most_common(1)[0]
-        if name != other_name:
+        if name != other_name and (name, other_name) != programs:
             what = f"the lines of {counted(count, 'operation')} are in {name} in A, in {other_name} in B"
             yield Change("file", what, count=count)

@@ -27,10 +27,30 @@ def where(run: Run, operation: Operation) -> Where:
     )
 
 
-def operand_words(run: Run, operand: Operand) -> str:
+def different_operands(a: Run, b: Run, operation: Operation, x: Operand, y: Operand) -> str:
+    """``add takes relu at net.py:7 in A, norm at net.py:8 in B as its first tensor``; shapes where they differ."""
+    has_same_shape = x.facts is not None and y.facts is not None and x.facts.shape == y.facts.shape
+    words = [operand_words(run, each, with_shape=not has_same_shape) for run, each in ((a, x), (b, y))]
+    number = next((n for n, each in enumerate(operation.operands) if each.position == x.position), len(_ORDINALS))
+    several = len(operation.operands) > 1 and number < len(_ORDINALS)
+    which = f" as its {_ORDINALS[number]} tensor" if several else ""
+    return f"{operation.word} takes {words[0]} in A, {words[1]} in B{which}"
+
+
+_ORDINALS = ("first", "second", "third", "fourth")
+
+
+def line_taken(run: Run, operand: Operand) -> str:
+    """The line that computed an operand, with its text; empty if no line is known."""
+    source = None if operand.source is None else run.operations[operand.source]
+    line = None if source is None else run.line_words(source)
+    return "" if source is None or line is None else f"{line}: {run.source_line(source)}".removesuffix(": ")
+
+
+def operand_words(run: Run, operand: Operand, *, with_shape: bool = True) -> str:
     """``fc.weight (4, 16)``, ``the result of relu at net.py:7``."""
     shape = ""
-    if operand.facts is not None:
+    if with_shape and operand.facts is not None:
         shape = " (" + ", ".join(map(str, operand.facts.shape)) + ")" if operand.facts.shape else " (one number)"
     if operand.source is None:
         return f"{operand.leaf or 'data'}{shape}"

@@ -21,6 +21,7 @@ from gradviz.cli.terminal.printing import tell, tell_as_it_is
 from gradviz.cli.terminal.progress import working
 from gradviz.errors import BadInput, NothingRecorded
 from gradviz.graph.model import Graph
+from gradviz.graph.query.own_line import file_name
 from gradviz.recording.run.recording_plan import NO_LIMITS, RunLimits
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ def report_early_stop(source: Source, options: SourceOptions) -> None:
     if source.capture.outcome == "stopped" and options.can_run_on:
         call = source.capture.graphs[-1].backward
         after = f" after backward {call.number}" if call is not None else ""
-        tell(f"the script was stopped{after} (--keep-going runs it to its end)")
+        tell(f"{file_name(source.capture.program.name)} was stopped{after} (--keep-going runs it to its end)")
 
 
 def _no_graph(capture: Capture, exit_code: int) -> NothingRecorded:

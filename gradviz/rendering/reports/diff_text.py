@@ -9,6 +9,7 @@ from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from gradviz.analysis.diff.backward import FORWARD_DIFFERS
 from gradviz.analysis.diff.difference import Change, Difference, Figure, Origin, Where
 from gradviz.graph.number_words import byte_words, counted
 from gradviz.graph.query.own_line import line_words_of
@@ -42,11 +43,11 @@ def _parts(found: Difference, width: int, *, show_all: bool) -> Iterator[Rendera
         ]
     )
     if found.first is not None:
-        yield from _origin("Where it began", found.first, width)
+        yield from _origin("Where it began", found.first, width, is_told=found.first.what in found.sentence)
     if found.rounding is not None:
         yield from _origin("Rounding before that" if found.first else "Rounding", found.rounding, width)
     if found.backward is not None and found.backward != found.first:
-        yield from _origin("In backward", found.backward, width)
+        yield from _backward(found.backward, width)
     yield from _growth(found)
     yield from _changes(found, width, show_all=show_all)
     yield from _figures(found, width, show_all=show_all)
@@ -59,9 +60,22 @@ def _heading(title: str) -> Text:
     return Text(f"\n{title}", style="bold")
 
 
-def _origin(title: str, origin: Origin, width: int) -> Iterator[RenderableType]:
+def _backward(origin: Origin, width: int) -> Iterator[RenderableType]:
+    """What follows from another forward is told in one line."""
+    if origin.reason != FORWARD_DIFFERS or origin.a is None:
+        yield from _origin("In backward", origin, width)
+        return
+    yield _heading("In backward")
+    line = f" ({line_words_of(origin.a.file, origin.a.line)} in A)" if origin.a.file is not None else ""
+    what = f"gradients differ from {origin.a.operation}{line} on, whose forward differs already"
+    yield Padding(wrapped(what, width - 2, ""), (0, 0, 0, 2))
+
+
+def _origin(title: str, origin: Origin, width: int, *, is_told: bool = False) -> Iterator[RenderableType]:
+    """Args: `is_told`: whether the first sentence of the report says already what differs."""
     yield _heading(title)
-    yield Padding(wrapped(origin.what, width - 2, ""), (0, 0, 0, 2))
+    if not is_told:
+        yield Padding(wrapped(origin.what, width - 2, ""), (0, 0, 0, 2))
     facts: list[tuple[str, str]] = []
     for name, where in (("A", origin.a), ("B", origin.b)):
         if where is not None:
@@ -70,6 +84,8 @@ def _origin(title: str, origin: Origin, width: int) -> Iterator[RenderableType]:
         facts.append(("apart", distance_words(origin.distance)))
     if origin.reason is not None:
         facts.append(("why", origin.reason))
+    if origin.repetitions:
+        facts.append(("again", f"at the same lines {counted(origin.repetitions, 'more time')}"))
     yield facts_table(facts)
 
 
@@ -81,6 +97,8 @@ def _facts_of(name: str, where: Where) -> Iterator[tuple[str, str]]:
         yield "", where.source
     if where.operands:
         yield "", f"{where.operation} of {', '.join(where.operands)}"
+    if where.takes_from:
+        yield "", f"takes the result of {where.takes_from}"
 
 
 def distance_words(distance: float) -> str:

@@ -40,7 +40,9 @@ class NanFromOp(BrokenGradientRule):
         return f"{facts.effect}: {facts.operation_with_operands} {made}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
-        return facts.reason or "its input is finite, but its value or its slope there is not"
+        reason = facts.reason or "its input is finite, but its value or its slope there is not"
+        is_product = not facts.in_forward and facts.kind == "NaN" and "slope" in reason
+        return f"{reason}; times a gradient of 0 that is NaN" if is_product else reason
 
     def fix(self, facts: BrokenGradientFacts) -> str:
         return facts.remedy or "keep its input inside the range where it is defined, for instance with clamp()"
