@@ -59,7 +59,7 @@ FAULTS = {
         "numpy_roundtrip",
     ),
     "one of two paths is rounded": (
-        LOOP + "    h = net(x)\n    near = torch.round(h)  # here\n    loss = near.square().mean() + mse(head(net(x)), y)\n"
+        LOOP + "    h = net(x)\n    g = h.round()  # here\n    loss = g.square().mean() + mse(head(net(x)), y)\n"
         + STEP,
         "zero_gradient_op",
     ),
