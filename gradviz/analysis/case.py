@@ -168,8 +168,8 @@ class Case:
 
     def nodes_of_call(self, call: int) -> tuple[NodeAt, ...]:
         """Every node that a call of the log made and that one of the graphs has, in creation order."""
-        made = self.dataflow.log.calls[call].node_numbers
-        return tuple(self._node_by_number[number] for number in made if number in self._node_by_number)
+        made = self.dataflow.log.calls[call].node_keys
+        return tuple(self._node_by_key[key] for key in made if key in self._node_by_key)
 
     def scope_of_call(self, number: int, call: int) -> int | None:
         """The innermost of the module calls around a call of the log that is in a graph, as an index in its scopes."""
@@ -181,12 +181,12 @@ class Case:
         return {(scope.path, scope.call): index for index, scope in enumerate(self.graphs[number].scopes)}
 
     @cached_property
-    def _node_by_number(self) -> dict[int, NodeAt]:
+    def _node_by_key(self) -> dict[tuple[int, int], NodeAt]:
         return {
-            node.sequence_nr: NodeAt(number, node.id)
+            node.key: NodeAt(number, node.id)
             for number, graph in enumerate(self.graphs)
             for node in graph.nodes
-            if node.sequence_nr is not None
+            if node.key is not None
         }
 
     def location_of_call(self, row: int) -> Location | None:

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, Index, LineNumber
+from gradviz.graph.exchanges import Exchange
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_index
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
@@ -105,6 +106,13 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
     region: Index | None = None
     """Index in `Graph.regions` of the compiled region that it is an operation of."""
+    inner_nr: Count = 0
+    """For such an operation, whose `sequence_nr` is that of the whole region: its number inside, from 1 on."""
+
+    @property
+    def key(self) -> tuple[int, int] | None:
+        """What distinguishes it from all nodes of the run; None for leaves."""
+        return None if self.sequence_nr is None else (self.sequence_nr, self.inner_nr)
 
     @property
     def is_leaf(self) -> bool:
@@ -267,6 +275,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, re
     """What each of several losses contributes to the gradient of every leaf; only if it was asked for, not in parts."""
     custom_functions: tuple[CustomFunction, ...] = ()
     """For the nodes that are ``custom``, each function once; without those whose source was not found."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What ranks exchanged for its parameters."""
     regions: tuple[Region, ...] = ()
     """Compiled code that the graph passes through."""
     findings: tuple[NodeFinding, ...] = ()

@@ -102,7 +102,7 @@ class FailedBackwards:
             return None
         wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
         for index, node in self._suspects(backward):
-            saver = self._flow.call_of_node(node.sequence_nr)
+            saver = self._flow.call_of_node(node)
             slots = [saved for saved in node.saved if wanted.may_be(saved)]
             if saver is not None and slots:
                 for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
@@ -156,7 +156,7 @@ class FailedBackwards:
     def _freed(self, backward: int) -> Freed | None:
         index, graph = self._graph(backward)
         failed = None if graph is None else graph.failed_node
-        call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed].sequence_nr)
+        call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed])
         node = (index, failed) if index is not None and failed is not None else None
         own = self.reached(backward)
         for earlier in reversed(self._that_freed(backward)):

@@ -45,7 +45,7 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
     for number, graph in enumerate(backward_calls.graphs):
         origins = find_gradient_origins(graph).by_node
         for node in graph.nodes:
-            row = flow.call_of_node(node.sequence_nr)
+            row = flow.call_of_node(node)
             call = None if row is None else flow.log.calls[row]
             if row is None or call is None:
                 continue

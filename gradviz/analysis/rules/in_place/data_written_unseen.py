@@ -106,7 +106,7 @@ class DataWrittenUnseen(Rule):
 # ``x.data`` shares the memory of ``x`` and has a version counter of its own. So the check that refuses a backward after
 # an in-place change finds nothing changed, and the gradient is computed from the new values.
 
-_Nodes = dict[int, Node]
+_Nodes = dict[tuple[int, int], Node]
 """By their numbers in the order of the forward."""
 
 _READ, _ASSIGN = "torch.Tensor.data", "torch.Tensor.data.__set__"
@@ -126,7 +126,7 @@ class UnseenWrite(Struct, frozen=True):
 def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
     """One write for each line that writes, if a recorded graph shows what was saved."""
     flow = backward_calls.flow
-    nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_sequence_nr(backward_calls.graphs[graph]))
+    nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_key(backward_calls.graphs[graph]))
     reported: set[int | None] = set()
     for write, call in enumerate(flow.log.calls):
         if call.call_site in reported or call.raised is not None:
@@ -190,14 +190,14 @@ def _savers(
 _MAX_BACKWARDS = 2
 
 
-def _by_sequence_nr(graph: Graph) -> _Nodes:
-    return {node.sequence_nr: node for node in graph.nodes if node.sequence_nr is not None}
+def _by_key(graph: Graph) -> _Nodes:
+    return {node.key: node for node in graph.nodes if node.key is not None}
 
 
 def _saved_by(flow: Dataflow, nodes: _Nodes, saver: int) -> Iterator[tuple[int, SavedTensor, Node]]:
     """Tensors of a call that its nodes saved: as large as what is in the slot, on the side that the slot is for."""
     call = flow.log.calls[saver]
-    for node in (nodes[number] for number in call.node_numbers if number in nodes):
+    for node in (nodes[key] for key in call.node_keys if key in nodes):
         for saved in node.saved:
             uses = call.outputs if "result" in saved.slot or saved.slot == "output" else call.inputs
             for use in uses if saved.tensor is not None and saved.kept_in == "slot" else ():

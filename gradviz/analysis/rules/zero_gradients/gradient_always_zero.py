@@ -78,7 +78,7 @@ class GradientAlwaysZero(Rule):
         is_early = steps < MIN_LAST
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
         # at zero moves with the next step.
-        may_be_right = first.leaf.is_loss_zero or first.node is None or is_early
+        may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside) or is_early
         is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero {when}{since}; cause not found",
@@ -95,20 +95,24 @@ class GradientAlwaysZero(Rule):
         )
 
 
-def _fix(zero: UnexplainedZero, *, is_early: bool) -> str:
-    if is_early:
-        return "record more steps: what starts at zero may move with the next one"
-    if zero.node is not None:
-        return "print the inputs of that operation, and look for a constant, an empty mask or a flat range"
-    return "if it should train, look at what follows it: a difference in which it cancels, a normalization"
-
-
 def _why(zero: UnexplainedZero) -> str:
     if zero.leaf.is_loss_zero:
         return "the loss is exactly 0 there, and so is every slope of it"
+    if zero.may_be_inside:
+        return "it begins inside compiled code, where gradients were not measured"
     if zero.node is None:
         return "the gradients that arrive on several paths cancel out"
     return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
+
+
+def _fix(zero: UnexplainedZero, *, is_early: bool) -> str:
+    if zero.may_be_inside:
+        return "gradviz check --inside measures them, and names the operation and its line"
+    if is_early:
+        return "record more steps: what starts at zero may move with the next one"
+    if zero.node is None:
+        return "if it should train, look at what follows it: a difference in which it cancels, a normalization"
+    return "print the inputs of that operation, and look for a constant, an empty mask or a flat range"
 
 
 def _location(case: Case, zero: UnexplainedZero) -> Location | None:
