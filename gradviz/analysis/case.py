@@ -20,6 +20,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients
+from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients, names_reached
@@ -92,6 +93,12 @@ class Case:
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:
         """Operations that only send zero to some tensors; the worst first."""
         return self._zero_gradients.all()
+
+    @cached_property
+    def flat_branches(self) -> tuple[FlatBranch, ...]:
+        """Operations without a slope on one of several paths, where no leaf shows it."""
+        known = {zero.call for zero in self.zero_gradients}
+        return tuple(each for each in flat_branches(self.backward_calls) if each.call not in known)
 
     @cached_property
     def unexplained_zeros(self) -> tuple[UnexplainedZero, ...]:

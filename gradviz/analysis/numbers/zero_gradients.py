@@ -9,7 +9,7 @@ from typing import Literal
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
-from gradviz.analysis.numbers.dead_leaves import MIN_LAST, DeadLeaf, DeadLeaves
+from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
 from gradviz.analysis.numbers.gradient_origins import (
     GradientOrigin,
     find_gradient_origins,
@@ -110,17 +110,14 @@ class ZeroGradients:
             highest[leaf.name] = node if known is None or node.id > known.id else known
         found = []
         for leaf in self._dead.all:
-            if leaf.name not in explained and not self._proves_nothing(leaf):
+            # A hook may have made it zero, and meant it.
+            if leaf.name not in explained and not self._is_hooked(leaf.graph):
                 start = highest.get(leaf.name)
                 call = None if start is None else self._flow.call_of_node(start)
                 regions = self._graphs[leaf.graph].regions
                 is_open = start is None and any(not region.is_measured for region in regions)
                 found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open))
         return tuple(found)
-
-    def _proves_nothing(self, leaf: DeadLeaf) -> bool:
-        """Whether a zero at the first steps may be gone at the next: a factor that started at zero, a hook's work."""
-        return leaf.steps < MIN_LAST or self._is_hooked(leaf.graph)
 
     def _has_zeros_of_a_hook(self, number: int) -> bool:
         by_node = find_gradient_origins(self._graphs[number]).by_node

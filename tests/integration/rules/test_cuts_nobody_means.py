@@ -58,6 +58,20 @@ FAULTS = {
         "    loss = (gate * h).sub(y).square().mean() + head(net(x)).mean()\n" + STEP,
         "numpy_roundtrip",
     ),
+    "one of two paths is rounded": (
+        LOOP + "    h = net(x)\n    g = h.round()  # here\n    loss = g.square().mean() + mse(head(net(x)), y)\n"
+        + STEP,
+        "zero_gradient_op",
+    ),
+    "one of two paths is bounded far outside": (
+        LOOP + "    h = net(x).clamp(min=100.0)  # here\n    loss = mse(head(h), y) + net(x).square().mean()\n" + STEP,
+        "saturation",
+    ),
+    "a model is evaluated in training mode": (
+        LOOP.replace("nn.Tanh()", "nn.Dropout(0.5)") + "    loss = mse(head(net(x)), y)\n" + STEP
+        + "    net.train()  # here\n    with torch.no_grad():\n        print(mse(head(net(x)), y).item())\n",
+        "training_mode",
+    ),
     "a result is written through data": (
         LOOP + "    h = net(x) + 1\n    h.data.mul_(0.5)  # here\n    loss = (h + head(x @ torch.ones(4, 8))).mean()\n"
         + STEP,
@@ -126,6 +140,11 @@ HEALTHY = {
     "an advantage through NumPy": LOOP
     + "    value = head(net(x))\n    advantage = y - torch.from_numpy(value.detach().numpy())\n"
     "    loss = (net(x) * advantage).mean() + (value - y).square().mean()\n" + STEP,
+    "a signed root": LOOP + "    h = net(x)\n    loss = mse(head(h.sign() * (h.abs() + 1e-6).sqrt()), y)\n" + STEP,
+    "a margin that no value exceeds": LOOP
+    + "    h = net(x)\n    loss = mse(head(h), y) + h.square().clamp(min=50.0).sum(1).mean()\n" + STEP,
+    "an average over dropout": LOOP.replace("nn.Tanh()", "nn.Dropout(0.5)") + "    loss = mse(head(net(x)), y)\n" + STEP
+    + "    with torch.no_grad():\n        print(torch.stack([net(x) for _ in range(4)]).std(0).mean().item())\n",
     "a loss that is printed and not used": LOOP
     + "    loss = mse(head(net(x)), y)\n    other = net(x).abs().mean()\n    print(f'{other:.2f}')\n"
     + STEP,

@@ -145,6 +145,14 @@ def test_a_bias_that_has_no_influence_is_a_note_and_no_alarm(model: str, loss: s
     assert {name for each in found for name in each.tensors} <= {"model.0.bias", "model.bias"}
 
 
+def test_a_gradient_of_zero_in_the_only_step_is_a_note_that_asks_for_more_steps(tmp_path: Path) -> None:
+    model = "nn.ParameterDict({'gate': torch.zeros(1), 'w': torch.ones(1)})"
+    gated = PLAIN | {"model": model, "steps": "1", "loss": "(model['gate'] * model['w'] + 1).square().mean()"}
+    (found,) = (each for each in findings(LOOP.format(**gated), tmp_path) if "model.w" in each.tensors)
+    assert (found.cause, found.severity) == ("gradient_always_zero", "note")
+    assert "in the only recorded step" in found.message and "record more steps" in (found.fix or "")
+
+
 def test_a_finding_with_a_cause_replaces_those_of_the_last_net(tmp_path: Path) -> None:
     cut = PLAIN | {"loss": "model.bias.detach().square().mean().requires_grad_()"}
     causes = {each.cause for each in findings(LOOP.format(**cut), tmp_path)}

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
-from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.numbers.flat_branches import FlatBranch
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
@@ -25,6 +26,9 @@ class ZeroGradientRule(Rule):
         for zero in case.zero_gradients:
             if zero.cause == self.name:
                 yield self._finding(case, zero)
+        for branch in case.flat_branches:
+            if branch.cause == self.name:
+                yield self._of_branch(case, branch)
 
     @abstractmethod
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
@@ -37,6 +41,28 @@ class ZeroGradientRule(Rule):
     @abstractmethod
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         """What to do."""
+
+    def _of_branch(self, case: Case, branch: FlatBranch) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[branch.call]
+        operand = next((use for use in call.inputs if use.requires_grad), None)
+        values = None if operand is None else flow.values_of(operand, branch.call)
+        zero = ZeroGradient(
+            branch.cause, branch.graph, branch.node, (), (), branch.steps, call=branch.call, operand=values
+        )
+        operation = call_words(call).removesuffix("()")
+        leaves, _ = case.histories.live_leaves((use.tensor for use in call.live_inputs), branch.call)
+        trained = sorted((leaves | {use.tensor for use in call.live_inputs}) & case.histories.trained) or sorted(leaves)
+        return self.finding(
+            f"{self.verdict(zero, operation)}: {case.histories.together(trained)} learn from other paths only",
+            symptom="grad_zero",
+            why=self.why(zero, operation),
+            fix=self.fix(zero, operation),
+            location=case.location_of_call(branch.call),
+            tensors=names_of(flow, trained),
+            nodes=case.nodes_in(branch.graph, (branch.node,)),
+            evidence={"steps": branch.steps, "leaves": len(trained)},
+        )
 
     def _finding(self, case: Case, zero: ZeroGradient) -> Finding:
         graph = case.graphs[zero.graph]

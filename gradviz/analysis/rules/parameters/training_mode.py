@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call
 from gradviz.analysis.dataflow.dropout_calls import WORDS, is_training
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.graph.traversal import scopes_around
 
@@ -19,8 +20,9 @@ class TrainingMode(Rule):
     What it finds
     -------------
     A model that nothing trains any more (a teacher, a feature extractor), called without gradients and in training
-    mode, whose results go into the loss of another one. A copy that follows a trained model is left alone, and so are
-    several calls with the same input: these average over dropout.
+    mode, whose results go into the loss of another one; a model with dropout that is evaluated in training mode. A copy
+    that follows a trained model is left alone, and so are several calls with the same input: these average over
+    dropout.
 
     Why it matters
     --------------
@@ -66,19 +68,69 @@ class TrainingMode(Rule):
                 continue
             outermost = list(scopes_around(case.dataflow.log.scopes, call.scope))[-1]
             path = case.dataflow.log.scopes[outermost].path
-            if path not in told and self._is_finished(case, row, outermost):
+            if path in told:
+                continue
+            if self._is_finished(case, row, outermost):
                 told.add(path)
                 yield self._finding(case, row, path)
+            elif self._is_evaluation(case, row, outermost):
+                told.add(path)
+                yield self._of_evaluation(case, row, outermost)
 
-    def _is_finished(self, case: Case, row: int, outermost: int) -> bool:
-        """Whether nothing changes the model after this call, and its result goes into the loss of another one."""
-        flow, histories = case.dataflow, case.histories
-        scopes, calls = flow.log.scopes, flow.log.calls
-        members = [
+    def _members(self, case: Case, row: int, outermost: int) -> list[int]:
+        scopes, calls = case.dataflow.log.scopes, case.dataflow.log.calls
+        return [
             number
             for number in range(max(0, row - _NEAR), min(len(calls), row + _NEAR))
             if (scope := calls[number].scope) is not None and outermost in scopes_around(scopes, scope)
         ]
+
+    def _is_evaluation(self, case: Case, row: int, outermost: int) -> bool:
+        """Whether a trained model drops values where gradients are off, and no loss uses the result.
+
+        Batch normalization alone is left alone: its statistics may be computed anew.
+        """
+        flow, histories = case.dataflow, case.histories
+        call = flow.log.calls[row]
+        if WORDS[call.function] != "dropout" or call.grad_mode == "enabled" or not histories.steps:
+            return False
+        members = self._members(case, row, outermost)
+        own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
+        is_trained = not own.isdisjoint(histories.trained & histories.reached)
+        since, end = flow.step_before(row), next((step for step in histories.steps if step > row), len(flow.log.calls))
+        is_average = self._is_repeated(case, outermost, members, range(since, end))
+        return is_trained and not is_average and not self._goes_into_a_loss(case, row)
+
+    def _of_evaluation(self, case: Case, row: int, outermost: int) -> Finding:
+        flow = case.dataflow
+        path = flow.log.scopes[outermost].path
+        here = self._line_of_result(case, row, outermost)
+        switch = _line_of_train(case, here)
+        return self.finding(
+            f"{path or 'a model'} is evaluated{at_line(here)} in training mode: its dropout works as in training",
+            symptom="grad_wrong",
+            why="modules are in training mode until eval() is called; no_grad() does not change that",
+            fix=f"call {path or 'the model'}.eval() before the evaluation, and train() after it",
+            location=switch or here,
+            symptom_location=here if switch is not None else location_of_call(flow, row),
+            tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
+            evidence={"function": flow.log.calls[row].function},
+        )
+
+    def _line_of_result(self, case: Case, row: int, outermost: int) -> Location | None:
+        """The line that uses the result of the outermost module first; where gradients are off, callers of a line are
+        not recorded."""
+        flow = case.dataflow
+        last = self._members(case, row, outermost)[-1]
+        users = (user for use in flow.log.calls[last].outputs for user in flow.users(use.tensor, after=last))
+        user = min(users, default=None)
+        return location_of_line(line_outside_modules(flow, row)) if user is None else location_of_call(flow, user)
+
+    def _is_finished(self, case: Case, row: int, outermost: int) -> bool:
+        """Whether nothing changes the model after this call, and its result goes into the loss of another one."""
+        flow, histories = case.dataflow, case.histories
+        calls = flow.log.calls
+        members = self._members(case, row, outermost)
         own = {use.tensor for number in members for use in calls[number].inputs}
         parameters = {number for number in own if histories.tensor(number).role == "parameter"}
         stepped = {use.tensor for step in histories.steps if step > row for use in calls[step].inputs}
@@ -88,11 +140,16 @@ class TrainingMode(Rule):
             return False
         return self._goes_into_a_loss(case, row)
 
-    def _is_repeated(self, case: Case, outermost: int, members: list[int]) -> bool:
-        """Whether the model gets the same input again, as averages over dropout do."""
+    def _is_repeated(self, case: Case, outermost: int, members: list[int], among: range | None = None) -> bool:
+        """Whether the model gets the same input again, as averages over dropout do; perhaps only among some calls,
+        of which those without gradients count."""
         flow = case.dataflow
         path = flow.log.scopes[outermost].path
-        users = flow.users(flow.log.calls[members[0]].inputs[0].tensor)
+        users = [
+            user
+            for user in flow.users(flow.log.calls[members[0]].inputs[0].tensor)
+            if among is None or (user in among and flow.log.calls[user].grad_mode != "enabled")
+        ]
         scopes = (flow.log.calls[user].scope for user in users)
         outer = {list(scopes_around(flow.log.scopes, scope))[-1] for scope in scopes if scope is not None}
         return sum(flow.log.scopes[each].path == path for each in outer) > 1
@@ -124,5 +181,18 @@ class TrainingMode(Rule):
         )
 
 
+def _line_of_train(case: Case, here: Location | None) -> Location | None:
+    """The line above, in the same function, that calls ``train()``."""
+    for number in range(here.line - 1, max(0, here.line - _LINES_ABOVE), -1) if here is not None else ():
+        location = Location(here.file, number) if here is not None else None
+        text = case.source_line(location) or ""
+        if re.search(r"\.train\((True)?\)", text):
+            return location
+        if text.lstrip().startswith(("def ", "async def ", "class ")):
+            return None
+    return None
+
+
+_LINES_ABOVE = 20
 _NEAR = 2_000
 """Calls before and after one in which the rest of the same module call is looked for."""

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.numbers.dead_leaves import MIN_LAST
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero
 from gradviz.analysis.rule import Rule
 from gradviz.graph.query.operation_names import operation_word
@@ -19,9 +20,9 @@ class GradientAlwaysZero(Rule):
 
     What it finds
     -------------
-    Trained parameters that got a gradient of exactly zero at all recorded steps, three or more, or at all of the last
-    ones, where none of the other rules names the cause. It names the operation nearest to the loss that got a gradient
-    and sent zero.
+    Trained parameters that got a gradient of exactly zero at all recorded steps, or at all of the last ones, where none
+    of the other rules names the cause. It names the operation nearest to the loss that got a gradient and sent zero. In
+    fewer than three steps it is a note.
 
     Why it matters
     --------------
@@ -73,15 +74,18 @@ class GradientAlwaysZero(Rule):
         steps = max(zero.leaf.steps for zero in zeros)
         since = f", from {_operation(case, first)}{at_line(location)} on" if first.node is not None else ""
         of_which = "the last" if first.leaf.was_alive else "all"
-        # A loss that has reached zero, and a bias that cancels in a difference, may be right.
-        may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside)
+        when = f"in {of_which} {steps:,} steps" if steps > 1 else "in the only recorded step"
+        is_early = steps < MIN_LAST
+        # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
+        # at zero moves with the next step.
+        may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside) or is_early
         is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
-            f"the gradient of {together(names)} is exactly zero in {of_which} {steps:,} steps{since}; cause not found",
+            f"the gradient of {together(names)} is exactly zero {when}{since}; cause not found",
             severity="warning" if is_alarm else "note",
             symptom="grad_zero",
             why=_why(first),
-            fix=_fix(first),
+            fix=_fix(first, is_early=is_early),
             location=location,
             tensors=names,
             nodes=case.nodes_in(first.leaf.graph, (first.node, *(zero.leaf.node for zero in zeros)))
@@ -101,9 +105,11 @@ def _why(zero: UnexplainedZero) -> str:
     return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
 
 
-def _fix(zero: UnexplainedZero) -> str:
+def _fix(zero: UnexplainedZero, *, is_early: bool) -> str:
     if zero.may_be_inside:
         return "gradviz check --inside measures them, and names the operation and its line"
+    if is_early:
+        return "record more steps: what starts at zero may move with the next one"
     if zero.node is None:
         return "if it should train, look at what follows it: a difference in which it cancels, a normalization"
     return "print the inputs of that operation, and look for a constant, an empty mask or a flat range"
