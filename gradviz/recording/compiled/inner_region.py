@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import fx
 
 from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import WouldSave
+from gradviz.recording.compiled.traced_nodes import TracedNode
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
@@ -74,7 +74,7 @@ class RegionTables:
     """Keys and scopes of the module calls that the last node was made in."""
     _sites: dict[tuple[str, int, str, int | None], int] = field(default_factory=dict)
 
-    def site_of(self, traced: fx.Node) -> int | None:
+    def site_of(self, traced: TracedNode) -> int | None:
         """The call site of a traced node; None if Dynamo noted none."""
         caller: int | None = None
         for frame in frames_of(traced):
@@ -87,7 +87,7 @@ class RegionTables:
             caller = self._sites[key]
         return caller
 
-    def scope_of(self, traced: fx.Node) -> int | None:
+    def scope_of(self, traced: TracedNode) -> int | None:
         """The module call that a traced node belongs to; to be asked for in the order of the nodes."""
         stack = [(str(key), *entry) for key, entry in (traced.meta.get("nn_module_stack") or {}).items()]
         same = 0
