@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from functools import cache, cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
+from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
+from gradviz.analysis.cuts.partial_cuts import partial_cuts
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
@@ -60,8 +64,29 @@ class Case:
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
-        """The lines that cut tensors off from their gradient, the worst first."""
-        return self.missing_gradients.cut_off
+        """The lines that cut tensors off from their gradient, the worst first.
+
+        Tensors whose loss is computed and not used are left out: the cuts beside it may be meant.
+        """
+        lost = {number for term in self.lost_terms for number in term.parameters}
+        found = (
+            each
+            if each.ends_a_term or lost.isdisjoint(each.tensors)
+            else replace(each, tensors=tuple(number for number in each.tensors if number not in lost))
+            for each in self.missing_gradients.cut_off
+        )
+        return tuple(each for each in found if each.tensors)
+
+    @cached_property
+    def partial_cuts(self) -> tuple[CutOff, ...]:
+        """The lines that cut one of several paths, and that nobody writes for that purpose."""
+        known = {each.cut.call_site for each in self.cut_off}
+        return tuple(each for each in partial_cuts(self.histories) if each.cut.call_site not in known)
+
+    @cached_property
+    def lost_terms(self) -> tuple[LostTerm, ...]:
+        """Losses that are computed, and that nothing uses."""
+        return tuple(lost_terms(self.histories, self.source_line))
 
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:

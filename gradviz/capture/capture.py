@@ -6,7 +6,9 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.capture.replica_log import ReplicaLog
+from gradviz.capture.sharding import Sharding
 from gradviz.graph.bounded_types import Count, LineNumber, Names
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.compilations import Compilation
@@ -49,6 +51,8 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
     gets_reduced_gradient: bool = False
     """Whether a wrapper made its ``.grad`` out of the gradients of all ranks, in a recorded backward: other ranks may
     have sent something where this one did not use it."""
+    sharding: Sharding | None = None
+    """How it is shared out over ranks; None if this process has all of it."""
 
 
 class ScriptError(Struct, frozen=True, omit_defaults=True):
@@ -117,6 +121,10 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """Which process of a job this was; None for a program of one process."""
     replicas: ReplicaLog | None = None
     """The parameters that other ranks should have alike, over the steps; None if nothing keeps them so."""
+    traffic: tuple[PeerTraffic, ...] = ()
+    """What it sent to single other ranks, and received from them."""
+    may_make_fewer_calls: bool = False
+    """Whether torch's ``Join`` lets ranks whose data is shorter make fewer backward calls."""
 
     @property
     def title(self) -> str:

@@ -48,6 +48,8 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
     """Why it could not be measured, if so."""
     fingerprint: Fingerprint | None = None
     """Only if fingerprints were asked for."""
+    placements: tuple[str, ...] = ()
+    """Of a distributed tensor, for each dimension of its mesh: the figures are those of the part on this rank."""
 
     @property
     def largest(self) -> float | None:
@@ -63,8 +65,13 @@ class TensorFigures(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit
 
     @property
     def is_zero(self) -> bool:
-        """True for a measured gradient in which every element is exactly zero."""
-        return self.is_measured and self.zeros == self.count > 0
+        """True for a measured gradient in which every element is exactly zero, also on other ranks."""
+        return self.is_measured and self.zeros == self.count > 0 and all(map(is_whole, self.placements))
+
+
+def is_whole(placement: str) -> bool:
+    """Whether a rank has all of a tensor that lies like this on a dimension of the mesh."""
+    return placement == "Replicate()"
 
 
 def at_index(entries: Sequence[_Entry | None], index: int) -> _Entry | None:

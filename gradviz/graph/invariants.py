@@ -27,6 +27,9 @@ def check_graph(graph: Graph) -> None:
         _check("backward", graph.backward.failed_node, len(graph.nodes), "node")
     _check_for_cycles(graph)
     _check_findings(graph)
+    for exchange in graph.exchanges:
+        for leaf in exchange.leaves:
+            _check(f"{exchange.kind} of {exchange.by}", leaf, len(graph.nodes), "node")
     _check_root_shares(graph)
 
 

@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, Index, LineNumber
+from gradviz.graph.exchanges import Exchange
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_index
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import RootShares
@@ -288,6 +289,8 @@ class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, re
     """What each of several losses contributes to the gradient of every leaf; only if it was asked for, not in parts."""
     custom_functions: tuple[CustomFunction, ...] = ()
     """For the nodes that are ``custom``, each function once; without those whose source was not found."""
+    exchanges: tuple[Exchange, ...] = ()
+    """What ranks exchanged for its parameters."""
     regions: tuple[Region, ...] = ()
     """Compiled code that the graph passes through."""
     findings: tuple[NodeFinding, ...] = ()

@@ -30,6 +30,11 @@ def subgraph(graph: Graph, nodes: Sequence[int], constants: Collection[int]) -> 
         roots=tuple(replace(root, node=number[root.node]) for root in graph.roots if root.node in number),
         backward=None if graph.backward is None else _with_failure_inside(graph.backward, number),
         root_shares=None,
+        exchanges=tuple(
+            replace(each, leaves=tuple(number[leaf] for leaf in each.leaves if leaf in number))
+            for each in graph.exchanges
+            if any(leaf in number for leaf in each.leaves)
+        ),
         findings=tuple(replace(each, node=number[each.node]) for each in graph.findings if each.node in number),
         refused=tuple(graph.refused[index] for index in refused),
         cut_edges=tuple(

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from types import FrameType, MethodWrapperType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.modules import module as module_call
@@ -26,7 +26,7 @@ from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.rows import Row as CallRow
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.forward.copies import COPYING
-from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ForwardLog, Moved, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_mode import CallMode
@@ -34,11 +34,15 @@ from gradviz.recording.forward.module_tree import parameters_inside
 from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensor_hooks import hook_name
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
+from gradviz.recording.ranks.exchange_watch import ExchangeWatch
+from gradviz.recording.ranks.peer_watch import PeerWatch
 from gradviz.recording.ranks.replica_watch import ReplicaWatch
 from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.torch_access import custom_functions
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.distributed.parameter_shards import moved_by, placements_in
+from gradviz.recording.torch_access.distributed.remote_backward import RemoteBackwardNotice
 from gradviz.recording.torch_access.distributed.sharded_parameters import ShardingWatch, forget_sharded_parameters
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
 from gradviz.recording.torch_access.modes import is_checkpointing
@@ -90,14 +94,18 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._sharding = ShardingWatch(self._release)
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
+        self.exchanges = ExchangeWatch(self.log.called_modules, self.defects)
+        self.remote_backward = RemoteBackwardNotice()
         self.replicas: ReplicaWatch | None = None
+        self.peers: PeerWatch | None = None
         self.is_watching = False
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
-    def watch_replicas(self) -> None:
-        """Read the parameters that all ranks should have alike, from `start` on."""
+    def watch_other_ranks(self) -> None:
+        """From `start` on, read the parameters that all ranks should have alike, and note what they send each other."""
         self.replicas = ReplicaWatch(self.log.called_modules, self.defects)
+        self.peers = PeerWatch(self.defects)
 
     def start(self) -> None:
         """Install everything on the calling thread (module hooks: on all threads)."""
@@ -107,6 +115,9 @@ class ForwardWatch:
         ]
         self._install_probe()
         self._swapped.start()
+        self.remote_backward.start()
+        if self.peers is not None:
+            self.peers.start()
         self._mode.listener = self.calls
         self._mode.put_on()
         self.is_watching = True
@@ -126,6 +137,10 @@ class ForwardWatch:
         self._remove_probe()
         self._swapped.stop()
         self._sharding.stop()
+        self.exchanges.stop()
+        self.remote_backward.stop()
+        if self.peers is not None:
+            self.peers.stop()
         for hook in self._module_hooks:
             hook.remove()
         self._module_hooks = []
@@ -136,6 +151,8 @@ class ForwardWatch:
         forget_sharded_parameters()
         self.log.release_all()
         self.traced_graphs.clear()
+        if self.peers is not None:
+            self.peers.release_all()
         if self.calls is not None:
             self.calls.release_all()
 
@@ -255,12 +272,20 @@ class ForwardWatch:
             log.inplace_rows.add(row)
         if constants:
             log.row_constants[row] = constants
+        if type(result) is not _Tensor:
+            self._note_placements(log, row, result)
         if self.values.is_taking:
             self.values.note_results(before, after, list(tensors_in_call((result,), None)))
             for index in constants:
                 tensor = self.log.constants[index].tensor()
                 if tensor is not None:
                     self.values.note_constant(index, tensor)
+
+    def _note_placements(self, log: ThreadLog, row: int, result: Any) -> None:
+        first = result[0] if isinstance(result, tuple | list) and result else result
+        placements = placements_in(first)
+        if placements:
+            log.row_placements[row] = Moved((), placements)
 
     @shielded
     def _before_call(self, function: Any, args: tuple[Any, ...]) -> None:
@@ -283,13 +308,22 @@ class ForwardWatch:
     @shielded
     def forget_what_is_old(self) -> None:
         """A backward call has ended: forget what was computed long before it."""
+        self.exchanges.forget()
         self.log.end_call(self._log(), _peek(), set if self.calls is None else self.calls.writer.rows.scopes)
 
     @shielded
     def note_custom_function(self, frame: FrameType, number: int) -> None:
         """A custom function was called from `frame`; its node has this number."""
         log = self._log()
-        log.add_row(number, number + 1, "autograd.Function.apply", self._stack(frame, log))
+        log.add_row(number, number + 1, CUSTOM_CALL, self._stack(frame, log))
+
+    @shielded
+    def note_placements_of(self, number: int, function: Any, args: tuple[Any, ...]) -> None:
+        """The custom function whose node has this number is about to run with these arguments."""
+        moved = Moved(*moved_by(function, args))
+        row = self._log().row_of(number) if moved.before or moved.after else None
+        if row is not None:
+            self._log().row_placements[row.number] = moved
 
     def _note_tensor_hook(self, args: tuple[Any, ...], handle: Any) -> None:
         # A leaf has its hooks; those of other tensors are on the node, which cannot be read.
@@ -304,6 +338,7 @@ class ForwardWatch:
     @shielded
     def _enter_module(self, module: torch.nn.Module, args: Any) -> None:
         self._sharding.look()
+        self.exchanges.look()
         log = self._log()
         running = log.running_calls
         call_frame = self._module_call_frame(calling_frame())
@@ -355,18 +390,29 @@ class CustomFunctionCalls:
     def __init__(self, watch: ForwardWatch) -> None:
         self._watch = watch
 
-    def begin(self, frame: FrameType, function: Any, number: int) -> CallRow | None:
+    def begin(self, frame: FrameType, function: Any, number: int) -> _Begun:
         """A custom function was called from `frame`; its node has this number."""
         self._watch.note_custom_function(frame, number)
         calls = self._watch.calls
-        return None if calls is None else calls.events.begin_custom_function(frame, function, number)
+        call = None if calls is None else calls.events.begin_custom_function(frame, function, number)
+        return _Begun(function, number, call)
 
     def enter(
-        self, call: CallRow | None, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
+        self, begun: _Begun, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType, at: int | None
     ) -> None:
         """Its ``forward`` is about to run."""
-        if call is not None and self._watch.calls is not None:
-            self._watch.calls.events.enter_custom_function(call, args, kwargs, frame, at)
+        self._watch.note_placements_of(begun.number, begun.function, args)
+        if begun.call is not None and self._watch.calls is not None:
+            self._watch.calls.events.enter_custom_function(begun.call, args, kwargs, frame, at)
+
+
+class _Begun(NamedTuple):
+    """A call of a custom function."""
+
+    function: Any
+    number: int
+    call: CallRow | None
+    """In the log of calls, if there is one."""
 
 
 def _drop_broken_calls(running: list[CallFrame], enclosing: FrameType | None) -> None:

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank, ScriptError
+from gradviz.collector import collector_paused
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.backward.failed_node import FailedBackwards
@@ -26,12 +27,14 @@ from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
-from gradviz.recording.ranks.rank_facts import rank_in_group
+from gradviz.recording.ranks.peer_watch import is_shape_inference
+from gradviz.recording.ranks.rank_facts import rank_in_group, untried_backend
 from gradviz.recording.run.anomaly_stacks import AnomalyStacks
 from gradviz.recording.run.recording_plan import RecordingPlan, StopScript
 from gradviz.recording.run.run_limit import RunLimit
 from gradviz.recording.run.stopped_tasks import retrieve_stops, unfinished_tasks
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.distributed.sharded_parameters import is_joined
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
@@ -60,7 +63,7 @@ class Recorder:
             self._facts, plan.values_up_to, logs_calls=plan.calls, fingerprints=plan.fingerprints
         )
         if plan.member is not None:
-            self._forward.watch_replicas()
+            self._forward.watch_other_ranks()
         self._compiled = CompiledCodeWatch(self._forward, holds_calls=plan.inside)
         self._anomaly_stacks = AnomalyStacks()
         self._builder = self.new_builder()
@@ -128,7 +131,7 @@ class Recorder:
 
     def _log_backward(self, call_log: CallLogNames, request: BackwardRequest, run: Callable[[], Any]) -> Any:
         """Like `_on_backward`, but every call is logged, also those that backward makes."""
-        if self._compiled.is_running or is_tracing():
+        if self._compiled.is_running or is_tracing() or is_shape_inference(request.frame):
             return self._on_backward(request, run)
         try:
             call_log.before_backward(request.frame)
@@ -169,6 +172,8 @@ class Recorder:
         if is_tracing():
             self._builder.disclose(TRACED)
             return run()
+        if is_shape_inference(request.frame):
+            return run()  # by torch itself, on tensors of its own
         member = self._plan.member
         if self._goes_on_for_others:
             if member is not None and member.may_end():
@@ -195,7 +200,8 @@ class Recorder:
         if self._plan.keeps_one:
             self._builder.forget_graphs()
         row = self._forward.note_backward(peek_sequence_nr(), request)
-        recorded = self._record_request(request, number)
+        with collector_paused(expected=peek_sequence_nr() - self._last_sequence_nr):
+            recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first call needs no check.
         may_be_freed = number > 1 or self._plan.begins_midway
         freed_before = self._failures.freed_before(recorded) if may_be_freed else frozenset()
@@ -246,11 +252,19 @@ class Recorder:
             if not roots:
                 self._record_refused(request, names, backward)
                 return None  # torch is about to raise
-            return self._record_graph(roots, names, backward, request.frame)
+            recorded = self._record_graph(roots, names, backward, request.frame)
+            self._label_ends(recorded, roots, request)
+            return recorded
         except Exception as error:  # must not reach the program
             what = f"could not be recorded, which is a defect of gradviz: {type(error).__name__}: {error}"
             self._builder.disclose_of_call("", f"backward {number}", what)
             return None
+
+    def _label_ends(self, recorded: Recorded, roots: Sequence[RootTensor], request: BackwardRequest) -> None:
+        """Say in the graph which tensors come from other ranks or go to them."""
+        if self._forward.peers is not None:
+            graphs, index = self._builder.graphs, recorded.graph_index
+            graphs[index] = self._forward.peers.labelled(graphs[index], recorded.walk, roots, request.gradients)
 
     def _record_refused(self, request: BackwardRequest, names: NameTable, backward: BackwardCall) -> None:
         """None of its roots has a ``grad_fn``: record what else was computed since the last call."""
@@ -427,9 +441,15 @@ class Recorder:
         rank = self._rank if self._plan.member is None else self._plan.member.rank()
         if rank is None:
             return capture
-        replicas = self._forward.replicas
-        names = self._builder.parameter_names()
-        return replace(capture, rank=rank, replicas=None if replicas is None else replicas.log(names))
+        replicas, peers = self._forward.replicas, self._forward.peers
+        return replace(
+            capture,
+            rank=rank,
+            replicas=None if replicas is None else replicas.log(self._builder.parameter_names()),
+            traffic=() if peers is None else peers.traffic(),
+            may_make_fewer_calls=is_joined(self._forward.log.called_modules()),
+            disclosures=(*capture.disclosures, *untried_backend(rank)),
+        )
 
     def forget_stopped_tasks(self) -> None:
         """The program has ended: its tasks may go, and asyncio has nothing to report of those that were stopped."""

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
@@ -171,11 +171,14 @@ class FailedBackwards:
         return [
             row
             for row in self._flow.rows_of_kind("backward")
-            if row < backward
-            and calls[row].raised is None
-            and not calls[row].scalars.get("retain_graph")
-            and not calls[row].scalars.get("create_graph")
+            if row < backward and calls[row].raised is None and not keeps_its_graph(calls[row])
         ]
+
+
+def keeps_its_graph(backward: Call) -> bool:
+    """``create_graph=True`` keeps the graph, too, unless ``retain_graph=False`` says otherwise."""
+    retains = backward.scalars.get("retain_graph")
+    return bool(backward.scalars.get("create_graph") if retains is None else retains)
 
 
 class _Wanted(Struct, frozen=True):

@@ -12,6 +12,7 @@ from gradviz.analysis.flow.gradient_flow import FlowRow, Trend, gradient_flow
 from gradviz.analysis.flow.loss_shares import products_of_rows
 from gradviz.capture.capture import Capture, Program
 from gradviz.capture.encoding import json_text
+from gradviz.graph.exchanges import Exchange
 from gradviz.graph.model import BackwardCall, CallSite, Graph
 from gradviz.graph.root_shares import LossTerm, Products, RootShares
 
@@ -87,6 +88,8 @@ class Flow(Struct, frozen=True):
     total: tuple[LossShare, ...]
     """Their shares in the gradients of all parameters together."""
     cosines: tuple[LossCosine, ...]
+    exchanges: tuple[Exchange, ...]
+    """What the ranks of a job exchanged for its parameters."""
 
 
 class FlowDocument(Struct, frozen=True, kw_only=True):
@@ -129,6 +132,7 @@ def _flow(capture: Capture, graph: Graph) -> Flow:
         losses=shares.losses if shares is not None else (),
         total=_shares(shares, together),
         cosines=_cosines(shares, together),
+        exchanges=graph.exchanges,
     )
 
 

@@ -15,6 +15,7 @@ from gradviz.analysis.flow.lost_gradients import LostGradients
 from gradviz.analysis.numbers.gradient_origins import BROKEN, OriginKind, find_gradient_origins
 from gradviz.analysis.numbers.growth import typical
 from gradviz.capture.capture import Capture, Parameter
+from gradviz.graph.gradients import is_whole
 from gradviz.graph.model import Graph, Node, TensorFacts
 
 STEEP = 1e3
@@ -52,6 +53,8 @@ class FlowRow:
     """That wrapper."""
     leaves: tuple[int, ...] = ()
     """Ids of the nodes at which it arrived."""
+    is_part: bool = False
+    """Whether the figures are those of the part on this rank, of a tensor that is shared out over several."""
 
     @property
     def ratio(self) -> float | None:
@@ -61,7 +64,7 @@ class FlowRow:
     @property
     def is_zero(self) -> bool:
         """True if a gradient arrived in which every element is zero."""
-        return self.count > 0 and self.zeros == self.count
+        return self.count > 0 and self.zeros == self.count and not self.is_part
 
     @property
     def size(self) -> float | None:
@@ -183,6 +186,7 @@ def _row_of(parameter: Parameter, leaf: Node | None, lost: LostGradients, arriva
         outcome=leaf.leaf_gradient.outcome if leaf.leaf_gradient is not None else None,
         lost_at=lost.where_it_became_zero(leaf) if arrived.is_zero else None,
         leaves=(leaf.id,),
+        is_part=not all(map(is_whole, arrived.placements)),
     )
 
 

@@ -86,6 +86,7 @@ class ZeroGradients:
         self._flow = backward_calls.flow
         self._origins = ValueOrigins(self._flow)
         self._split_finder = cache(lambda number: partial(node_where_paths_split, senders(self._graphs[number])))
+        self._is_hooked = cache(self._has_zeros_of_a_hook)
         self._dead = DeadLeaves(self._backward_calls, self._origins)
 
     @cached_property
@@ -119,8 +120,11 @@ class ZeroGradients:
 
     def _proves_nothing(self, leaf: DeadLeaf) -> bool:
         """Whether a zero at the first steps may be gone at the next: a factor that started at zero, a hook's work."""
-        by_node = find_gradient_origins(self._graphs[leaf.graph]).by_node
-        return leaf.steps < MIN_LAST or any(origin.by == "hook" for origin in by_node.values())
+        return leaf.steps < MIN_LAST or self._is_hooked(leaf.graph)
+
+    def _has_zeros_of_a_hook(self, number: int) -> bool:
+        by_node = find_gradient_origins(self._graphs[number]).by_node
+        return any(origin.by == "hook" for origin in by_node.values())
 
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one with the most affected leaves first."""

@@ -28,6 +28,8 @@ from gradviz.graph.number_words import counted
 
 OUTLIER = 10.0
 """A gradient norm that is this many times larger or smaller than the median of all ranks stands out."""
+STAGES = "ranks send each other tensors, so their parts of the work may differ"
+JOINED = "torch's Join answers for the ranks whose data is shorter"
 MAX_NAMES = 4
 MAX_CHANGES = 4
 
@@ -94,11 +96,22 @@ class _Comparing:
         groups = self._groups(lambda each: each.backward_calls)
         if len(groups) > 1:
             parts = [f"{self._who(group)} made {group[0].backward_calls:,}" for group in groups[:MAX_NAMES]]
+            meant = STAGES if self._are_stages else JOINED if self._are_joined else ""
+            why = meant or "where gradients are exchanged, a rank that makes more of them waits for the others"
             yield RankDifference(
                 "backward_calls",
-                f"numbers of backward calls differ: {', '.join(parts)}; where gradients are exchanged, a rank that "
-                "makes more of them waits for the others",
+                f"numbers of backward calls differ: {', '.join(parts)}; {why}",
+                is_alarm=not meant,
             )
+
+    @property
+    def _are_joined(self) -> bool:
+        return all(each.may_make_fewer_calls for each in self._all)
+
+    @property
+    def _are_stages(self) -> bool:
+        """Whether ranks compute different parts of a model, and send each other what the next part needs."""
+        return any(each.traffic for each in self._all)
 
     def _errors(self) -> Iterator[RankDifference]:
         for group in self._groups(lambda each: each.error):
@@ -109,6 +122,9 @@ class _Comparing:
         """The first backward call in which graphs differ: what only some ranks have."""
         for number in numbers:
             groups = self._groups(lambda each, at=number: each.calls[at].structure)  # type: ignore[misc]
+            if len(groups) > 1 and self._are_stages:
+                yield RankDifference("structure", f"the graphs of backward {number} differ: {STAGES}", is_alarm=False)
+                return
             if len(groups) > 1:
                 usual = groups[0]
                 for group in groups[1:MAX_NAMES]:
@@ -198,6 +214,8 @@ class _Comparing:
 
     def _alike(self, numbers: Sequence[int]) -> Iterator[RankDifference]:
         """Ranks whose own gradients are the same have computed them from the same data."""
+        if any(each.is_tensor_parallel for each in self._all):
+            return  # they are meant to
         told = [number for number in numbers if all(each.calls[number].gradients for each in self._all)]
         if not told:
             return
@@ -285,5 +303,7 @@ def _what_is_not_compared(summaries: Sequence[RankSummary], ends: Sequence[RankE
             f"later steps: {counted(recorded, 'backward call')} of each rank is compared; record with "
             "--backward all --keep-going to compare more"
         )
+    if any(each.is_tensor_parallel for each in summaries):
+        yield "data: the ranks that share a tensor-parallel model are meant to have the same"
     if not any(each.replicated for each in summaries):
         yield "parameters: only those in DistributedDataParallel are known to be the same on all ranks"

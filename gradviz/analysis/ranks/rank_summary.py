@@ -13,11 +13,15 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.memory.kept_memory import OWNED_BY_MODULES
 from gradviz.analysis.ranks.drift import moment_digests
 from gradviz.capture.capture import Capture, Rank
+from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.own_line import line_words, own_line
 
 MAX_BACKWARD_CALLS = 64
 """Of a longer recording, the first and the last calls are compared."""
+
+
+MAX_TRAFFIC = 8
 
 
 class BackwardSummary(Struct, frozen=True):
@@ -35,6 +39,8 @@ class BackwardSummary(Struct, frozen=True):
     """L2 norm of all these gradients; None if nothing was measured."""
     reduced_norm: float | None
     """The same of ``.grad``, if a wrapper made it out of the gradients of several ranks."""
+    exchanged: int = 0
+    """Bytes that it gave to others for its parameters: in backward, and in the forward before it."""
     loss: float | None = None
     """The number on which backward was called, if values were recorded."""
 
@@ -57,6 +63,14 @@ class RankSummary(Struct, frozen=True):
     """What was read at these moments: `ReplicaMoment.kind`."""
     replicated: str = ""
     """A digest of the names of these parameters; empty if nothing keeps them alike."""
+    traffic: tuple[PeerTraffic, ...] = ()
+    """What it sent to single ranks and received from them: ranks that do so are stages of a pipeline, or similar."""
+    parameter_bytes: tuple[int, int] = (0, 0)
+    """What it has of the parameters of its modules, and what there is of them in the whole."""
+    may_make_fewer_calls: bool = False
+    """As in `Capture`."""
+    is_tensor_parallel: bool = False
+    """Whether it computes with distributed tensors, so that other ranks are meant to have the same data."""
 
     @property
     def last(self) -> BackwardSummary | None:
@@ -80,7 +94,28 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         moment_digests(capture.replicas),
         () if capture.replicas is None else _shared(tuple(each.kind for each in capture.replicas.moments)),
         "" if capture.replicas is None else _digest(capture.replicas.names),
+        capture.traffic[:MAX_TRAFFIC],
+        parameter_bytes(capture),
+        capture.may_make_fewer_calls,
+        any(_is_distributed(node) for graph in graphs for node in _parameters(graph)),
     )
+
+
+def parameter_bytes(capture: Capture) -> tuple[int, int]:
+    """What a rank has of its parameters, and what there is of them in the whole."""
+    here = whole = 0
+    for parameter in capture.parameters:
+        if parameter.sharding is not None:
+            here += parameter.sharding.bytes
+            whole += parameter.sharding.whole_bytes
+        else:
+            size = parameter.tensor.bytes or 0
+            here, whole = here + size, whole + size
+    return here, whole
+
+
+def _is_distributed(leaf: Node) -> bool:
+    return any(tensor is not None and tensor.placements for tensor in leaf.outputs)
 
 
 @lru_cache(maxsize=16)
@@ -128,6 +163,7 @@ def _of_call(graph: Graph) -> BackwardSummary:
             for node in _parameters(graph)
             if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
         ),
+        sum(each.bytes for each in graph.exchanges),
         _loss(graph),
     )
 
@@ -159,7 +195,7 @@ def _structure(graph: Graph) -> Iterator[str]:
 def _own_gradients(graph: Graph) -> Iterator[str]:
     for node in _parameters(graph):
         figures = node.arrived[0] if node.arrived else None
-        if figures is not None:
+        if figures is not None and figures.is_measured:
             yield f"{node.names[0]} {figures.norm!r} {figures.mean!r} {figures.minimum!r} {figures.maximum!r}"
 
 

@@ -34,5 +34,5 @@ def script_of(words: Sequence[str]) -> str:
 
 
 def _is_script(word: str) -> bool:
-    """Whether the word is a file or folder here, which the shell would not run without ``./``."""
-    return "/" not in word and Path(word).exists()
+    """Whether the word is a file here, or a folder that Python runs: the shell would run neither without ``./``."""
+    return "/" not in word and (Path(word).is_file() or (Path(word) / "__main__.py").exists())

@@ -18,6 +18,9 @@ _WORD_BORDERS = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[0-9])(?=[A-Z][a-z])|(?<=[A
 _BACKWARD = re.compile(r"Backward\d*$")
 # The autograd name below the title says which kernel torch chose.
 _ATTENTION_KERNEL = re.compile(r"^(ScaledDotProduct)[A-Z][a-z]+Attention(ForCpu)?$")
+_OF_DISTRIBUTED_TENSORS = {"_ToTorchTensor": "to_local", "_FromTorchTensor": "from_local"}
+"""Functions of torch itself, which are called after what they do to a DTensor."""
+_CALL_OF_FUNCTION = "autograd.Function.apply"
 _SPECIAL_METHODS = {
     "__iadd__": "add_",
     "__isub__": "sub_",
@@ -61,6 +64,8 @@ def _without_namespace(node_name: str) -> str:
 @lru_cache(maxsize=1000)
 def operation_word(node_name: str) -> str:
     """``LogSoftmaxBackward0`` as users know it: ``log_softmax``."""
+    if stem_of(node_name) in _OF_DISTRIBUTED_TENSORS:
+        return _OF_DISTRIBUTED_TENSORS[stem_of(node_name)]
     stem = _ATTENTION_KERNEL.sub(r"\1Attention", stem_of(node_name))
     return _WORD_BORDERS.sub("_", stem).lower() or node_name
 
@@ -76,7 +81,7 @@ def node_word(node: Node, *, shares_its_call: bool = False) -> str:
     """The title of an operation. If one call made several nodes, each has its own name."""
     if node.kind in ("custom", "compiled"):
         return stem_of(node.name) or node.name
-    if node.forward_call and not shares_its_call:
+    if node.forward_call and node.forward_call != _CALL_OF_FUNCTION and not shares_its_call:
         return call_word(node.forward_call)
     return operation_word(node.name)
 

@@ -42,9 +42,14 @@ def own_lines_or_none(graph: Graph) -> list[int | None]:
     return own
 
 
+STAGE_OF_PIPELINE = "torch/distributed/pipelining/stage.py"
+
+
 def is_tracer(file: str, function: str) -> bool:
-    """Whether a function of torch runs a model only to write down what it does, as `torch.export.export` does."""
-    return function in _TRACERS and file.replace("\\", "/").endswith(_TRACERS[function])
+    """Whether a function of torch runs a model only to write down what it does, as `torch.export.export` does, or which
+    shapes it returns, as a stage of a pipeline does."""
+    name = function.rpartition(".")[2]  # of a method, too
+    return name in _TRACERS and file.replace("\\", "/").endswith(_TRACERS[name])
 
 
 _TRACERS = {
@@ -52,6 +57,9 @@ _TRACERS = {
     "trace": "torch/jit/_trace.py",
     "trace_module": "torch/jit/_trace.py",
     "_get_trace_graph": "torch/jit/_trace.py",  # called by torch.onnx.export
+    "_shape_inference": STAGE_OF_PIPELINE,  # until torch 2.10
+    "_forward_metadata_inference": STAGE_OF_PIPELINE,
+    "_backward_metadata_inference": STAGE_OF_PIPELINE,
 }
 
 

@@ -56,7 +56,7 @@ class MeasuredCalls:
             for each in (reruns, second):
                 if each is not None:
                     each.stop()
-            self._add_what_flowed(gradients, recorded.graph_index, result)
+            self._add_what_flowed(gradients, recorded, result)
             self._look_into_compiled_code(reruns, recorded.graph_index)
             self._run_again(second, recorded.graph_index)
             self.builder.note_reduced_gradients()
@@ -140,17 +140,20 @@ class MeasuredCalls:
         graphs[recorded.graph_index] = graph = replace(graph, root_shares=shares)
         return graph
 
-    def _add_what_flowed(self, gradients: GradientRecorder, index: int, result: Any) -> None:
-        graphs = self.builder.graphs
+    def _add_what_flowed(self, gradients: GradientRecorder, recorded: Recorded, result: Any) -> None:
+        graphs, (walk, index) = self.builder.graphs, recorded
         try:
             gradients.stop(result)
             graphs[index] = gradients.added_to(graphs[index])
+            graphs[index] = self.builder.with_exchanges(graphs[index], walk, gradients.times)
         except Exception as defect:  # must not reach the program
             self.builder.disclose_defect("gradients could not be measured", defect)
         for reason, count in gradients.unknown_shares.items():
             self.builder.disclose(
                 f"the shares of gradients in {counted(count, 'sum')} of several are not known: {reason}"
             )
+        if gradients.has_parts:
+            self.builder.disclose("gradients of distributed tensors on other ranks: figures are of this rank's part")
         for device in devices_of_started_work(graphs[index]):
             self.builder.disclose(f"the time of some nodes on {device} is the processor's, to start their work")
         for sentence in gradients.clock_defects.sentences("times on a GPU of {} backward could not be read"):

@@ -211,9 +211,10 @@ class CallLogNames:
 
 def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:
     """Whether its values are others than before the first step on it; None if no step was seen, or it is unreadable."""
-    before = known.before_steps
-    now = None if before is None else checksum_of(tensor)
-    return None if before is None or now is None else int(before) != int(now)
+    if known.before_steps is None:
+        return None
+    now = checksum_of(tensor)
+    return None if now is None else int(known.before_steps) != int(now)
 
 
 def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:

@@ -34,6 +34,14 @@ class Row(NamedTuple):
     stack: int
 
 
+class Moved(NamedTuple):
+    """How distributed tensors lie on the mesh of their ranks, before and after a call."""
+
+    before: tuple[str, ...]
+    """Only for calls that do nothing but change it."""
+    after: tuple[str, ...]
+
+
 class ScopeEntry(NamedTuple):
     """One call of one module."""
 
@@ -43,6 +51,9 @@ class ScopeEntry(NamedTuple):
 
 
 NO_SCOPE = -1
+
+CUSTOM_CALL = "autograd.Function.apply"
+"""The function of the rows of custom functions."""
 
 KEPT_CALLS = 100
 """What was computed this many backward calls ago is forgotten."""
@@ -68,6 +79,8 @@ class ThreadLog:
         """Rows whose saved tensors are packed by non-reentrant checkpointing, to be computed again in backward."""
         self.inplace_rows: set[int] = set()
         """Rows of calls that change their input because of ``inplace=True``."""
+        self.row_placements: dict[int, Moved] = {}
+        """Rows of calls that returned distributed tensors, or made such a tensor an ordinary one."""
         self._scope_starts = array("q")
         self._scope_ids = array("q")
         self.running_calls: list[CallFrame] = []
@@ -153,6 +166,7 @@ class ThreadLog:
         self.row_numbers = {row: number for row, number in self.row_numbers.items() if row >= self._forgotten}
         self.checkpointed_rows = {row for row in self.checkpointed_rows if row >= self._forgotten}
         self.inplace_rows = {row for row in self.inplace_rows if row >= self._forgotten}
+        self.row_placements = {row: moved for row, moved in self.row_placements.items() if row >= self._forgotten}
         self.tensor_hooks = {number: hooks for number, hooks in self.tensor_hooks.items() if number >= oldest}
 
 

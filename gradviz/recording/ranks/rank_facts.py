@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 
 from gradviz.capture.capture import Rank
 from gradviz.recording.ranks.job_folder import own_host
+
+_TRIED = "gloo"
+
+
+def untried_backend(rank: Rank) -> Iterator[str]:
+    """A sentence if gradviz was never tried with the backend of the process group."""
+    if rank.backend and rank.backend != _TRIED:
+        yield f"what {rank.backend} does otherwise than {_TRIED}: gradviz was never tried with this backend"
 
 
 def rank_in_group(job: str) -> Rank | None:

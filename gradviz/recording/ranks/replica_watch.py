@@ -38,6 +38,8 @@ class ReplicaWatch:
         self._meter = FingerprintMeter()
         self._hooks: list[Any] = []
         self._backward = 0
+        self._running_steps = 0
+        """ZeroRedundancyOptimizer steps with another one inside, and makes the ranks alike only after that."""
         self._names: dict[int, tuple[weakref.ref[Any] | None, str]] = {}
         """Each parameter by ``id()``, with its name inside the wrapper, in order; None once it was released."""
         self._taken: list[tuple[MomentKind, int, list[int | None], tuple[str, int]]] = []
@@ -59,6 +61,7 @@ class ReplicaWatch:
     def before_backward(self, number: int, frame: FrameType | None) -> None:
         """The program is about to call backward."""
         self._backward = number
+        self._running_steps = 0  # a step that raised has not ended
         with self._defects.caught():
             if is_noted(number):
                 self._find_parameters()
@@ -86,13 +89,15 @@ class ReplicaWatch:
         return ReplicaLog(told, tuple(moments))
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._running_steps += 1
         with self._defects.caught():
-            if self._is_noted_step(optimizer):
+            if self._running_steps == 1 and self._is_noted_step(optimizer):
                 self._take("gradients", sys._getframe(), lambda parameter: parameter.grad)
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._running_steps -= 1
         with self._defects.caught():
-            if self._is_noted_step(optimizer):
+            if self._running_steps == 0 and self._is_noted_step(optimizer):
                 self._take("step", sys._getframe(), lambda parameter: parameter)
 
     def _is_noted_step(self, optimizer: Any) -> bool:

@@ -39,6 +39,17 @@ PATCHES = (
         "torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam.init_unsharded_param",
         "to know which sharded parameter a gathered one stands for",
     ),
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group.foreach_all_gather",
+        "to note which sharded parameters are gathered when",
+    ),
+    Patch(
+        "torch.distributed.fsdp._fully_shard._fsdp_param_group.foreach_reduce",
+        "to note whose gradients are reduced when",
+    ),
+    Patch("torch.distributed.autograd.backward", "to notice distributed autograd, which is not recorded"),
+    Patch("torch.distributed.ProcessGroup.send", "to label what a stage of a pipeline sends"),
+    Patch("torch.distributed.ProcessGroup.recv", "to label what a stage of a pipeline receives"),
     Patch("os._exit", "to keep what was recorded before the process ends without cleaning up"),
     Patch("os.execv", "to keep what was recorded before another program takes the process"),
     Patch("os.execve", "to keep what was recorded before another program takes the process"),

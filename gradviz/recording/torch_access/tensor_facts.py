@@ -9,6 +9,7 @@ import torch
 from msgspec.structs import replace
 
 from gradviz.graph.model import TensorFacts
+from gradviz.recording.torch_access.distributed.parameter_shards import placements_in
 from gradviz.recording.torch_access.name_lookup import tensor_attribute
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
@@ -51,7 +52,8 @@ class FactsTable:
             return replace(UNREADABLE, type_name=type_name)
         with DISABLE_TORCH_FUNCTION():
             try:
-                key = (_sizes(tensor), _dtype(tensor), _device(tensor), _plain(_layout(tensor)), type_name)
+                layout, placements = _plain(_layout(tensor)), placements_in(tensor)
+                key = (_sizes(tensor), _dtype(tensor), _device(tensor), layout, type_name, placements)
             except Exception:  # a subclass may compute its sizes, and fail in whatever way
                 return replace(UNREADABLE, type_name=type_name)
         return self._by_content.get(key) or self._make(key)

@@ -20,6 +20,7 @@ from gradviz.graph.compilations import Compilation
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
+from gradviz.recording.backward.gradients.gradient_watch import RunTimes
 from gradviz.recording.compiled.region_finder import RegionFinder
 from gradviz.recording.compiled.region_opening import (
     FoundRegion,
@@ -35,6 +36,7 @@ from gradviz.recording.forward.module_tree import outermost, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.torch_access import capabilities
+from gradviz.recording.torch_access.distributed.parameter_shards import flat_shards, sharding_of
 from gradviz.recording.torch_access.distributed.sharded_parameters import (
     own_parameter,
     parameters_with_reduced_gradient,
@@ -139,6 +141,11 @@ class CaptureBuilder:
     def reducers(self) -> dict[int, str]:
         """Which parameters get their ``.grad`` from several ranks in the next backward call: see `reducers_of`."""
         return reducers_of(self._forward.log.called_modules())
+
+    def with_exchanges(self, graph: Graph, walked: Walk, times: RunTimes) -> Graph:
+        """The graph of a backward call that has just ended, with what ranks exchanged for its parameters."""
+        exchanges = self._forward.exchanges.of_backward(walked, times)
+        return replace(graph, exchanges=exchanges) if exchanges else graph
 
     def note_reduced_gradients(self) -> None:
         """A backward call has ended: note which parameters got their ``.grad`` from several ranks."""
@@ -253,9 +260,13 @@ class CaptureBuilder:
         return logs.get(threading.get_ident())
 
     def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
+        flat = dict(flat_shards(self._forward.log.called_modules()))
         for parameter in map(own_parameter, parameters_inside(*models)):
             self._parameters[id(parameter)] = Parameter(
-                tuple(names.parameters[id(parameter)]), self._facts.of_tensor(parameter), parameter.requires_grad
+                tuple(names.parameters[id(parameter)]),
+                self._facts.of_tensor(parameter),
+                parameter.requires_grad,
+                sharding=flat.get(id(parameter)) or sharding_of(parameter),
             )
 
     def _unknowns(self) -> Iterator[str]:
@@ -268,6 +279,7 @@ class CaptureBuilder:
             yield f"{counted(count, 'gradient')} could not be measured: {reason}"
         yield from self._forward.defects.sentences("{} calls could not be noted")
         yield from self._forward.values.disclosures()
+        yield from self._forward.remote_backward.disclosures()
         if self._builder.unseen_calls:
             nodes = counted(self._builder.unseen_calls, "node is", "nodes are")
             yield (

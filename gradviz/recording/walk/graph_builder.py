@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import torch
 from msgspec.structs import replace
 
+from gradviz.collector import collector_paused
 from gradviz.graph.model import Attribute, BackwardCall, Constant, CustomFunction, Graph, HeldTensor, Node, Root
 from gradviz.graph.saved_tensors import OlderGraph, Storage, TorchObjects
-from gradviz.recording.forward.forward_log import ForwardLog, Row, ThreadLog
+from gradviz.recording.forward.forward_log import CUSTOM_CALL, ForwardLog, Row, ThreadLog
 from gradviz.recording.forward.forward_memory import ForwardMemory
 from gradviz.recording.forward.forward_values import ForwardValues
 from gradviz.recording.forward.function_names import public_name
@@ -28,11 +29,12 @@ from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_T
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already
 from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
-from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_indices, leaf_node, leaf_variables
 from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
+from gradviz.recording.walk.placements import placed
 from gradviz.recording.walk.roots import RootTensor
 from gradviz.recording.walk.saved_tensor_reader import SavedTensorReader
 from gradviz.recording.walk.thread_mix import undecided_nodes
@@ -80,7 +82,7 @@ class GraphBuilder:
     ) -> Graph:
         """The graph of a walk; `log` is that of the thread that made the nodes."""
         one = _OneGraph(self, walk, modules, log)
-        with without_collector():
+        with collector_paused():
             nodes = one.nodes()
         storages = one.storages()  # after everything has been referred to
         return Graph(
@@ -246,6 +248,10 @@ class _OneGraph:
                     kind = "inplace"
         elif kind != "custom" or works("custom functions"):  # else the reason is another, and told
             self.builder.unseen_calls += 1
+        outputs, attributes = node.outputs, node.attributes
+        if log.row_placements and row is not None and number == row.last_sequence_nr:
+            is_custom = row.function == CUSTOM_CALL
+            outputs, attributes = placed(node, log.row_placements.get(row.number), is_custom=is_custom)
         hooks = log.tensor_hooks.get(number)
         return Node(
             node.id,
@@ -253,11 +259,11 @@ class _OneGraph:
             kind,
             number,
             node.edges,
-            node.outputs,
+            outputs,
             forward_call,
             call_site,
             self.scopes.index_of(log.scope_of(number)),
-            node.attributes,
+            attributes,
             hooks_still_on(hooks) if hooks else (),
             constants=constants,
             number=operand,

@@ -43,6 +43,9 @@ VIEW_OPERATIONS = frozenset(
 )
 """Operations that return the same storage under another shape; their nodes are named ``ViewBackward0`` and so on."""
 
+_TORCHS_OWN = "torch.nn.modules.", "torch.distributed."
+"""Modules whose functions run a module's backward hooks, synchronize its statistics, or move tensors between ranks."""
+
 INPLACE_NODES = frozenset({"torch::autograd::CopySlices", "torch::autograd::CopyBackwards"})
 
 
@@ -53,8 +56,7 @@ def kind_of_function_class(function_class: type) -> NodeKind:
         return "checkpoint"
     if module.startswith(("torch._functorch._aot_autograd", "torch._dynamo", "torch._inductor")):
         return "compiled"
-    # torch's own: they run a module's backward hooks, or synchronize its statistics.
-    return "operation" if module.startswith("torch.nn.modules.") else "custom"
+    return "operation" if module.startswith(_TORCHS_OWN) else "custom"
 
 
 def kind_of_operation(name: str) -> NodeKind:

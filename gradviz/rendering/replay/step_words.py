@@ -18,6 +18,7 @@ from gradviz.rendering.replay.gradient_numbers import short_words, tensor_words
 from gradviz.rendering.replay.gradient_sums import SumWords
 from gradviz.rendering.replay.step_names import StepNames
 from gradviz.rendering.words.common_words import counted, listed
+from gradviz.rendering.words.exchange_words import exchange_words
 from gradviz.rendering.words.formula_words import NodeFormulas, node_formulas, with_minus
 from gradviz.view.model import Item
 
@@ -72,6 +73,16 @@ class ReplayWords:
         outcome = self._leaf_outcome(step)
         if outcome:
             yield Fact(".grad", (outcome,))
+        exchanges = tuple(self._exchanges(step))
+        if exchanges:
+            yield Fact("exchange", exchanges)
+
+    def _exchanges(self, step: Step) -> Iterator[str]:
+        """What begins to be exchanged with other ranks when a node of this step has run."""
+        orders = {run.order for node in step.nodes if (run := self.graph.nodes[node].run) is not None}
+        for each in self.graph.exchanges:
+            if each.after in orders and not each.is_in_forward:
+                yield f"{each.by} begins the {exchange_words(each)}"
 
     def _inside(self, step: Step) -> str:
         """The operations in a box without views, in the order of the engine: ``NativeLayerNorm, Addmm ×4, Gelu``."""

@@ -19,6 +19,7 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
 from gradviz.graph.root_shares import RootShares
+from gradviz.rendering.reports.exchange_table import exchange_table
 from gradviz.rendering.reports.loss_table import conflicts, loss_table
 from gradviz.rendering.reports.terminal_tables import (
     MAX_ROWS,
@@ -55,6 +56,8 @@ class FlowContent:
     """Sentences, each with its style."""
     disclosures: tuple[str, ...] = ()
     shares: RootShares | None = None
+    exchanged: Graph | None = None
+    """The graph, if ranks exchanged something for its parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,11 @@ class FlowTable:
             yield wrapped(words, self.look.width, "")
         if content.shares is not None:
             yield from self._losses(content.shares, rows)
+        if content.exchanged is not None:
+            by = listed(list(dict.fromkeys(each.by for each in content.exchanged.exchanges)), MAX_NAMES)
+            yield Text()
+            yield wrapped(f"exchanged with other ranks by {by}", self.look.width, "bold")
+            yield exchange_table(content.exchanged)
         for remark, style in content.remarks:
             yield wrapped(remark, self.look.width, style)
         if len(rows) < len(flow.rows):
@@ -200,7 +208,8 @@ class _Scale:
 def _content(capture: Capture, graph: Graph) -> FlowContent:
     flow = gradient_flow(capture, graph)
     remarks = tuple(_remarks(flow, graph))
-    return FlowContent(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares)
+    exchanged = graph if graph.exchanges else None
+    return FlowContent(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares, exchanged)
 
 
 def _title(capture: Capture, graph: Graph) -> str:

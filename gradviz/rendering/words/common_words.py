@@ -31,11 +31,12 @@ def shape_words_of(shape: Sequence[int | str]) -> str:
 
 
 def full_tensor_words(tensor: TensorFacts) -> str:
-    """All facts about a tensor: ``[8, 64] float32 on cuda:0``."""
+    """All facts about a tensor: ``[8, 64] float32 on cuda:0``, ``DTensor [8, 64] float32, Shard(0), on cpu``."""
     shape = "[" + ", ".join(map(str, tensor.shape)) + "]"
     layout = "" if tensor.layout == "strided" else f" {tensor.layout}"
     type_name = "" if tensor.type_name == "Tensor" else f"{tensor.type_name} "
-    return f"{type_name}{shape} {tensor.dtype}{layout} on {tensor.device}"
+    placements = f", {' '.join(tensor.placements)}," if tensor.placements else ""
+    return f"{type_name}{shape} {tensor.dtype}{layout}{placements} on {tensor.device}"
 
 
 def count_words(count: int) -> str:

@@ -12,6 +12,7 @@ from math import floor, log10, sqrt
 from gradviz.graph.gradients import BranchShare, LeafGradient, TensorFigures, at_index
 from gradviz.graph.model import Node
 from gradviz.rendering.words.common_words import counted, shape_words_of
+from gradviz.rendering.words.exchange_words import exchanges_of_leaf
 from gradviz.rendering.words.gradient_words import LinkBranch, arrived_by_repetition, figures_words, gradient_words
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import number_words, value_words
@@ -19,6 +20,7 @@ from gradviz.view.model import Item, Link
 
 MAX_OUTPUTS = 4
 MAX_BRANCHES = 6
+MAX_REPETITIONS = 24
 MAX_NUMBERS = 64
 _LEVELS = "▁▂▃▄▅▆▇█"
 _OUTCOMES = {
@@ -59,6 +61,7 @@ def node_run(facts: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
         return
     if node.leaf_gradient is not None:
         yield _outcome(node.leaf_gradient)
+    yield from exchanges_of_leaf(facts.graph, node, facts.run_count)
     if node.run is not None:
         yield from _run(facts, node)
 
@@ -72,7 +75,7 @@ def range_of_gradients(facts: SubjectFacts, item: Item) -> Iterator[str]:
 
 def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
     """The gradients that flow back along a link, and their parts of the sum where branches meet."""
-    if link.edge_count > 1 and len(branches) > MAX_BRANCHES:
+    if len(branches) > (MAX_BRANCHES if link.edge_count > 1 else MAX_REPETITIONS):
         first, last = (figures_words([branch.gradient]) for branch in (branches[0], branches[-1]))
         yield f"gradients back along {len(branches):,} edges, norms: {first} … {last}"
         return

@@ -152,6 +152,11 @@ def _peculiarities(node: Node) -> Iterator[str]:
         yield counted(len(node.hooks), "hook")
 
 
+def _other_rank(node: Node, direction: str) -> str:
+    """``from rank 0``, ``to rank 1``, for the ends of a stage of a pipeline; empty for all other nodes."""
+    return str(node.attributes.get(direction, "")).partition(",")[0]
+
+
 def _leaf(facts: SubjectFacts, item: Item, node_id: int) -> ItemText:
     node = facts.graph.nodes[node_id]
     names = _nearest_first(facts, item, node.names)
@@ -162,6 +167,7 @@ def _leaf(facts: SubjectFacts, item: Item, node_id: int) -> ItemText:
     return ItemText(
         title=title + others,
         subtitle=autograd_name(node),
+        badge=_other_rank(node, "received"),
         shape=_given_shape(facts, item, operation_shapes(facts, item, node)),
     )
 
@@ -234,6 +240,7 @@ def _root(facts: SubjectFacts, item: Item) -> ItemText:
     tensor = root.tensor or facts.graph.nodes[root.node].output(root.output_nr)
     return ItemText(
         title=facts.root_names[item.root or 0],
+        badge=_other_rank(facts.graph.nodes[root.node], "sent"),
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
         **_place(facts, backward.call_site if backward else None),

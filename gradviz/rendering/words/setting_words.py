@@ -115,6 +115,11 @@ def _slice_index(settings: _Settings) -> str:
     return _place(settings.get("dim"), f"{first}:{last}{by}")
 
 
+def _moved(settings: _Settings) -> str:
+    """How a distributed tensor lies on the mesh of its ranks, before and after: ``Shard(0) → Replicate()``."""
+    return f"{settings.get('from', '')} → {settings.get('to', '')}" if "to" in settings else ""
+
+
 def _nothing(_: _Settings) -> str:
     return ""
 
@@ -172,6 +177,7 @@ _ROWS: tuple[tuple[str, _Words], ...] = (
         _joined(partial(_flag, "is_causal", "causal"), partial(_unless, 0, "dropout_p")),
     ),
     ("Add Sub Addmm Baddbmm", _joined(partial(_unless, 1, "alpha"), partial(_unless, 1, "beta"))),
+    ("Redistribute _ToTorchTensor _FromTorchTensor", _moved),
     ("Mul", partial(_bare, "other")),
     ("Div", partial(_bare, "rounding_mode")),
     ("Pow", partial(_bare, "exponent")),

@@ -249,7 +249,12 @@ def _sign_operations(
 
 
 def _without_sizes(tensors: Sequence[TensorFacts | None]) -> Hashable:
-    return tuple([each and (len(each.shape), each.dtype, each.device, each.layout, each.type_name) for each in tensors])
+    return tuple(
+        [
+            each and (len(each.shape), each.dtype, each.device, each.layout, each.type_name, each.placements)
+            for each in tensors
+        ]
+    )
 
 
 def _parameter_facts(graph: Graph, node: Node, connections: Connections) -> tuple[TensorFacts | None, ...]:

@@ -21,15 +21,15 @@ class NanFromOp(BrokenGradientRule):
 
     Example
     -------
-    a = torch.tensor([1.0, 2.0], requires_grad=True)
-    distance = (a - torch.tensor([1.0, 2.0])).pow(2).sum().sqrt()
-    (distance * 0.5).backward()
+    a = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    distances = (a - torch.tensor([1.0, 2.0])).pow(2).sum(1).sqrt()
+    distances.mean().backward()
 
     Instead
     -------
-    a = torch.tensor([1.0, 2.0], requires_grad=True)
-    distance = ((a - torch.tensor([1.0, 2.5])).pow(2).sum() + 1e-12).sqrt()
-    (distance * 0.5).backward()
+    a = torch.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    distances = ((a - torch.tensor([1.0, 2.0])).pow(2).sum(1) + 1e-12).sqrt()
+    distances.mean().backward()
     """
 
     code = "GV301"
@@ -44,7 +44,9 @@ class NanFromOp(BrokenGradientRule):
     def why(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:
             return "what it got is finite; the values and gradients inside compiled code were not measured"
-        return facts.reason or "its input is finite, but its value or its slope there is not"
+        reason = facts.reason or "its input is finite, but its value or its slope there is not"
+        is_product = not facts.in_forward and facts.kind == "NaN" and "slope" in reason
+        return f"{reason}; times a gradient of 0 that is NaN" if is_product else reason
 
     def fix(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words
@@ -60,10 +60,14 @@ class GradientAlwaysZero(Rule):
         groups: dict[Location | None, list[UnexplainedZero]] = defaultdict(list)
         for zero in case.unexplained_zeros:
             groups[_location(case, zero)].append(zero)
+        histories = case.histories
+        trained = {name for number in histories.trained for name in histories.tensor(number).names} if groups else set()
         for location, zeros in groups.items():
-            yield self._finding(case, location, zeros)
+            yield self._finding(case, location, zeros, trained)
 
-    def _finding(self, case: Case, location: Location | None, zeros: list[UnexplainedZero]) -> Finding:
+    def _finding(
+        self, case: Case, location: Location | None, zeros: list[UnexplainedZero], trained: Set[str]
+    ) -> Finding:
         first = zeros[0]
         names = tuple(dict.fromkeys(zero.leaf.name for zero in zeros))
         steps = max(zero.leaf.steps for zero in zeros)
@@ -71,7 +75,7 @@ class GradientAlwaysZero(Rule):
         of_which = "the last" if first.leaf.was_alive else "all"
         # A loss that has reached zero, and a bias that cancels in a difference, may be right.
         may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside)
-        is_alarm = not may_be_right and any(_is_trained(case, name) for name in names)
+        is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero in {of_which} {steps:,} steps{since}; cause not found",
             severity="warning" if is_alarm else "note",
@@ -117,8 +121,3 @@ def _operation(case: Case, zero: UnexplainedZero) -> str:
     if zero.call is not None:
         return call_words(case.dataflow.log.calls[zero.call])
     return f"{operation_word(case.graphs[zero.leaf.graph].nodes[zero.node or 0].name)}()"
-
-
-def _is_trained(case: Case, name: str) -> bool:
-    histories = case.histories
-    return any(name in histories.tensor(number).names for number in histories.trained)

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from gradviz.collector import SparedObjects, collector_paused
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
 from gradviz.recording.backward.gradients.node_clock import clock_if_needed
@@ -34,7 +35,7 @@ from gradviz.recording.torch_access.modes import (
     without_forward_gradients,
 )
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
-from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.graph_walker import Walk
 
 UNDEFINED = -1
 """Stands for the number of a gradient that autograd passed as None."""
@@ -50,20 +51,48 @@ class Flow:
     """What arrived, before the hooks on the tensor; only if there are hooks."""
     runs: dict[int, tuple[int, float]] = field(default_factory=dict)
     """Thread and seconds, in the order in which the nodes ran."""
+    began: float = 0.0
+    """When the call began, by `perf_counter`."""
+    ends: list[float] = field(default_factory=list)
+    """When each of these runs ended."""
     repeats: Counter[int] = field(default_factory=Counter)
     """Further runs of nodes that ran several times; what they sent then is not kept."""
+
+
+@dataclass(frozen=True)
+class RunTimes:
+    """When a backward call ran its nodes, by the clock of `perf_counter`."""
+
+    began: float
+    order: Mapping[int, int]
+    """By index of the node: as which of all it ran."""
+    ends: Sequence[float]
+    """When each ended, in that order."""
 
 
 class GradientWatch:
     """Hooks on the nodes of a walk, between `start` and `stop`."""
 
-    def __init__(self, walk: Walk, meter: GradientMeter, summed: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
-        """`summed`: how many gradients are summed where several are; `hooked`: outputs with hooks of the program."""
+    def __init__(
+        self,
+        walk: Walk,
+        meter: GradientMeter,
+        summed: Mapping[Slot, int],
+        hooked: Iterable[Slot],
+        views: frozenset[int] = frozenset(),
+    ) -> None:
+        """
+        Args:
+            summed: how many gradients are summed where several are.
+            hooked: outputs with hooks of the program.
+            views: nodes that pass on what they receive in another shape.
+        """
         self.flow = Flow()
         self.defects = Defects()
         self._walk = walk
         self._meter = meter
         self._hooked = frozenset(hooked)
+        self._views = views
         # Here the tensor that arrives may not hold what was sent.
         self._always_measured = self._hooked.union(summed)
         self.sums = GradientSums(
@@ -76,6 +105,7 @@ class GradientWatch:
         self._last_end: dict[int, float] = {}
         self._start_time = 0.0
         self._clock = clock_if_needed()
+        self._spared = SparedObjects()
 
     def expect(self, slot: Slot, gradient: torch.Tensor) -> int:
         """The call starts with this gradient at this slot; returns its number."""
@@ -91,20 +121,22 @@ class GradientWatch:
         if self._clock is not None:
             self._clock.begin(starts)
         on_run = self._on_run  # one object for all: what there is for each node, the garbage collector looks through
-        with without_collector():
+        with collector_paused():
             for index, wrapper in enumerate(self._walk.wrappers):
                 try:
                     self._handles.append(wrapper.register_hook(partial(on_run, index)))
                 except Exception as defect:  # the other nodes can still be measured
                     self.defects.note(defect)
+            self._spared.begin(len(self._handles))
         self._threads[get_ident()] = 0
-        self._start_time = perf_counter()
+        self._start_time = self.flow.began = perf_counter()
 
     def stop(self) -> None:
         """Remove all hooks; safe to call twice."""
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        self._spared.end()
         for slot, (_, number) in self._expected.items():
             # If gradients are only asked for, by autograd.grad, no node runs at which they arrive.
             if slot not in self._always_measured:
@@ -128,6 +160,7 @@ class GradientWatch:
                 self.flow.repeats[index] += 1
             else:
                 self.flow.runs[index] = thread, seconds
+                self.flow.ends.append(end)
                 self._measure(index, sent, received)
         except Exception as defect:  # must not reach the program
             self.defects.note(defect)
@@ -150,7 +183,9 @@ class GradientWatch:
                 self._take_all(index, sent, received)
 
     def _take_all(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.sums.counts
+        flow, take, expected, summed, views = (
+            self.flow, self._meter.take, self._expected, self.sums.counts, self._views,
+        )  # fmt: skip
         known: dict[int, int] = {}
         for output_nr, gradient in enumerate(received):
             slot = index, output_nr
@@ -171,7 +206,7 @@ class GradientWatch:
             else:
                 identity = id(gradient)
                 if identity not in known:
-                    known[identity] = take(gradient)
+                    known[identity] = self._take_view(gradient, received, known) if index in views else take(gradient)
                 number = known[identity]
                 if edge is not None:
                     slot = edge.target, edge.input_nr
@@ -180,6 +215,11 @@ class GradientWatch:
                         self.sums.add(slot, (index, len(numbers)), gradient)
             numbers.append(number)
         flow.sent[index] = tuple(numbers)  # a list would stay with the garbage collector
+
+    def _take_view(self, gradient: torch.Tensor, received: Sequence[Any], known: Mapping[int, int]) -> int:
+        """Take what a view sends: mostly what it received, in another shape, which has the same figures."""
+        whole = received[0] if len(received) == 1 else None
+        return self._meter.take(gradient) if whole is None else self._meter.take_view(gradient, whole, known[id(whole)])
 
     def _note_before_hooks(self, slot: Slot, sent: int) -> None:
         """Note what arrived at an output that is summed or has hooks; `sent` is what was last sent there."""

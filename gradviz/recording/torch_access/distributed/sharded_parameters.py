@@ -21,6 +21,8 @@ from gradviz.recording.torch_access.patches import Replacement
 _MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param"
 _pairs: dict[int, tuple[weakref.ref[Any], weakref.ref[Any]]] = {}
 """Unsharded and sharded parameter, by the ``id()`` of the first."""
+_sharded: dict[int, weakref.ref[Any]] = {}
+"""The sharded ones, by their own ``id()``."""
 
 
 def sharded_of(tensor: Any) -> Any:
@@ -29,6 +31,12 @@ def sharded_of(tensor: Any) -> Any:
         return None
     whole, sharded = _pairs.get(id(tensor), (None, None))
     return sharded() if whole is not None and sharded is not None and whole() is tensor else None
+
+
+def is_gathered_at_times(tensor: Any) -> bool:
+    """Whether this is a sharded parameter for which a whole one has stood."""
+    known = _sharded.get(id(tensor))
+    return known is not None and known() is tensor
 
 
 def own_parameter(tensor: Any) -> Any:
@@ -71,6 +79,7 @@ class ShardingWatch:
             whole, sharded = getattr(parameter, "_unsharded_param", None), getattr(parameter, "sharded_param", None)
             if whole is not None and sharded is not None and sharded_of(whole) is not sharded:
                 _pairs[id(whole)] = weakref.ref(whole), weakref.ref(sharded)
+                _sharded[id(sharded)] = _pairs[id(whole)][1]
                 self._release(whole)
             return result
 
@@ -80,6 +89,7 @@ class ShardingWatch:
 def forget_sharded_parameters() -> None:
     """The recording was read: forget all pairs."""
     _pairs.clear()
+    _sharded.clear()
 
 
 def reducers_of(modules: Iterable[Any]) -> dict[int, str]:
@@ -120,6 +130,11 @@ def _synchronized(wrapper: Any) -> Iterator[tuple[str, Any]]:
 def _averages_later(wrapper: Any) -> bool:
     """Whether it lets replicas differ between averages of the parameters themselves, as post-local SGD does."""
     return any("PostLocalSGD" in type(state).__name__ for _, state in getattr(wrapper, "_comm_hooks", ()))
+
+
+def is_joined(modules: Iterable[Any]) -> bool:
+    """Whether a wrapper was used in torch's ``Join``, which answers for ranks whose data is shorter."""
+    return any(getattr(getattr(module, "_join_config", None), "enable", False) is True for module in modules)
 
 
 def is_flat_parameter(tensor: Any) -> bool:

@@ -1,0 +1,56 @@
+"""The table of what a rank exchanged with the others for the parameters of a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from gradviz.graph.exchanges import Exchange
+from gradviz.graph.model import Graph
+from gradviz.graph.number_words import byte_words, counted
+from gradviz.rendering.reports.terminal_tables import empty_table
+from gradviz.rendering.words.common_words import listed
+
+MAX_EXCHANGES = 12
+MAX_NAMES = 2
+
+
+def exchange_table(graph: Graph) -> Table:
+    """A row for each collective of backward, in order; those of the forward share one."""
+    table = empty_table()
+    for title in ("collective", "of"):
+        table.add_column(title, max_width=40)
+    table.add_column("bytes", justify="right", no_wrap=True)
+    table.add_column("begins after step", justify="right")
+    runs = sum(node.run is not None for node in graph.nodes)
+    before = [each for each in graph.exchanges if each.is_in_forward]
+    if before:
+        parameters = counted(sum(each.parameters for each in before), "parameter")
+        table.add_row(f"{counted(len(before), before[0].kind)} in the forward", parameters, _size(before), "-")
+    inside = sorted((each for each in graph.exchanges if not each.is_in_forward), key=_order)
+    for each in inside[:MAX_EXCHANGES]:
+        begins = "-" if each.after is None else f"{each.after + 1:,} of {runs:,}"
+        table.add_row(_title(each), _names(graph, each), byte_words(each.bytes), begins)
+    left = inside[MAX_EXCHANGES:]
+    if left:
+        table.add_row(f"and {len(left):,} more", "", _size(left), "")
+    return table
+
+
+def _order(exchange: Exchange) -> int:
+    return -1 if exchange.after is None else exchange.after
+
+
+def _title(exchange: Exchange) -> str:
+    return exchange.kind if exchange.bucket is None else f"{exchange.kind} of bucket {exchange.bucket}"
+
+
+def _names(graph: Graph, exchange: Exchange) -> str:
+    names = [next(iter(graph.nodes[leaf].names), "a parameter") for leaf in exchange.leaves]
+    more = exchange.parameters - min(len(names), MAX_NAMES)
+    return listed(names[:MAX_NAMES], MAX_NAMES) + (f" and {more:,} more" if more else "")
+
+
+def _size(exchanges: Sequence[Exchange]) -> str:
+    return byte_words(sum(each.bytes for each in exchanges))
