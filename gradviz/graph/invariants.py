@@ -74,6 +74,8 @@ def _check_tables(graph: Graph) -> None:
         _check(f"call site {index}", site.caller, index, "an earlier call site")
     for index, region in enumerate(graph.regions):
         _check(f"region {index}", region.call_site, len(graph.call_sites), "call site")
+        for each in region.recomputed or ():
+            _check(f"region {index}", each.call_site, len(graph.call_sites), "call site")
     for index, constant in enumerate(graph.constants):
         check_facts(f"constant {index}", (constant.tensor,))
         check_figures(f"constant {index}", (constant.value,))

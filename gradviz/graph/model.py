@@ -220,6 +220,16 @@ class CustomFunction(Struct, frozen=True, omit_defaults=True, gc=False, repr_omi
     last_line: LineNumber
 
 
+class Recomputed(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
+    """An operation that compiled code computes again in backward, because it did not keep the result."""
+
+    operation: str
+    """``erf``: the compiler divides functions into smaller ones."""
+    call_site: Index | None = None
+    count: Count = 1
+    """How often it is computed again at that line."""
+
+
 class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
     """A compiled function that ran in this graph. The nodes of a region that is open are the operations that were
     compiled; a closed one is a single node of the kind ``compiled``."""
@@ -237,6 +247,10 @@ class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaul
     """Whether the gradients between its operations were measured, in a second run."""
     closed: str = ""
     """Why it could not be opened; empty if it is open."""
+    uncompiled_bytes: Count | None = None
+    """What autograd would keep of its results without compilation; None if that is not known."""
+    recomputed: tuple[Recomputed, ...] | None = None
+    """None if torch does not tell it, as for code from its cache."""
 
 
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):

@@ -18,6 +18,7 @@ PARTS = {
     "modules": "tests.conformance.modules",
     "unusual": "tests.conformance.unusual",
     "families": "tests.zoo.examination",
+    "compiled": "tests.conformance.compiled",
 }
 """By name, in the order in which they run."""
 

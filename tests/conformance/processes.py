@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
@@ -108,3 +109,21 @@ def _leave_out_what_it_died_of(chunk: _Chunk, total: Tally) -> None:
         total.skipped[f"samples: the process dies of {name} without gradviz, too"] += 1
     else:
         total.failures.append(f"{name}: the process died while its sample {number} was recorded")
+
+
+_Found = TypeVar("_Found")
+
+
+def each_in_processes(examine: Callable[[str], _Found | str], names: list[str], jobs: int) -> dict[str, _Found | str]:
+    """For each name what was found, or how examining it ended."""
+    if jobs == 1 or len(names) <= 1:
+        return {name: examine(name) for name in names}
+    with ProcessPoolExecutor(min(jobs, len(names)), get_context("spawn")) as pool:
+        return {name: _outcome(future) for name, future in [(name, pool.submit(examine, name)) for name in names]}
+
+
+def _outcome(future: Future[_Found | str]) -> _Found | str:
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        return "the process died, of this or of another"

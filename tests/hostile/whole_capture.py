@@ -27,6 +27,7 @@ from gradviz.graph.model import (
     HeldTensor,
     ModuleScope,
     Node,
+    Recomputed,
     RefusedRoot,
     Region,
     TensorFacts,
@@ -135,6 +136,7 @@ def _write_through_an_index() -> Call:
     return Call(
         "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
         outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
+        inner_nr=1, is_opened=True,
         checkpoint_site=0,
     )  # fmt: skip
 
@@ -176,7 +178,16 @@ def whole_graph() -> Graph:
         ),
         custom_functions=(CustomFunction("MmBackward0", "Mm", "/project/train.py", 3, 7),),
         regions=(
-            Region("CompiledFunctionBackward", "forward", "inductor", 1, NodeRun(4, 0.5), is_measured=True),
+            Region(
+                "CompiledFunctionBackward",
+                "forward",
+                "inductor",
+                1,
+                NodeRun(4, 0.5),
+                is_measured=True,
+                uncompiled_bytes=4096,
+                recomputed=(Recomputed("tanh", 1, 3),),
+            ),
             Region("", closed="its code could not be run again"),
         ),
         findings=(NodeFinding("GV102", "detached", "warning", "cut off", "because", "do not", node=2),),
@@ -194,7 +205,7 @@ def more_nodes() -> tuple[Node, ...]:
     product = Node(
         4, "MulBackward0", sequence_nr=7, edges=(Edge(2), None), outputs=(facts,), held=(held,),
         forward_call="torch.mul",
-        gradients=(broken_figures(), None), values=(broken_figures(),), number=3.0, region=0,
+        gradients=(broken_figures(), None), values=(broken_figures(),), number=3.0, region=0, inner_nr=2,
         saved=(SavedTensor("other", facts, 8, 2, source=2, source_nr=1),),
     )  # fmt: skip
     checkpoint = Node(

@@ -5,15 +5,13 @@ The two plain steps must be alike, else comparing means nothing; the first of th
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from multiprocessing import get_context
 
 import torch
 import transformers
 
 from tests.conformance.order import Order
+from tests.conformance.processes import each_in_processes
 from tests.conformance.runs import quiet
 from tests.conformance.tally import Tally
 from tests.zoo.checks import Drawn, untruths
@@ -59,7 +57,7 @@ def examine(order: Order) -> Tally:
     if missing:
         tally.skipped[missing] += 1
     results: list[Result] = []
-    for name, found in _examined(names, order.jobs).items():
+    for name, found in each_in_processes(_examine_named, names, order.jobs).items():
         tally.subjects[name] += 1
         if isinstance(found, str):
             tally.failures.append(f"{name}: {found}")
@@ -71,23 +69,6 @@ def examine(order: Order) -> Tally:
         tally.failures += [f"{name}: {problem}" for problem in found.problems]
     tally.lines = [HEADER, *(each.line for each in results), "", _total(results)]
     return tally
-
-
-def _examined(names: list[str], jobs: int) -> dict[str, Result | str]:
-    """For each name what was found, or how examining it ended."""
-    if jobs == 1 or len(names) <= 1:
-        return {name: _examine_named(name) for name in names}
-    with ProcessPoolExecutor(min(jobs, len(names)), get_context("spawn")) as pool:
-        return {
-            name: _outcome(future) for name, future in [(name, pool.submit(_examine_named, name)) for name in names]
-        }
-
-
-def _outcome(future: Future[Result | str]) -> Result | str:
-    try:
-        return future.result()
-    except BrokenProcessPool:
-        return "the process died, of this or of another"
 
 
 def _examine_named(name: str) -> Result | str:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from gradviz.analysis.finding import Location, text_at
+from gradviz.analysis.memory.compiled_memory import CompiledMemory, compiled_memory
 from gradviz.analysis.memory.kept_memory import StorageUse, Unknown, memory_of
 from gradviz.analysis.memory.memory_groups import Group, by_line, by_module
 from gradviz.capture.capture import Capture
@@ -40,6 +41,28 @@ class LineBytes(Struct, frozen=True):
     storages: int
 
 
+class RecomputedLine(Struct, frozen=True):
+    """Operations of one line that compiled code computes again in backward."""
+
+    file: str | None
+    line: int | None
+    operations: dict[str, int]
+    """How often each."""
+
+
+class CompiledBytes(Struct, frozen=True):
+    """What all calls of one compiled function keep of their results."""
+
+    function: str
+    backend: str
+    calls: int
+    kept_bytes: int
+    uncompiled_bytes: int
+    """What autograd would keep without compilation."""
+    recomputed: tuple[RecomputedLine, ...] | None
+    """None where torch does not tell it."""
+
+
 class MemoryDocument(Struct, frozen=True):
     """What ``gradviz memory --json`` prints. Each storage counts once."""
 
@@ -55,6 +78,7 @@ class MemoryDocument(Struct, frozen=True):
     by_line: tuple[LineBytes, ...]
     storages: tuple[StorageUse, ...]
     """Parameters and buffers included; the largest first."""
+    compiled: tuple[CompiledBytes, ...] = ()
 
 
 def memory_document(capture: Capture, graph: Graph) -> MemoryDocument:
@@ -71,7 +95,16 @@ def memory_document(capture: Capture, graph: Graph) -> MemoryDocument:
         ),
         by_line=tuple(_line(capture, group) for group in by_line(memory)),
         storages=memory.storages,
+        compiled=tuple(map(_compiled, compiled_memory(graph))),
     )
+
+
+def _compiled(each: CompiledMemory) -> CompiledBytes:
+    lines = (
+        RecomputedLine(file or None, line or None, dict(counts)) for (file, line), counts in each.recomputed.items()
+    )
+    recomputed = tuple(lines) if each.is_known else None
+    return CompiledBytes(each.function, each.backend, each.calls, each.kept_bytes, each.uncompiled_bytes, recomputed)
 
 
 def _line(capture: Capture, group: Group) -> LineBytes:

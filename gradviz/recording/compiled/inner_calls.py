@@ -14,7 +14,6 @@ from types import FrameType
 from typing import Any
 
 import torch
-from torch import fx
 
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
@@ -23,6 +22,7 @@ from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.compiled.region_calls import compiled_node
 from gradviz.recording.compiled.region_replay import Replay, replayed
 from gradviz.recording.compiled.run_log import LoggedCall, RunLog
+from gradviz.recording.compiled.traced_nodes import TracedNode
 from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.frame_variables import local_variables
@@ -239,7 +239,7 @@ class _ModuleCalls:
         self._log, self._variables, self._outermost = log, variables, outermost
         self._running: list[tuple[str, int]] = []
 
-    def scope_of(self, traced: fx.Node) -> int:
+    def scope_of(self, traced: TracedNode) -> int:
         """The call in which a traced node was made; to be asked for in the order of the nodes."""
         stack = [(str(key), str(text)) for key, (text, *_) in (traced.meta.get("nn_module_stack") or {}).items()]
         same = 0

@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
+from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node, Recomputed
+from gradviz.recording.compiled.recomputed_operations import operation_of
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import WouldSave
+from gradviz.recording.compiled.traced_nodes import TracedNode
+from gradviz.recording.forward.forward_memory import storage_of
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import ModuleNames
@@ -24,7 +27,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, Tra
 from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, away_from_modes, kept_without_hooks
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, storage_address
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, plain_value, read_class
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
@@ -57,6 +60,10 @@ class InnerRegion:
     function: str
     expected: Sequence[WouldSave] = ()
     """What autograd would have saved."""
+    uncompiled_bytes: int | None = None
+    """How much that is, without inputs."""
+    recomputed: Sequence[Recomputed] | None = None
+    """With local call sites."""
 
 
 @dataclass
@@ -74,7 +81,7 @@ class RegionTables:
     """Keys and scopes of the module calls that the last node was made in."""
     _sites: dict[tuple[str, int, str, int | None], int] = field(default_factory=dict)
 
-    def site_of(self, traced: fx.Node) -> int | None:
+    def site_of(self, traced: TracedNode) -> int | None:
         """The call site of a traced node; None if Dynamo noted none."""
         caller: int | None = None
         for frame in frames_of(traced):
@@ -87,7 +94,7 @@ class RegionTables:
             caller = self._sites[key]
         return caller
 
-    def scope_of(self, traced: fx.Node) -> int | None:
+    def scope_of(self, traced: TracedNode) -> int | None:
         """The module call that a traced node belongs to; to be asked for in the order of the nodes."""
         stack = [(str(key), *entry) for key, entry in (traced.meta.get("nn_module_stack") or {}).items()]
         same = 0
@@ -161,11 +168,28 @@ def known_modules(names: ModuleNames, called: list[torch.nn.Module]) -> dict[int
 class InnerRegionMaker:
     """Makes the nodes of one region."""
 
-    def __init__(self, traced: TracedGraph, replay: Replay, tables: RegionTables, facts: FactsTable) -> None:
+    def __init__(
+        self,
+        traced: TracedGraph,
+        replay: Replay,
+        tables: RegionTables,
+        facts: FactsTable,
+        recomputed: Sequence[fx.Node] | None = None,
+    ) -> None:
         self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
+        self._recomputed = self._with_sites(recomputed)
+        storages = [storage_of(each) for each in replay.tensors[0] if isinstance(each, torch.Tensor)]
+        self._memory_of_inputs = {storage_address(each) for each in storages if each is not None}
         self._classes: dict[type, NodeClass] = {}
         self._constants: dict[int, int] = {}
         self._constant_list: list[Constant] = []
+
+    def _with_sites(self, nodes: Sequence[fx.Node] | None) -> list[Recomputed] | None:
+        """Operations that are computed again, each once for each line."""
+        if nodes is None:
+            return None
+        counts = Counter((operation_of(node), self._tables.site_of(node)) for node in nodes)
+        return [Recomputed(operation, site, count) for (operation, site), count in counts.items()]
 
     def make(self, results: list[Result]) -> InnerRegion:
         """The region, whose outputs are `results` in the ids of the walk."""
@@ -178,6 +202,7 @@ class InnerRegionMaker:
                 raise UnknownRegion("it uses a parameter that is not one of its inputs")
         outputs = OutputReader(self._facts, Counter()).of_walk(walked)
         nodes = [self._node(index, new, outputs[index], local) for index, new in local.items()]
+        expected = away_from_modes(lambda: list(self._expected(local)))
         return InnerRegion(
             nodes,
             [(local[each[0]], each[1]) if isinstance(each, tuple) else each for each in results],
@@ -187,7 +212,9 @@ class InnerRegionMaker:
             self._frame_scope(),
             self._traced.backend,
             self._traced.function,
-            away_from_modes(lambda: list(self._expected(local))),
+            expected,
+            sum({each.memory: each.bytes for each in expected}.values()),
+            self._recomputed,
         )
 
     def _expected(self, local: dict[int, int]) -> Iterator[WouldSave]:
@@ -205,11 +232,15 @@ class InnerRegionMaker:
             made_by = grad_fn_of(tensor)
             position = self._replay.walk.position.get(made_by) if made_by is not None else None
             number = tensor.output_nr
+        storage = storage_of(tensor)
+        memory = storage_address(storage) if storage is not None else 0
+        size = 0 if storage is None or memory in self._memory_of_inputs else storage.nbytes()
         if slot.result_nr is not None:
-            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr)
+            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr, memory, size)
         is_input = made_by is None and any(tensor is each for each in self._replay.tensors[0])
         source = local.get(position) if position is not None else None if is_input else new
-        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number if position is not None else 0)
+        number = number if position is not None else 0
+        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number, memory, size)
 
     def _node(self, index: int, new: int, outputs: Any, local: dict[int, int]) -> Node:
         walked, input_of = self._replay.walk, self._replay.input_of

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from msgspec.structs import replace
+from torch import fx
 
 from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.model import Edge, Graph
@@ -22,6 +23,7 @@ from gradviz.recording.compiled.inner_region import (
     frame_module,
     known_modules,
 )
+from gradviz.recording.compiled.recomputed_operations import recomputed_operations
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
 from gradviz.recording.compiled.region_replay import Replay, replayed
 from gradviz.recording.forward.forward_log import ThreadLog
@@ -155,12 +157,20 @@ class _Search:
         results = _results(found, plan)
         _check_inputs(traced, edges)
         _check_outputs(found, results, plan, input_metadata(wrapper))
-        return self._made(traced, found, [_leaf(self.walked, edge) for edge in edges], results)
+        leaves = [_leaf(self.walked, edge) for edge in edges]
+        return self._made(traced, found, leaves, results, recomputed_operations(function_class))
 
-    def _made(self, traced: TracedGraph, found: Replay, leaves: list[Any], results: list[Result]) -> InnerRegion:
+    def _made(
+        self,
+        traced: TracedGraph,
+        found: Replay,
+        leaves: list[Any],
+        results: list[Result],
+        recomputed: list[fx.Node] | None = None,
+    ) -> InnerRegion:
         frame = frame_module(traced, leaves, self.modules, self.known)
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
-        return InnerRegionMaker(traced, found, tables, self.finder.facts).make(results)
+        return InnerRegionMaker(traced, found, tables, self.finder.facts, recomputed).make(results)
 
 
 def _in_a_line(error: Exception) -> str:

@@ -250,9 +250,9 @@ class _Opening:
         return _Moved(node.call_site, outer_scope, sites, scopes, constants)
 
     def _open(self, node: Node, found: FoundRegion, inner: InnerRegion) -> None:
-        self.regions.append(_region_of(node, found))
         first = self.first[node.id]
         tables = self._moved_tables(node, found.call, inner)
+        self.regions.append(_region_of(node, found, tables))
         figures = _Boundary(node, inner)
         for own in with_saved_tensors(inner.nodes, inner.expected, node.saved, self.old.storages):
             edges = tuple(
@@ -358,11 +358,25 @@ def only_used(inner: InnerRegion, wanted: Iterable[Result]) -> InnerRegion:
     return dataclasses.replace(inner, nodes=nodes, results=results, expected=expected)
 
 
-def _region_of(node: Node, found: FoundRegion) -> Region:
+def _region_of(node: Node, found: FoundRegion, tables: _Moved | None = None) -> Region:
     inner = found.inner
-    if inner is None:
+    if inner is None or tables is None:
         return Region(node.name, call_site=node.call_site, run=node.run, closed=found.closed)
-    return Region(node.name, inner.function, inner.backend, node.call_site, node.run, found.is_measured)
+    return Region(
+        node.name,
+        inner.function,
+        inner.backend,
+        node.call_site,
+        node.run,
+        found.is_measured,
+        uncompiled_bytes=inner.uncompiled_bytes,
+        recomputed=None
+        if inner.recomputed is None
+        else tuple(
+            replace(each, call_site=None if each.call_site is None else tables.sites + each.call_site)
+            for each in inner.recomputed
+        ),
+    )
 
 
 def _moved_site(site: CallSite, offset: int, outermost: int | None) -> CallSite:

@@ -18,6 +18,7 @@ import torch
 from torch import fx
 
 from gradviz.recording.compiled.run_log import RunLog
+from gradviz.recording.compiled.traced_nodes import TracedNode, moved
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
@@ -46,7 +47,7 @@ class ReplayedCall(NamedTuple):
     """Sequence number of its first node."""
     end: int
     function: Any
-    traced: fx.Node
+    traced: TracedNode
     """The node of the traced graph that it belongs to."""
     constants: tuple[int, ...]
     """Inputs of the traced graph that it got and that need no gradient."""
@@ -216,12 +217,14 @@ class RegionInterpreter(fx.Interpreter):
         tensors = args[args.index(bodies[0]) + 1 :]
         if name == "invoke_subgraph":
             tensors = tensors[1:] if tensors and isinstance(tensors[0], str) else tensors
-        return self._run_body(bodies[0], tensors, is_checkpointed="checkpoint" in name)
+        return self._run_body(
+            bodies[0], tensors, is_checkpointed="checkpoint" in name, is_shared=name == "invoke_subgraph"
+        )
 
     def _run_custom_function(self, target: Any, args: Any, kwargs: Any) -> Any:
         return super().call_function(target, args, kwargs)
 
-    def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
+    def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool, is_shared: bool) -> Any:
         return RegionInterpreter(body, self._constant, frees_values=self.garbage_collect_values).run(*tensors)
 
     def _as_module(self, body: TracedGraph) -> Any:
@@ -251,7 +254,11 @@ class NotingInterpreter(RegionInterpreter):
         self._log = log
         self.calls: list[ReplayedCall] = []
         self.constants: dict[int, int] = {}
-        self._node: fx.Node | None = None
+        self._node: TracedNode | None = None
+        self._around: TracedNode | None = None
+        """The node that runs this graph, if other nodes run the same graph for other modules."""
+        self._times = 0
+        """Distinguishes these runs."""
         self._checkpoint = False
         self.without_gradient: dict[str, bool] = {}
         self._mode = CallMode(self._note, also=frozenset())
@@ -262,16 +269,17 @@ class NotingInterpreter(RegionInterpreter):
         return _On(self._mode)
 
     def run_node(self, n: fx.Node) -> Any:
-        self._node = n
+        self._node = n if self._around is None else moved(n, self._around, self._times)
         if self._log is not None:
-            self._log.node = n
+            self._log.node = self._node
         before, calls = peek_sequence_nr(), len(self.calls)
         result = super().run_node(n)
         self._note_cut(n, result)
         after = peek_sequence_nr()
         if after != before and len(self.calls) == calls:
             # Custom functions are not seen by a function mode.
-            self.calls.append(ReplayedCall(before, after, "autograd.Function.apply", n, (), self._checkpoint))
+            made_by = ReplayedCall(before, after, "autograd.Function.apply", self._node, (), self._checkpoint)
+            self.calls.append(made_by)
         return result
 
     def _note_cut(self, n: fx.Node, result: Any) -> None:
@@ -283,10 +291,11 @@ class NotingInterpreter(RegionInterpreter):
             if is_live and results and not any(map(_needs_gradient, results)):
                 self.without_gradient[n.name] = not torch.is_grad_enabled()
 
-    def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
+    def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool, is_shared: bool) -> Any:
         inner = NotingInterpreter(body, self._constant, frees_values=self.garbage_collect_values, log=self._log)
         inner.calls, inner.constants = self.calls, self.constants
         inner._checkpoint = self._checkpoint or is_checkpointed
+        inner._around, inner._times = (self._node, len(self.calls)) if is_shared else (self._around, self._times)
         self._mode.take_off()
         try:
             with inner.mode_on():

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import torch
 from msgspec.structs import replace
-from torch import fx
 
 from gradviz.graph.model import TensorFacts
 from gradviz.recording.backward.gradients.gradient_watch import measuring
@@ -18,6 +17,7 @@ from gradviz.recording.calls.call_arguments import tensors_inside
 from gradviz.recording.calls.call_recorder import CallRecorder, Pending
 from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.calls.rows import Row
+from gradviz.recording.compiled.traced_nodes import TracedNode
 from gradviz.recording.forward.forward_log import NO_SCOPE
 from gradviz.recording.forward.grad_mode_watch import GradModeWatch, Location
 from gradviz.recording.run.file_kinds import is_torch_file
@@ -32,7 +32,7 @@ class LoggedCall(NamedTuple):
 
     row: Row
     """Without stack and scope; sequence numbers are those of the thread that ran it."""
-    traced: fx.Node
+    traced: TracedNode
     """The node of the traced graph that it belongs to."""
     frames: tuple[TracedFrame, ...]
     """The lines of the program, the outermost first."""
@@ -42,7 +42,7 @@ class RunLog:
     """A listener of a function mode, on the thread that makes it."""
 
     def __init__(self) -> None:
-        self.node: fx.Node | None = None
+        self.node: TracedNode | None = None
         """The node of the traced graph that runs now."""
         self.calls: list[LoggedCall] = []
         self._recorder = CallRecorder(_FactsOfPlain(), lambda _: (NO_STACK, NO_SCOPE))
@@ -95,12 +95,12 @@ class RunLog:
         yield take
 
 
-def own_frames(node: fx.Node) -> tuple[TracedFrame, ...]:
+def own_frames(node: TracedNode) -> tuple[TracedFrame, ...]:
     """The lines in which a node was traced, without those of torch; the outermost first."""
     return tuple(frame for frame in frames_of(node) if not is_torch_file(frame.file))
 
 
-def custom_function_name(traced: fx.Node) -> str | None:
+def custom_function_name(traced: TracedNode) -> str | None:
     """The class of a custom function, from the line that applied it: Dynamo keeps nothing else."""
     names = re.findall(r"(\w+)\.apply\(", traced.meta.get("stack_trace") or "")
     return names[-1] if names else None

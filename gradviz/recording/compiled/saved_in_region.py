@@ -28,6 +28,10 @@ class WouldSave(NamedTuple):
     source: int | None
     """The operation that made it; None for an input of the region."""
     source_nr: int = 0
+    memory: int = 0
+    """The same for tensors that share their memory."""
+    bytes: int = 0
+    """Of that memory; 0 for that of an input."""
 
 
 def with_saved_tensors(

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gradviz.analysis.memory.allocator_balance import balances
 from gradviz.analysis.memory.checkpointing import checkpointing, worth_checkpointing
+from gradviz.analysis.memory.compiled_memory import compiled_memory
 from gradviz.analysis.memory.kept_memory import changed_since, memory_of
 from gradviz.analysis.memory.remedies import (
     forwards_kept_at_once,
@@ -93,6 +94,7 @@ class _Report:
                 yield Text()
                 yield tables.by(kind)
         if self.options.by is None:
+            yield from _section("compiled code", self._compiled())
             yield from _section("against the allocator", self._balances())
             yield from _section("what would help", self._remedies())
         yield from _section("changed in place since it was saved: backward refuses it", self._changed())
@@ -125,6 +127,14 @@ class _Report:
             return f"by the graph of {', '.join(root.name or 'an unnamed tensor' for root in self.graph.roots[:3])}"
         site = self.graph.call_sites[backward.call_site] if backward.call_site is not None else None
         return f"until {backward.function} {backward.number}" + (f" at {line_words(site)}" if site else "")
+
+    def _compiled(self) -> Iterator[str]:
+        for each in compiled_memory(self.graph):
+            first, *lines = words.compiled_words(each)
+            yield first
+            yield from lines[: self.options.rows]
+            if len(lines) > self.options.rows:
+                yield f"and {counted(len(lines) - self.options.rows, 'more line')}"
 
     def _balances(self) -> Iterator[str]:
         for balance in balances(self.graph):

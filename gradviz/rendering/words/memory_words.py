@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gradviz.analysis.memory.allocator_balance import Balance
 from gradviz.analysis.memory.checkpointing import Checkpointing
+from gradviz.analysis.memory.compiled_memory import CompiledMemory
 from gradviz.analysis.memory.kept_memory import ChangedSince, StorageUse, Unknown, keeps_unknown, kept_bytes
 from gradviz.analysis.memory.remedies import Repeated, SavedTwice
 from gradviz.graph.model import Graph
@@ -51,6 +52,24 @@ def module_words(path: str, depth: int) -> str:
 def times(calls: int) -> str:
     """`` ×3``; empty for a single call."""
     return f" ×{calls}" if calls > 1 else ""
+
+
+def compiled_words(each: CompiledMemory) -> list[str]:
+    """What a compiled function keeps, and the lines with what it computes again."""
+    of = f"{each.function}()" if each.function else "compiled code"
+    calls = f" in {each.calls} calls" if each.calls > 1 else ""
+    kept, instead = byte_words(each.kept_bytes), byte_words(each.uncompiled_bytes)
+    first = f"{of}, by {each.backend}{calls}: keeps {kept} of its results; without compilation it would be {instead}"
+    if not each.is_known:
+        return [f"{first}; what it computes again is not known: torch took it from its cache"]
+    if not each.operations:
+        return [f"{first}; nothing is computed again in backward"]
+    lines = [
+        f"{counts.total():>10,}  {line_words_of(file, line) if line else 'at lines that are not known'}: "
+        + ", ".join(f"{name} x{count}" if count > 1 else name for name, count in counts.most_common())
+        for (file, line), counts in sorted(each.recomputed.items(), key=lambda entry: -entry[1].total())
+    ]
+    return [f"{first}; {counted(each.operations, 'operation')} computed again in backward", *lines]
 
 
 def balance_words(balance: Balance) -> list[str]:

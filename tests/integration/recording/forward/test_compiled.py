@@ -14,7 +14,10 @@ from tests.integration.recording.child import child_result
 from tests.shared_runs import SharedFolders
 
 COMPILING = """
+import dataclasses
 import warnings
+
+from tests.integration.recording.helpers import EVERY_CALL
 
 from torch import nn
 import torch.utils.checkpoint
@@ -64,7 +67,8 @@ def with_warnings(function):
 def both(program):
     native_gradients, native_warnings = with_warnings(program)
     native = figures()
-    recording, our_warnings = with_warnings(lambda: record(program))
+    everything = dataclasses.replace(EVERY_CALL, inside=True)  # as gradviz check --inside does
+    recording, our_warnings = with_warnings(lambda: record(program, everything))
     recorded = figures()
     assert torch._C._len_torch_function_stack() == 0
     assert all(torch.equal(*pair) for pair in zip(native_gradients, recording.value, strict=True))

@@ -1,0 +1,67 @@
+"""What compiled code keeps for backward, and what it computes again instead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from gradviz.graph.model import Graph
+from gradviz.graph.query.own_line import own_lines
+
+
+@dataclass
+class CompiledMemory:
+    """All regions of one compiled function together."""
+
+    function: str
+    backend: str
+    calls: int = 0
+    kept_bytes: int = 0
+    """Of results of its operations; inputs are kept in any case."""
+    uncompiled_bytes: int = 0
+    """What autograd would keep of them without compilation."""
+    recomputed: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
+    """By file and line: how often each operation is computed again."""
+    is_known: bool = True
+    """Whether torch tells what is computed again."""
+
+    @property
+    def operations(self) -> int:
+        """How many operations are computed again."""
+        return sum(counts.total() for counts in self.recomputed.values())
+
+
+def compiled_memory(graph: Graph) -> list[CompiledMemory]:
+    """One for each compiled function whose regions are open, and that torch has not run in backward before."""
+    found: dict[tuple[str, str], CompiledMemory] = {}
+    kept = _kept_by_region(graph)
+    lines = own_lines(graph)
+    for index, region in enumerate(graph.regions):
+        if region.closed or region.uncompiled_bytes is None:
+            continue
+        of = found.setdefault((region.function, region.backend), CompiledMemory(region.function, region.backend))
+        of.calls += 1
+        of.kept_bytes += kept.get(index, 0)
+        of.uncompiled_bytes += region.uncompiled_bytes
+        of.is_known = of.is_known and region.recomputed is not None
+        for each in region.recomputed or ():
+            site = graph.call_sites[lines[each.call_site]] if each.call_site is not None else None
+            at = (site.file, site.line) if site is not None else ("", 0)
+            of.recomputed.setdefault(at, Counter())[each.operation] += each.count
+    return list(found.values())
+
+
+def _kept_by_region(graph: Graph) -> dict[int, int]:
+    storages = dict(_storages_in_regions(graph))
+    kept: dict[int, int] = {}
+    for storage, region in storages.items():
+        kept[region] = kept.get(region, 0) + graph.storages[storage].bytes
+    return kept
+
+
+def _storages_in_regions(graph: Graph) -> Iterator[tuple[int, int]]:
+    for node in graph.nodes:
+        for saved in node.saved if node.region is not None else ():
+            if saved.storage is not None and graph.storages[saved.storage].kind == "intermediate":
+                yield saved.storage, node.region or 0

@@ -1,0 +1,36 @@
+"""Which operations a compiled function computes again in backward: torch keeps from what it compiled that backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import fx
+
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import schema_of
+from gradviz.recording.torch_access.engine import compiled_backward_of
+
+_TAG = "partitioner_tag"
+
+
+def recomputed_operations(function_class: Any) -> list[fx.Node] | None:
+    """Operations of the forward in the graph of the backward, without views; None if torch does not tell them.
+
+    Code from a cache has no such graph, and inductor strips it once backward has run.
+    """
+    module = compiled_backward_of(function_class)
+    if not isinstance(module, fx.GraphModule):
+        return None
+    nodes = [node for node in module.graph.nodes if node.op == "call_function"]
+    if not any(_TAG in node.meta for node in nodes):
+        return None
+    return [node for node in nodes if node.meta.get(_TAG) == "is_forward" and _computes(node.target)]
+
+
+def operation_of(node: fx.Node) -> str:
+    """``erf`` for ``aten.erf.default``."""
+    return str(node.target).split(".")[1]
+
+
+def _computes(target: Any) -> bool:
+    schema = schema_of(target)
+    return schema is not None and not any(argument.alias_info is not None for argument in schema.arguments)

@@ -1,0 +1,211 @@
+"""Every family of the zoo under `torch.compile`: what is drawn of it, and measured inside it, against uncompiled code.
+
+One training step of each, as it is and compiled (``aot_eager``), both recorded, the second with ``--inside``. A family
+passes if recording changes none of its gradients, and if whatever differs is told: parts between graph breaks that were
+not compiled, regions that stay closed, gradients that could not be measured.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import transformers
+
+from gradviz.analysis.compiled.compiled_functions import compiled_functions
+from gradviz.capture.capture import Capture
+from gradviz.graph.gradients import TensorFigures
+from gradviz.graph.model import Graph
+from gradviz.recording.recorder import Recorder
+from gradviz.recording.run.recording_plan import RecordingPlan
+from tests.conformance.order import Order
+from tests.conformance.processes import each_in_processes
+from tests.conformance.runs import quiet
+from tests.conformance.tally import Tally
+from tests.zoo.families import families, why_some_are_missing
+from tests.zoo.family import Family, loss_of, seed
+
+NOUN = "compiled families"
+BACKEND = "aot_eager"
+INSIDE = RecordingPlan(keep_going=True, inside=True)
+TOLERANCE = 1e-3
+"""By how much a norm may differ: of single precision, and of rounding at other points."""
+
+Operation = tuple[str, int, str]
+"""Module, line and kind of an operation."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What was found about one family."""
+
+    name: str
+    operations: int
+    """Without compilation."""
+    alike: int
+    """Of them, those that the compiled model has at the same line of the same module."""
+    further: int
+    """Operations of the compiled model that the other one does not have."""
+    regions: int
+    open: int
+    measured: int
+    breaks: int
+    compared: int
+    """Gradients that both have."""
+    distance: float
+    """The largest relative distance of their norms."""
+    told: tuple[str, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def line(self) -> str:
+        """A line of the table."""
+        return (
+            f"{self.name:30}{self.operations:7,}{self.alike / self.operations:8.1%}{self.further:9,}{self.regions:9}"
+            f"{self.open:6}{self.measured:10}{self.breaks:8}{self.compared:10,}{self.distance:10.1e}"
+        )
+
+
+HEADER = (
+    f"{'family':30}{'nodes':>7}{'alike':>8}{'further':>9}{'regions':>9}{'open':>6}{'measured':>10}{'breaks':>8}"
+    f"{'compared':>10}{'distance':>10}"
+)
+
+
+def examine(order: Order) -> Tally:
+    """Examine the families that the order wants; of a share, every so many of them."""
+    names = [family.name for family in families() if order.wants(family.name)][:: order.share]
+    tally = Tally()
+    if missing := why_some_are_missing():
+        tally.skipped[missing] += 1
+    results: list[Result] = []
+    for name, found in each_in_processes(_examined, names, order.jobs).items():
+        tally.subjects[name] += 1
+        if isinstance(found, str):
+            # Dynamo cannot trace every model; what raises without gradviz is no test of it.
+            tally.skipped[found] += 1
+            continue
+        results.append(found)
+        tally.nodes += found.operations
+        tally.told.update(found.told)
+        tally.passed += not found.problems
+        tally.failures += [f"{name}: {problem}" for problem in found.problems]
+    tally.lines = [HEADER, *(each.line for each in results), "", *_total(results)]
+    return tally
+
+
+def _total(results: list[Result]) -> Iterator[str]:
+    operations = sum(each.operations for each in results)
+    if operations:
+        alike, compared = sum(each.alike for each in results), sum(each.compared for each in results)
+        yield f"{alike:,} of {operations:,} operations ({alike / operations:.2%}) at the same line of the same module"
+        yield f"{compared:,} gradients compared, the largest distance {max(each.distance for each in results):.1e}"
+
+
+def _examined(name: str) -> Result | str:
+    torch.set_num_threads(1)
+    quiet()
+    warnings.simplefilter("ignore")
+    logging.getLogger("torch._dynamo").setLevel(logging.ERROR)
+    transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    (family,) = (family for family in families() if family.name == name)
+    try:
+        plain = _step(family, None, compiled=True)
+    except Exception as error:
+        return f"it cannot be compiled: {type(error).__name__}"
+    torch._dynamo.reset()
+    again = Recorder(INSIDE)
+    recorded = _step(family, again, compiled=True)
+    uncompiled = Recorder(RecordingPlan(keep_going=True))
+    _step(family, uncompiled, compiled=False)
+    return result_of(name, _capture(uncompiled), _capture(again), list(_changed(plain, recorded)))
+
+
+def _capture(recorder: Recorder) -> Capture:
+    return recorder.capture("<python>", (), "finished", None)
+
+
+def _step(family: Family, recorder: Recorder | None, *, compiled: bool) -> dict[str, torch.Tensor | None]:
+    """The gradients of one step."""
+    seed(0)
+    model, inputs = family.make()
+    seed(1)
+    if recorder is not None:
+        recorder.start()
+    try:
+        net: Any = torch.compile(model, backend=BACKEND) if compiled else model
+        loss_of(net(**inputs)).backward()  # type: ignore[no-untyped-call]
+    finally:
+        if recorder is not None:
+            recorder.stop()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def _changed(plain: dict[str, torch.Tensor | None], recorded: dict[str, torch.Tensor | None]) -> Iterator[str]:
+    for name, gradient in plain.items():
+        other = recorded[name]
+        if (gradient is None) != (other is None) or (
+            gradient is not None and other is not None and not torch.equal(gradient, other)
+        ):
+            yield f"recording changes the gradient of {name}"
+
+
+def result_of(name: str, plain: Capture, compiled: Capture, problems: list[str]) -> Result:
+    """Compare the graph of a model with that of the compiled model."""
+    (one,), (other,) = plain.graphs, compiled.graphs
+    mine, theirs = Counter(operations(one)), Counter(operations(other))
+    alike = sum((mine & theirs).values())
+    distances = list(_distances(one, other))
+    told = tuple(dict.fromkeys(compiled.disclosures))
+    if max(distances, default=0.0) > TOLERANCE and not any("in a second run" in each for each in told):
+        problems.append(f"a gradient inside differs by {max(distances):.1e}")
+    if alike < sum(mine.values()) and not (told or any(map(_breaks, compiled_functions(compiled)))):
+        problems.append("operations are missing, and nothing is told")
+    return Result(
+        name,
+        sum(mine.values()),
+        alike,
+        sum((theirs - mine).values()),
+        len(other.regions),
+        sum(not region.closed for region in other.regions),
+        sum(region.is_measured for region in other.regions),
+        sum(map(_breaks, compiled_functions(compiled))),
+        len(distances),
+        max(distances, default=0.0),
+        told,
+        tuple(problems),
+    )
+
+
+def _breaks(function: Any) -> int:
+    return len(function.breaks)
+
+
+def operations(graph: Graph) -> Iterator[Operation]:
+    """Every operation; modules are named from the outermost one on."""
+    for node in graph.nodes:
+        if not node.is_leaf:
+            path = graph.scopes[node.scope].path.partition(".")[2] if node.scope is not None else ""
+            line = graph.call_sites[node.call_site].line if node.call_site is not None else 0
+            yield path, line, node.name
+
+
+def _distances(one: Graph, other: Graph) -> Iterator[float]:
+    """Of the norms of what arrived at operations that are unique by line, module and kind in both."""
+    mine, theirs = _unique(one), _unique(other)
+    for key in mine.keys() & theirs.keys():
+        for left, right in zip(mine[key], theirs[key], strict=False):
+            if left is not None and right is not None and left.norm is not None and right.norm is not None:
+                yield abs(left.norm - right.norm) / max(left.norm, right.norm, 1e-12)
+
+
+def _unique(graph: Graph) -> dict[Operation, tuple[TensorFigures | None, ...]]:
+    keys = list(operations(graph))
+    counts = Counter(keys)
+    nodes = (node for node in graph.nodes if not node.is_leaf)
+    return {key: node.arrived for key, node in zip(keys, nodes, strict=True) if counts[key] == 1}
