@@ -24,7 +24,7 @@ from gradviz.recording.forward.tensors_in_containers import (
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
-from gradviz.recording.torch_access.distributed.parameter_shards import flat_handle
+from gradviz.recording.torch_access.distributed.parameter_shards import flat_and_originals
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_modules, own_parameters
 
@@ -234,11 +234,12 @@ class ModuleNames:
 
     def _name_flat(self, module: torch.nn.Module, path: str) -> None:
         """Name the flat parameter of a `FullyShardedDataParallel`, which is no parameter of any module."""
-        handle = flat_handle(module)
-        if handle is not None and handle.flat_param._params is not None:
+        found = flat_and_originals(module)
+        if found is not None:
+            flat, originals = found
             name = f"{path}._flat_param"
-            _append_once(self.parameters.setdefault(id(handle.flat_param), []), name)
-            self.flat.update((id(parameter), name) for parameter in handle.flat_param._params)
+            _append_once(self.parameters.setdefault(id(flat), []), name)
+            self.flat.update((id(parameter), name) for parameter in originals)
 
 
 def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:

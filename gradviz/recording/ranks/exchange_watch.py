@@ -19,6 +19,7 @@ from gradviz.graph.exchanges import Exchange, ExchangeKind
 from gradviz.recording.backward.gradients.gradient_watch import RunTimes
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.distributed.buckets import Bucket, buckets_of
+from gradviz.recording.torch_access.distributed.parameter_shards import bytes_of_shard, number_made_of
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.name_lookup import is_loaded
 from gradviz.recording.torch_access.patches import Replacement
@@ -122,8 +123,7 @@ class ExchangeWatch:
         @wraps(original)
         def _all_gather_flat_param(handle: Any, *args: Any, **kwargs: Any) -> Any:
             with self._defects.caught():
-                flat = handle.flat_param
-                self._note_flat("all_gather", flat, flat._sharded_size.numel() * flat.element_size())
+                self._note_flat("all_gather", handle.flat_param, bytes_of_shard(handle.flat_param))
             return original(handle, *args, **kwargs)
 
         return _all_gather_flat_param
@@ -143,7 +143,7 @@ class ExchangeWatch:
         self._noted.append(_Noted(kind, "fully_shard", ids, len(ids), size, at))
 
     def _note_flat(self, kind: ExchangeKind, flat: Any, size: int) -> None:
-        made_of = flat._num_params
+        made_of = number_made_of(flat)
         self._noted.append(_Noted(kind, "FullyShardedDataParallel", (id(flat),), made_of, size, perf_counter()))
 
 

@@ -7,7 +7,7 @@ how much of each is on this rank.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -92,6 +92,29 @@ def flat_handle(module: Any) -> Any:
     """What holds the flat parameter of a `FullyShardedDataParallel`; None for other modules, or if it has none."""
     fsdp = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
     return module._handle if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel) else None
+
+
+def flat_and_originals(module: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The flat parameter of a `FullyShardedDataParallel` that keeps the original ones, and these; None for others."""
+    handle = flat_handle(module)
+    return (
+        None if handle is None or handle.flat_param._params is None else (handle.flat_param, handle.flat_param._params)
+    )
+
+
+def bytes_of_shard(flat: Any) -> int:
+    """What this rank has of a flat parameter."""
+    return int(flat._sharded_size.numel() * flat.element_size())
+
+
+def number_made_of(flat: Any) -> int:
+    """Of how many parameters a flat one is made."""
+    return int(flat._num_params)
+
+
+def is_of_shard(flat: Any, gradient: Any) -> bool:
+    """Whether the gradient of a flat parameter was reduced; inside ``no_sync()`` it is the whole one of this rank."""
+    return bool(gradient.shape == flat._sharded_size)
 
 
 def _of_flat(handle: Any) -> Iterator[tuple[int, FlatPart]]:
