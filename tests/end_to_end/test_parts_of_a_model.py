@@ -39,6 +39,9 @@ def test_stages_of_a_pipeline_name_the_rank_at_their_ends_and_may_differ(tmp_pat
     assert (received.direction, received.peer, received.bytes) == ("received", 0, sent.bytes)
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.cpu.Stream, "record_event"), reason="with gloo, pipelines of this torch hang without gradviz, too"
+)
 def test_what_torchs_pipelines_compute_to_learn_shapes_is_no_backward_call_of_the_program(tmp_path: Path) -> None:
     run = on_two_ranks("check", "pipeline", tmp_path)
     assert "nothing wrong found" in run.text
