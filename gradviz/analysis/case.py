@@ -6,7 +6,11 @@ from collections.abc import Iterable
 from functools import cache, cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
+from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
+from gradviz.analysis.cuts.partial_cuts import partial_cuts
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
@@ -60,8 +64,29 @@ class Case:
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
-        """The lines that cut tensors off from their gradient, the worst first."""
-        return self.missing_gradients.cut_off
+        """The lines that cut tensors off from their gradient, the worst first.
+
+        Tensors whose loss is computed and not used are left out: the cuts beside it may be meant.
+        """
+        lost = {number for term in self.lost_terms for number in term.parameters}
+        found = (
+            each
+            if each.ends_a_term or lost.isdisjoint(each.tensors)
+            else replace(each, tensors=tuple(number for number in each.tensors if number not in lost))
+            for each in self.missing_gradients.cut_off
+        )
+        return tuple(each for each in found if each.tensors)
+
+    @cached_property
+    def partial_cuts(self) -> tuple[CutOff, ...]:
+        """The lines that cut one of several paths, and that nobody writes for that purpose."""
+        known = {each.cut.call_site for each in self.cut_off}
+        return tuple(each for each in partial_cuts(self.histories) if each.cut.call_site not in known)
+
+    @cached_property
+    def lost_terms(self) -> tuple[LostTerm, ...]:
+        """Losses that are computed, and that nothing uses."""
+        return tuple(lost_terms(self.histories, self.source_line))
 
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:
@@ -136,8 +161,8 @@ class Case:
 
     def nodes_of_call(self, call: int) -> tuple[NodeAt, ...]:
         """Every node that a call of the log made and that one of the graphs has, in creation order."""
-        made = self.dataflow.log.calls[call].node_numbers
-        return tuple(self._node_by_number[number] for number in made if number in self._node_by_number)
+        made = self.dataflow.log.calls[call].node_keys
+        return tuple(self._node_by_key[key] for key in made if key in self._node_by_key)
 
     def scope_of_call(self, number: int, call: int) -> int | None:
         """The innermost of the module calls around a call of the log that is in a graph, as an index in its scopes."""
@@ -149,12 +174,12 @@ class Case:
         return {(scope.path, scope.call): index for index, scope in enumerate(self.graphs[number].scopes)}
 
     @cached_property
-    def _node_by_number(self) -> dict[int, NodeAt]:
+    def _node_by_key(self) -> dict[tuple[int, int], NodeAt]:
         return {
-            node.sequence_nr: NodeAt(number, node.id)
+            node.key: NodeAt(number, node.id)
             for number, graph in enumerate(self.graphs)
             for node in graph.nodes
-            if node.sequence_nr is not None
+            if node.key is not None
         }
 
     def location_of_call(self, row: int) -> Location | None:

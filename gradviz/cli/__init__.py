@@ -129,7 +129,7 @@ def run(arguments: list[str] | None = None) -> int:
         if os.environ.get("GRADVIZ_TRACEBACK"):
             raise
         what = f"{type(error).__name__}: {error}"
-        return _refuse(f"a defect of gradviz: {what}; please report it with the output of GRADVIZ_TRACEBACK=1", 70)
+        return _refuse(f"a defect of gradviz: {what}; please report it {_with_traceback()}", 70)
     return result if isinstance(result, int) else 0
 
 
@@ -147,6 +147,21 @@ def _refuse_syntax(error: SyntaxError) -> int:
 
     tell_as_it_is("".join(traceback.format_exception_only(error)))
     return 2
+
+
+def _with_traceback() -> str:
+    """Write the traceback of the exception to a file: a defect may not show a second time."""
+    import tempfile
+    import traceback
+
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="gradviz-defect-", suffix=".txt", delete=False, encoding="utf-8", errors="replace"
+        ) as file:
+            file.write(traceback.format_exc())
+    except OSError:
+        return "with the output of GRADVIZ_TRACEBACK=1"
+    return f"with {file.name}, which has its traceback"
 
 
 def _one_line(error: click.ClickException) -> str:

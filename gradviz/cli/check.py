@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradviz.cli.options.shared import HAS_DASHES, GroupedCommand, program_options, table_below_help, terminal_options
+from gradviz.cli.options.shared import (
+    HAS_DASHES,
+    GroupedCommand,
+    inside_option,
+    program_options,
+    table_below_help,
+    terminal_options,
+)
 from gradviz.rendering.reports.findings.formats import FINDING_FORMATS
 
 if TYPE_CHECKING:
@@ -47,6 +54,7 @@ _FORMAT_ROWS = [f"{each.name:<10}{each.summary}" for each in FINDING_FORMATS]
     metavar="N",
     help="Stop SCRIPT after N optimizer steps, or N backward calls.",
 )
+@inside_option
 @click.option("--why", metavar="NAME", help="Print only which gradient this parameter or variable gets, and why.")
 @click.option("--all-params-get-grad", is_flag=True, default=None, help="A parameter without a gradient is an error.")
 @click.option("--allow-empty", is_flag=True, help="Exit code 0, not 2, if the script calls no backward().")
@@ -79,7 +87,7 @@ def check_command(
     settings = check_settings(options, Path.cwd())
     chosen = SourceOptions(
         words, module, outputs=outputs, rank=options["rank"], ranks=options["ranks"],
-        hang=options["hang"] or settings.seconds, may_be_command=_has_dashes(),
+        hang=options["hang"] or settings.seconds, may_be_command=_has_dashes(), inside=options["inside"],
     )  # fmt: skip
     source_choice = options_for_check(chosen, settings)
     is_capture = source_choice.is_capture

@@ -125,6 +125,11 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """Of the first autograd node that it made; None where it made none."""
     node_count: NodeCount = 0
     """Its nodes have the sequence numbers from `sequence_nr` on."""
+    inner_nr: Count = 0
+    """For a call inside compiled code, whose nodes all have the `sequence_nr` of that code: `Node.inner_nr` of the
+    first node that it made; the others have those that follow."""
+    is_opened: bool = False
+    """For compiled code: whether the calls inside it follow, as they would have run without compilation."""
     inside: Index | None = None
     """The call inside which it ran: a custom function, a backward or an optimizer step."""
     grad_mode: GradMode = "enabled"
@@ -160,9 +165,12 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
         return tuple(use for use in self.inputs if use.place.startswith("input"))
 
     @property
-    def node_numbers(self) -> range:
-        """The sequence numbers of the autograd nodes that it made."""
-        return range(0) if self.sequence_nr is None else range(self.sequence_nr, self.sequence_nr + self.node_count)
+    def node_keys(self) -> tuple[tuple[int, int], ...]:
+        """`Node.key` of the autograd nodes that it made."""
+        if self.sequence_nr is None:
+            return ()
+        first, inner = self.sequence_nr, self.inner_nr
+        return tuple((first, inner + index) if inner else (first + index, 0) for index in range(self.node_count))
 
     @property
     def live_inputs(self) -> tuple[TensorUse, ...]:

@@ -106,6 +106,13 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     """The Python number that an arithmetic call took beside its tensor: 3 in ``3 * x``."""
     region: Index | None = None
     """Index in `Graph.regions` of the compiled region that it is an operation of."""
+    inner_nr: Count = 0
+    """For such an operation, whose `sequence_nr` is that of the whole region: its number inside, from 1 on."""
+
+    @property
+    def key(self) -> tuple[int, int] | None:
+        """What distinguishes it from all nodes of the run; None for leaves."""
+        return None if self.sequence_nr is None else (self.sequence_nr, self.inner_nr)
 
     @property
     def is_leaf(self) -> bool:

@@ -71,8 +71,9 @@ class ForwardWatch:
         meter = FingerprintMeter() if fingerprints else None
         self.calls = CallRecorder(facts, self._locate, meter) if logs_calls else None
         """The log of every call, if it is wanted."""
-        self._compiled_call: CallRow | None = None
-        """The versions of the parameters of each optimizer before compiled code ran."""
+        self.takes_fingerprints = fingerprints
+        self.compiled_row: CallRow | None = None
+        """The row of the compiled code that runs now."""
         self.log = ForwardLog()
         self.stacks = StackTable()
         self.memory = ForwardMemory()
@@ -162,9 +163,9 @@ class ForwardWatch:
         """
         log = self._log()
         row = log.add_row(_peek(), _peek(), function, self._stack(frame, log))
-        self._compiled_call = None
+        self.compiled_row = None
         if self.calls is not None and not only_traces:
-            self._compiled_call = self.calls.events.begin_compiled(frame, function)
+            self.compiled_row = self.calls.events.begin_compiled(frame, function)
         if self.calls is not None:
             self.calls.optimizers.before_compiled()
         # Inside backward torch itself has removed the mode already, and will put it back.
@@ -182,8 +183,9 @@ class ForwardWatch:
         if self._mode_was_on:
             self._mode.put_on()
         self._log().close_row(row, _peek())
-        if self.calls is not None and self._compiled_call is not None:
-            self.calls.events.end_compiled(self._compiled_call)
+        if self.calls is not None and self.compiled_row is not None:
+            self.calls.events.end_compiled(self.compiled_row)
+        self.compiled_row = None
         if self.calls is not None:
             self.calls.optimizers.after_compiled(calling_frame())
 

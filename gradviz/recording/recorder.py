@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank, ScriptError
+from gradviz.collector import collector_paused
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.backward.failed_node import FailedBackwards
@@ -199,7 +200,8 @@ class Recorder:
         if self._plan.keeps_one:
             self._builder.forget_graphs()
         row = self._forward.note_backward(peek_sequence_nr(), request)
-        recorded = self._record_request(request, number)
+        with collector_paused(expected=peek_sequence_nr() - self._last_sequence_nr):
+            recorded = self._record_request(request, number)
         # Only an earlier call can have freed anything: the usual first call needs no check.
         may_be_freed = number > 1 or self._plan.begins_midway
         freed_before = self._failures.freed_before(recorded) if may_be_freed else frozenset()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture
+from gradviz.collector import collector_paused
 from gradviz.graph.model import Graph
-from gradviz.rendering.collector import collector_paused
 from gradviz.rendering.formats import Subject
 from gradviz.view.build import ViewOptions, view_of
 from gradviz.view.folding import FoldOptions
@@ -14,7 +14,7 @@ from gradviz.view.folding import FoldOptions
 
 def subject_of(capture: Capture, graph: Graph, options: ViewOptions, notes: tuple[str, ...] = ()) -> Subject:
     """The view of a graph, ready for a renderer, with `notes` before the notes of the view."""
-    with collector_paused():
+    with collector_paused(expected=len(graph.nodes)):
         viewed = view_of(graph, options)
     view = replace(viewed.view, notes=(*notes, *viewed.view.notes)) if notes else viewed.view
     return Subject(

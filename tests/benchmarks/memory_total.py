@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from tests.benchmarks.measuring import REPOSITORY, Row
 
-MODELS = ("mlp", "gpt2_64", "gpt2_512", "resnet50", "rnn")
+MODELS = ("mlp", "gpt2_64", "gpt2_512", "gpt2_512_aot_eager", "gpt2_512_inductor", "resnet50", "rnn")
 
 
 def measure() -> Iterator[Row]:
@@ -45,9 +45,13 @@ def _step(model: str) -> Callable[[], None]:
     if model.startswith("gpt2"):
         from transformers import GPT2Config, GPT2LMHeadModel
 
-        width = int(model.partition("_")[2])
-        config = GPT2Config(n_embd=width, n_head=4, n_positions=128, vocab_size=500, bos_token_id=0, eos_token_id=0)
+        width, _, backend = model.removeprefix("gpt2_").partition("_")
+        config = GPT2Config(
+            n_embd=int(width), n_head=4, n_positions=128, vocab_size=500, bos_token_id=0, eos_token_id=0
+        )
         gpt: Any = GPT2LMHeadModel(config)
+        if backend:
+            gpt = torch.compile(gpt, backend=backend)
         tokens = torch.randint(0, 500, (4, 128))
         return lambda: gpt(input_ids=tokens, labels=tokens).loss.backward()
     if model == "resnet50":

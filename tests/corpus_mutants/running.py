@@ -61,6 +61,7 @@ class Runner:
             folder = Path(name)
             (folder / "train.py").write_text(source, encoding="utf-8")
             code, output = self._run(folder, "gradviz.cli:main", ["gradviz", "check", "train.py", "--format", "json"])
+            errors = (folder / "errors").read_text(encoding="utf-8", errors="replace")
         start = [found.start() for found in re.finditer(r"^\{", output, re.MULTILINE)]
         for position in reversed(start):
             try:
@@ -69,13 +70,13 @@ class Runner:
                 continue
             if "findings" in report:
                 return Said(tuple(each for each in report["findings"] if each["severity"] != "note"))
-        return Said((), f"exit code {code}, no report: {output[-200:]}")
+        return Said((), f"exit code {code}, no report: {output[-200:]} {errors[-1000:]}")
 
     def _run(self, folder: Path, entry: str, words: list[str]) -> tuple[int, str]:
         output = folder / "output"
         env = {**os.environ, "GRADVIZ_CACHE_DIR": str(folder / "cache")}
-        with output.open("w") as file, Path(os.devnull).open() as nothing, Path(os.devnull).open("w") as lost:
-            streams = (nothing.fileno(), file.fileno(), lost.fileno())
+        with output.open("w") as file, Path(os.devnull).open() as nothing, (folder / "errors").open("w") as errors:
+            streams = (nothing.fileno(), file.fileno(), errors.fileno())
             code = self._process.run(entry, words, streams, folder, env, _LIMIT_S)
         text = output.read_text(encoding="utf-8", errors="replace")
         shutil.rmtree(folder / "cache", ignore_errors=True)

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.dataflow.call_words import plain_name
-from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.cuts import REWRAPS, Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
@@ -20,6 +21,7 @@ from gradviz.graph.call_log import Call, TensorUse
 _SUMS = frozenset({"add", "sub"})
 _SCALES = frozenset({"mul", "div", "neg"})
 _KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "view", "clone", "mean", "sum"})
+_MAY_FOLLOW = _SCALES | _KEEPS_THE_NUMBER | {"requires_grad", "detach"}
 _MAX_TERMS = 200
 _STATE = frozenset({"buffer", "in_place"})
 """Kinds of cuts that update a state: that carries no history on purpose."""
@@ -135,6 +137,24 @@ def _numbers_added(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, 
     for entry in flow.reentries.get(row, ()) if len(call.inputs) < 2 else ():
         if entry.certainty == "value" or flow.line_of(entry.exit) == flow.line_of(row):
             yield row, entry.tensor, entry.exit
+
+
+def ends_a_term(flow: Dataflow, cut_path: CutPath) -> bool:
+    """Whether a cut takes the history of a whole loss, or of a whole term of one: nobody wants a constant there.
+
+    What follows it is one number, which is only added up and scaled.
+    """
+    calls = flow.log.calls
+    cut, *path = (calls[row] for row in cut_path.calls)
+    return all(_is_number(flow, use) for use in (*cut.inputs, *cut.outputs)) and all(
+        plain_name(call.function) in _SUMS
+        or (
+            (plain_name(call.function) in _MAY_FOLLOW or call.function in REWRAPS)
+            and not any(use.has_grad_fn for use in call.inputs)
+        )
+        for call in path
+        if call.outputs
+    )
 
 
 def _is_number(flow: Dataflow, use: TensorUse) -> bool:

@@ -14,9 +14,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.cuts.cut_paths import CutPath, alive_above, cut_paths_on, is_draw, steering_path
+from gradviz.analysis.cuts.dead_terms import ends_a_term
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
+from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -38,6 +39,12 @@ class CutOff(Struct, frozen=True):
     """The tensors that should have a gradient but get none."""
     is_draw: bool = False
     """Whether the cut is a draw of random numbers, as in every sampling policy."""
+    ends_a_term: bool = False
+    """Whether it makes a whole loss, or a whole term of one, a constant."""
+    is_partial: bool = False
+    """Whether other paths bring them gradients."""
+    is_of_leaf: bool = False
+    """Whether the root was made a leaf, so that the backward call reaches nothing else."""
 
     @property
     def cut(self) -> Cut:
@@ -71,13 +78,16 @@ class MissingGradients:
             if self._log.tensors[number].requires_grad and number not in self._received and self._flow.users(number)
         ]
         found = [number for number in found if number not in self._not_reached_yet] if found else found
+        if self._has_failed:
+            # The program may have ended before it came to their loss.
+            found = [number for number in found if number in self._stepped or number not in self._trained]
         return tuple(found if self._trained else [number for number in found if not self._is_left_alone(number)])
 
     @cached_property
     def cut_off(self) -> tuple[CutOff, ...]:
         """Every line to blame, the one with the most affected tensors first."""
         blamed: dict[tuple[object, ...], CutOff] = {}
-        explained: dict[int, tuple[bool, bool, int]] = {}
+        explained: dict[int, _Rank] = {}
         for backward, root in self._roots():
             wants = self._wants(backward, root)
             for found in self._to_blame(backward, root, wants) if wants else ():
@@ -108,6 +118,16 @@ class MissingGradients:
         return tuple(sorted(self._trained)) if self._trained else self._log.parameters
 
     @cached_property
+    def _has_failed(self) -> bool:
+        """Whether a backward raised for another reason than a root without a history."""
+        calls = (self._log.calls[row] for row in self._flow.rows_of_kind("backward"))
+        return any(call.raised is not None and not refused_roots(call) for call in calls)
+
+    @cached_property
+    def _stepped(self) -> frozenset[int]:
+        return frozenset(use.tensor for row in self._flow.rows_of_kind("step") for use in self._log.calls[row].inputs)
+
+    @cached_property
     def _not_reached_yet(self) -> frozenset[int]:
         """Leaves that a backward would have reached if it had not raised."""
         calls = ((row, self._log.calls[row]) for row in self._flow.rows_of_kind("backward"))
@@ -120,7 +140,12 @@ class MissingGradients:
         call = self._log.calls[backward]
         asked = {use.tensor: use for use in call.asked}
         if self._is_refused(backward):
+            # A frozen tensor that an optimizer has explains the refusal; a cut beside it may be meant.
+            if frozen_above(self._flow, backward, self._trained):
+                return frozenset(self.without_gradient)
             return frozenset(asked or self._candidates)
+        if self._starts_at_a_leaf(backward, root):
+            return frozenset(self._candidates)
         if call.function.endswith("backward"):
             return frozenset(self.without_gradient).intersection(asked) if asked else frozenset(self.without_gradient)
         missing = self._not_given(call, asked.values())
@@ -173,15 +198,34 @@ class MissingGradients:
     def _is_refused(self, backward: int) -> bool:
         return bool(refused_roots(self._log.calls[backward]))
 
+    def _starts_at_a_leaf(self, backward: int, root: int) -> bool:
+        """Whether a loss was made a leaf, as by ``detach().requires_grad_()``: nothing but itself gets a gradient."""
+        call = self._log.calls[backward]
+        return call.function.endswith("backward") and any(
+            use.tensor == root and use.requires_grad and use.is_leaf and not use.has_grad_fn for use in call.roots
+        )
+
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
         for cut_path, cuts in cut_paths_on(self._flow, root, backward, self._key):
             if self._makes_new_leaf(cut_path):
                 continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
-            tensors = tuple(sorted(wants & above))
+            ends = ends_a_term(self._flow, cut_path)
+            # Beside a loss that was made a leaf, other cuts may be meant.
+            wanted = wants if ends or not self._starts_at_a_leaf(backward, root) else wants & {*self.without_gradient}
+            tensors = tuple(sorted(wanted & above))
             if tensors:
-                is_refused = self._is_refused(backward)
-                yield CutOff(cut_path, cuts, backward, root, is_refused, tensors, is_draw(self._flow, cut_path))
+                yield CutOff(
+                    cut_path,
+                    cuts,
+                    backward,
+                    root,
+                    self._is_refused(backward),
+                    tensors,
+                    is_draw(self._flow, cut_path),
+                    ends,
+                    is_of_leaf=self._starts_at_a_leaf(backward, root),
+                )
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:
         """Whether the cut only copied a leaf's values into another leaf, which is trained instead."""
@@ -216,10 +260,13 @@ class MissingGradients:
 _STATE = frozenset({"buffer", "in_place"})
 
 
-def _rank(found: CutOff) -> tuple[bool, bool, int]:
+_Rank = tuple[bool, bool, bool, int]
+
+
+def _rank(found: CutOff) -> _Rank:
     """A sort key, the best explanation first: cuts that update a state come last, random draws before them, and
-    uncertain paths after certain ones."""
-    return found.cut.kind in _STATE, found.is_draw, found.cut_path.doubt
+    uncertain paths after certain ones. A cut that makes a whole term a constant is meant by nobody."""
+    return found.cut.kind in _STATE, found.is_draw, not found.ends_a_term, found.cut_path.doubt
 
 
 def _joined(one: CutOff, other: CutOff) -> CutOff:
@@ -229,7 +276,7 @@ def _joined(one: CutOff, other: CutOff) -> CutOff:
     return replace(first, tensors=tuple(sorted({*first.tensors, *second.tensors})))
 
 
-def _without(found: CutOff, explained: dict[int, tuple[bool, bool, int]]) -> CutOff:
+def _without(found: CutOff, explained: dict[int, _Rank]) -> CutOff:
     """Leave out the tensors that another line explains better."""
     kept = tuple(tensor for tensor in found.tensors if _rank(found) <= explained[tensor])
     return replace(found, tensors=kept)

@@ -9,6 +9,7 @@ from functools import cached_property
 from operator import itemgetter
 
 from gradviz.graph.call_log import Call, CallKind, CallLog, TensorUse, ValueFacts
+from gradviz.graph.model import Node
 
 
 class CallIndex:
@@ -43,15 +44,18 @@ class CallIndex:
         """Every call of one kind, oldest first."""
         return self._by_kind.get(kind, ())
 
-    def call_of_node(self, sequence_nr: int | None) -> int | None:
-        """The call that made the autograd node with this number (`Node.sequence_nr`); None if no call did."""
-        if sequence_nr is None:
+    def call_of_node(self, node: Node) -> int | None:
+        """The call that made an autograd node; None if no call did, or if it is a leaf."""
+        if node.sequence_nr is None:
             return None
+        inner = self._by_inner_node.get(node.key or (0, 0)) if node.inner_nr else None
+        if inner is not None:
+            return inner
         starts, rows = self._by_node
-        index = bisect_right(starts, sequence_nr) - 1
+        index = bisect_right(starts, node.sequence_nr) - 1
         if index < 0:
             return None
-        return rows[index] if sequence_nr in self.log.calls[rows[index]].node_numbers else None
+        return rows[index] if node.sequence_nr < starts[index] + self.log.calls[rows[index]].node_count else None
 
     def inside(self, row: int) -> tuple[int, ...]:
         """Calls that ran directly inside of another one."""
@@ -175,9 +179,14 @@ class CallIndex:
         made = sorted(
             (call.sequence_nr, number)
             for number, call in enumerate(self.log.calls)
-            if call.sequence_nr is not None and call.node_count
+            if call.sequence_nr is not None and call.node_count and not call.inner_nr
         )
         return [start for start, _ in made], [number for _, number in made]
+
+    @cached_property
+    def _by_inner_node(self) -> dict[tuple[int, int], int]:
+        """Calls inside compiled code, by the nodes that they made."""
+        return {key: number for number, call in enumerate(self.log.calls) if call.inner_nr for key in call.node_keys}
 
 
 def _moment_of_inputs(row: int) -> int:

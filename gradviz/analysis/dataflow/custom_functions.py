@@ -28,7 +28,7 @@ class CustomCall(Struct, frozen=True):
 
 def custom_call_of(flow: Dataflow, node: Node) -> CustomCall | None:
     """The call of a node of a custom function; None for all other nodes."""
-    row = None if node.is_leaf else flow.call_of_node(node.sequence_nr)
+    row = flow.call_of_node(node)
     call = None if row is None else flow.log.calls[row]
     if call is None or call.kind != "custom":
         return None

@@ -6,7 +6,7 @@ get a gradient gets none because of it; `gradviz.analysis.dataflow.dataflow` fin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Literal
 
 from msgspec import Struct
@@ -53,8 +53,9 @@ class Cut(Struct, frozen=True, repr_omit_defaults=True):
 
 def find_cuts(log: CallLog) -> Iterator[Cut]:
     """Every cut, in the order of the calls, except calls inside of custom functions, steps and backward calls."""
+    with_closure = {call.inside for call in log.calls if call.kind == "backward"}
     for number, call in enumerate(log.calls):
-        if call.kind not in _CAN_CUT or call.raised is not None or _is_hidden(log, call):
+        if call.kind not in _CAN_CUT or call.raised is not None or _is_hidden(log, call, with_closure):
             continue
         if call.kind == "register_parameter":
             yield from _made_parameter(number, call)
@@ -120,12 +121,14 @@ REWRAPS = frozenset({
 })  # fmt: skip
 
 
-def _is_hidden(log: CallLog, call: Call) -> bool:
-    """Whether a call is inside a custom function, a step or a backward call. An optimizer's closure is not hidden."""
+def _is_hidden(log: CallLog, call: Call, with_closure: Container[int | None]) -> bool:
+    """Whether a call is inside a custom function, a step or a backward call. An optimizer's closure is not hidden:
+    gradients are on there, or it calls backward."""
     inside = call.inside
     while inside is not None:
         enclosing = log.calls[inside]
-        if enclosing.kind in _HIDING and not (enclosing.kind == "step" and call.grad_mode == "enabled"):
+        is_closure = enclosing.kind == "step" and (call.grad_mode == "enabled" or inside in with_closure)
+        if enclosing.kind in _HIDING and not is_closure:
             return True
         inside = enclosing.inside
     return False

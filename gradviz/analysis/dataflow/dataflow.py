@@ -110,12 +110,13 @@ class Dataflow(CallIndex):
 
     def newest_data_assignment(self, tensor: int, before: int) -> int | None:
         """The newest ``tensor.data = ...`` before a call: it returns nothing, and changes no version."""
-        rows = self._data_assignments.get(tensor, ())
+        rows = self.data_assignments.get(tensor, ())
         index = bisect_left(rows, before)
         return rows[index - 1] if index else None
 
     @cached_property
-    def _data_assignments(self) -> dict[int, list[int]]:
+    def data_assignments(self) -> dict[int, list[int]]:
+        """By tensor: the calls of ``tensor.data = ...``, in order."""
         rows: dict[int, list[int]] = defaultdict(list)
         for number, call in enumerate(self.log.calls):
             if call.function == "torch.Tensor.data.__set__" and call.inputs:
@@ -133,7 +134,8 @@ class Dataflow(CallIndex):
         """The cuts of ``nn.Parameter(computed)`` that no module holds, found at the first use of the parameter."""
         for row, reentries in self.reentries.items():
             for reentry in reentries if self.log.calls[row].kind != "register_parameter" else ():
-                if reentry.certainty == "memory" and self.log.tensors[reentry.into].role == "parameter":
+                made = self.log.tensors[reentry.into]
+                if reentry.certainty == "memory" and made.role == "parameter" and made.first_seen == row:
                     site = self.log.calls[row].call_site
                     yield Cut(row, "parameter", (reentry.tensor,), (reentry.into,), site)
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import SavedTensor
 from gradviz.graph.tensor_facts import TensorFacts
@@ -102,7 +102,7 @@ class FailedBackwards:
             return None
         wanted = _Wanted(math.prod(int(size) for size in said[1].split(",") if size.strip()), int(said[3]))
         for index, node in self._suspects(backward):
-            saver = self._flow.call_of_node(node.sequence_nr)
+            saver = self._flow.call_of_node(node)
             slots = [saved for saved in node.saved if wanted.may_be(saved)]
             if saver is not None and slots:
                 for found in self._changed_since(saver, backward, wanted, "result" in slots[0].slot):
@@ -156,7 +156,7 @@ class FailedBackwards:
     def _freed(self, backward: int) -> Freed | None:
         index, graph = self._graph(backward)
         failed = None if graph is None else graph.failed_node
-        call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed].sequence_nr)
+        call = None if graph is None or failed is None else self._flow.call_of_node(graph.nodes[failed])
         node = (index, failed) if index is not None and failed is not None else None
         own = self.reached(backward)
         for earlier in reversed(self._that_freed(backward)):
@@ -171,11 +171,14 @@ class FailedBackwards:
         return [
             row
             for row in self._flow.rows_of_kind("backward")
-            if row < backward
-            and calls[row].raised is None
-            and not calls[row].scalars.get("retain_graph")
-            and not calls[row].scalars.get("create_graph")
+            if row < backward and calls[row].raised is None and not keeps_its_graph(calls[row])
         ]
+
+
+def keeps_its_graph(backward: Call) -> bool:
+    """``create_graph=True`` keeps the graph, too, unless ``retain_graph=False`` says otherwise."""
+    retains = backward.scalars.get("retain_graph")
+    return bool(backward.scalars.get("create_graph") if retains is None else retains)
 
 
 class _Wanted(Struct, frozen=True):

@@ -43,8 +43,8 @@ class GraphUses:
             and capture.backward_calls <= len(self._backwards)
             and all(any(use.place.startswith("root") for use in self._calls[row].inputs) for row in self._backwards)
         )
-        """False if the log lacks calls, calls ran on another thread, or backward began at a ``GradientEdge``, which says
-        not where it comes from: then nothing can be called idle."""
+        """False if the log lacks calls, calls ran on another thread, or backward began at a ``GradientEdge``, of which
+        the log has no maker: then nothing can be called idle."""
 
     @cached_property
     def idle_runs(self) -> tuple[IdleRun, ...]:

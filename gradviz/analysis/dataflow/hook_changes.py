@@ -93,7 +93,7 @@ class Hooks:
         """The program's own hooks on the result of a node, or on a leaf."""
         if node.name == MODULE_HOOK:
             return self._of_module(None if node.scope is None else graph.scopes[node.scope].path)
-        made = None if node.is_leaf else self._flow.call_of_node(node.sequence_nr)
+        made = self._flow.call_of_node(node)
         by_name = {row for name in node.names for row in self.registrations_on(name)}
         rows = by_name if made is None else self._by_maker.get(made, [])
         known = (self._definition(self._log.calls[row]) for row in sorted(rows))

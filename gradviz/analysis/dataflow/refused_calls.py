@@ -3,7 +3,7 @@ tensors that can never get a gradient."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -26,6 +26,25 @@ def refused_roots(call: Call) -> tuple[int, ...]:
     if call.kind != "backward" or call.raised is None:
         return ()
     return () if any(use.requires_grad for use in call.roots) else tuple(use.tensor for use in call.roots)
+
+
+def frozen_above(flow: Dataflow, call: int, wanted: Container[int]) -> list[int]:
+    """If a backward was refused: those of the wanted tensors that its roots were computed from without any cut, and
+    that do not require grad."""
+    cuts = {cut.call for cut in flow.cuts}
+    waiting = [(root, call) for root in refused_roots(flow.log.calls[call])]
+    seen: set[int] = set()
+    found: dict[int, None] = {}
+    while waiting:
+        for row in flow.producers(*waiting.pop()):
+            if row in seen or row in cuts:
+                continue
+            seen.add(row)
+            for use in flow.log.calls[row].inputs:
+                if use.tensor in wanted and not use.requires_grad:
+                    found[use.tensor] = None
+                waiting.append((use.tensor, row))
+    return sorted(found)
 
 
 # In-place changes that torch refused, and the views that led to the tensor.

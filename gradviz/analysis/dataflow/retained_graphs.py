@@ -22,6 +22,8 @@ from gradviz.graph.call_log import Call, Holder
 
 MIN_GRAPHS = 4
 """Fewer may be what one step leaves in variables."""
+MIN_IN_CONTAINER = 3
+"""The same for what a list or dict holds: three steps in a row have added to it."""
 
 
 class Retained(Struct, frozen=True):
@@ -58,14 +60,18 @@ class RetainedGraphs:
                 is_held = self._log.tensors[tensor].holder is not None
                 lines[is_held, self._log.calls[self._maker(tensor, moment)].call_site].append(tensor)
         found = [self._retained(tensors, moment) for tensors in lines.values()]
-        return tuple(sorted((each for each in found if each.graphs >= MIN_GRAPHS), key=lambda each: -each.graphs))
+        return tuple(sorted((each for each in found if self._are_many(each)), key=lambda each: -each.graphs))
+
+    def _are_many(self, retained: Retained) -> bool:
+        is_kept = any(self._is_in_container(tensor) for tensor in retained.tensors)
+        return retained.graphs >= (MIN_IN_CONTAINER if is_kept else MIN_GRAPHS)
 
     def _worst_moment(self) -> int | None:
         """The moment with the most graphs of earlier steps; None if their number does not grow."""
         counts = {moment: self._graphs(self._old(moment), moment) for moment in self._log.moments}
         most = max(counts.values(), default=0)
         moments = [moment for moment, count in counts.items() if count == most]
-        return moments[0] if most >= MIN_GRAPHS and len(moments) == 1 else None
+        return moments[0] if most >= MIN_IN_CONTAINER and len(moments) == 1 else None
 
     def _retained(self, tensors: list[int], moment: int) -> Retained:
         newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import msgspec
+
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
@@ -48,6 +50,8 @@ class BrokenGradient:
     """The call that got the broken values and returned finite ones."""
     path: tuple[int, ...] = ()
     """Nodes from the origin to a leaf."""
+    is_inside: bool = False
+    """True if it began inside compiled code, where no values and gradients are known; `call` is that of this code."""
 
 
 class BrokenGradients:
@@ -72,6 +76,9 @@ class BrokenGradients:
                 )
                 if origin is not None:
                     return self._explained(number, leaves, origin)
+                unmeasured = _first_unmeasured(graph, leaves)
+                if unmeasured is not None:
+                    return self._inside_compiled_code(number, leaves, unmeasured)
         return None
 
     def _first_unscaled(self) -> int:
@@ -100,11 +107,11 @@ class BrokenGradients:
         in_order = sorted(broken, key=lambda node: (node.run is None, node.run.order if node.run else 0, node.id))
         return next((node for node in in_order if node.id in leading), None)
 
-    def _explained(self, number: int, leaves: tuple[int, ...], gradient_origin: Node) -> BrokenGradient:
+    def _plain(self, number: int, leaves: tuple[int, ...], gradient_origin: Node) -> BrokenGradient:
         graph = self._graphs[number]
         arrived = [figures for leaf in leaves for figures in graph.nodes[leaf].arrived]
         is_nan = state_of(arrived) == "nan" if leaves else True
-        plain = BrokenGradient(
+        return BrokenGradient(
             "nan_from_op",
             number,
             leaves,
@@ -113,7 +120,17 @@ class BrokenGradients:
             gradient_origin.id,
             path=_path_to_a_leaf(graph, gradient_origin),
         )
-        row = self._flow.call_of_node(gradient_origin.sequence_nr)
+
+    def _inside_compiled_code(self, number: int, leaves: tuple[int, ...], node: Node) -> BrokenGradient:
+        """Unless the compiled code was given broken values."""
+        plain = self._plain(number, leaves, node)
+        row = self._flow.call_of_node(msgspec.structs.replace(node, inner_nr=0))
+        origin = None if row is None else _forward_origin(self._flow, self._origins, row)
+        return replace(plain, call=row, is_inside=True) if origin is None else self._of_values(plain, origin)
+
+    def _explained(self, number: int, leaves: tuple[int, ...], gradient_origin: Node) -> BrokenGradient:
+        plain = self._plain(number, leaves, gradient_origin)
+        row = self._flow.call_of_node(gradient_origin)
         if row is None:
             return plain
         origin = _forward_origin(self._flow, self._origins, row)
@@ -131,6 +148,9 @@ class BrokenGradients:
 
     def _of_values(self, plain: BrokenGradient, origin: Origin) -> BrokenGradient:
         """Values were broken in the forward, starting from `origin`."""
+        compiled = self._compiled_code_that_made(origin)
+        if compiled is not None:
+            return replace(plain, call=compiled, is_inside=True)
         backward = self._backward_calls.row_of(plain.graph)
         found = replace(
             plain, call=origin.call, is_unseen=origin.is_unseen, in_forward=True, blamed=self._node(plain, origin)
@@ -142,6 +162,14 @@ class BrokenGradients:
             return replace(found, cause="nan_in_data")
         is_by_size = singularity_of(self._flow.log.calls[origin.call]) is None and self._is_by_size(origin)
         return replace(found, cause="overflow" if is_by_size else "nan_from_op")
+
+    def _compiled_code_that_made(self, origin: Origin) -> int | None:
+        """The call of compiled code that returned the broken values, if no values inside it are known."""
+        maker = self._flow.newest_producer(origin.tensor, origin.call) if origin.is_unseen else None
+        calls = self._flow.log.calls
+        if maker is None or any(use.values is not None for use in calls[maker].outputs):
+            return None
+        return next((row for row in range(maker, -1, -1) if calls[row].kind == "compiled"), None)
 
     def _is_by_size(self, origin: Origin) -> bool:
         """Whether it returned Inf, or NaN because its finite inputs are so large that a sum of products is Inf -
@@ -175,14 +203,25 @@ class BrokenGradients:
         """The newest node of the origin's call in the graph."""
         if origin.is_unseen:
             return None
-        numbers = self._flow.log.calls[origin.call].node_numbers
-        made = [node for node in self._graphs[plain.graph].nodes if node.sequence_nr in numbers]
-        return max(made, key=lambda node: node.sequence_nr or 0).id if made else None
+        keys = set(self._flow.log.calls[origin.call].node_keys)
+        made = [node for node in self._graphs[plain.graph].nodes if node.key in keys]
+        return max(made, key=lambda node: node.key or (0, 0)).id if made else None
 
 
 _SCALERS = frozenset({
     "torch._amp_foreach_non_finite_check_and_unscale_", "torch._amp_update_scale_",
 })  # fmt: skip
+
+
+def _first_unmeasured(graph: Graph, leaves: tuple[int, ...]) -> Node | None:
+    """Of the nodes above some leaves, the one that ran first and between whose neighbours nothing was measured."""
+    above = descendants(graph, set(leaves))
+    unmeasured = [
+        node
+        for node in graph.nodes
+        if node.id in above and node.region is not None and not graph.regions[node.region].is_measured
+    ]
+    return min(unmeasured, key=lambda node: (node.run is None, node.run.order if node.run else 0), default=None)
 
 
 def _is_any_leaf_broken(graph: Graph) -> bool:

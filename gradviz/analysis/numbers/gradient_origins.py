@@ -94,7 +94,8 @@ def find_gradient_origins(graph: Graph) -> GradientOrigins:
 def _is_bad(gradient: TensorFigures | None) -> bool:
     if gradient is None:
         return False
-    return bool(gradient.nans or gradient.infs or gradient.is_undefined or gradient.is_zero)
+    # Without `TensorFigures.is_zero`: this is asked of every gradient.
+    return bool(gradient.nans or gradient.infs or gradient.is_undefined or gradient.zeros == gradient.count > 0)
 
 
 def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> GradientOrigin | None:

@@ -35,7 +35,7 @@ def is_masked_in_backward(graph: Graph, node: Node, flow: Dataflow) -> int | Non
     if any(sent is not None and sent.infs for sent in node.gradients) or not any(map(_zero_share, node.arrived)):
         return None
     makers = _makers_of_zeros(graph, node)
-    rows = [flow.call_of_node(maker.sequence_nr) for maker in makers]
+    rows = [flow.call_of_node(maker) for maker in makers]
     chosen = [row for maker, row in zip(makers, rows, strict=True) if _chooses(maker, row, flow)]
     return chosen[0] if makers and len(chosen) == len(makers) else None
 

@@ -73,6 +73,8 @@ class UnexplainedZero:
     """The node, the nearest to the loss, that got a gradient and sent zero; None if there is no single one."""
     call: int | None
     """The call of that node."""
+    may_be_inside: bool = False
+    """Whether it may have begun inside compiled code, where nothing was measured."""
 
 
 class ZeroGradients:
@@ -84,6 +86,7 @@ class ZeroGradients:
         self._flow = backward_calls.flow
         self._origins = ValueOrigins(self._flow)
         self._split_finder = cache(lambda number: partial(node_where_paths_split, senders(self._graphs[number])))
+        self._is_hooked = cache(self._has_zeros_of_a_hook)
         self._dead = DeadLeaves(self._backward_calls, self._origins)
 
     @cached_property
@@ -109,14 +112,19 @@ class ZeroGradients:
         for leaf in self._dead.all:
             if leaf.name not in explained and not self._proves_nothing(leaf):
                 start = highest.get(leaf.name)
-                call = None if start is None else self._flow.call_of_node(start.sequence_nr)
-                found.append(UnexplainedZero(leaf, None if start is None else start.id, call))
+                call = None if start is None else self._flow.call_of_node(start)
+                regions = self._graphs[leaf.graph].regions
+                is_open = start is None and any(not region.is_measured for region in regions)
+                found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open))
         return tuple(found)
 
     def _proves_nothing(self, leaf: DeadLeaf) -> bool:
         """Whether a zero at the first steps may be gone at the next: a factor that started at zero, a hook's work."""
-        by_node = find_gradient_origins(self._graphs[leaf.graph]).by_node
-        return leaf.steps < MIN_LAST or any(origin.by == "hook" for origin in by_node.values())
+        return leaf.steps < MIN_LAST or self._is_hooked(leaf.graph)
+
+    def _has_zeros_of_a_hook(self, number: int) -> bool:
+        by_node = find_gradient_origins(self._graphs[number]).by_node
+        return any(origin.by == "hook" for origin in by_node.values())
 
     def all(self) -> tuple[ZeroGradient, ...]:
         """The one with the most affected leaves first."""
@@ -146,7 +154,7 @@ class ZeroGradients:
         )
         if gradient_origin.by == "sum":
             return self._by_cancelling(plain)
-        row = flow.call_of_node(node.sequence_nr)
+        row = flow.call_of_node(node)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
         if is_aside or is_product(node, flow.log.calls[row]):
@@ -160,8 +168,8 @@ class ZeroGradients:
         start = self._split_finder(plain.graph)(plain.node)
         if start is None:
             return None
-        number = self._graphs[plain.graph].nodes[start].sequence_nr
-        return replace(plain, node=start, call=self._flow.call_of_node(number), by="cancelling")
+        call = self._flow.call_of_node(self._graphs[plain.graph].nodes[start])
+        return replace(plain, node=start, call=call, by="cancelling")
 
     def _by_slope(self, plain: ZeroGradient, node: Node, row: int) -> ZeroGradient:
         """Blame an operation whose derivative is zero, everywhere or at its input."""

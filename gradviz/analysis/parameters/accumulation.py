@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.finding import Location
 
 _MEANS = frozenset({"mean", "nanmean"})
@@ -89,7 +90,11 @@ def _is_mean(case: Case, backward: int) -> bool:
 
 
 def _is_changed(case: Case, first: int, step: int) -> bool:
-    """Whether the program changes gradients before the step: it may divide them there."""
+    """Whether the program changes gradients before the step, and not only clips them: it may divide them there."""
     flow = case.dataflow
-    changed = (use.tensor for call in flow.log.calls[first + 1 : step] for use in call.changed)
-    return any(flow.log.tensors[tensor].gradient_of is not None for tensor in changed)
+    return any(
+        flow.log.tensors[use.tensor].gradient_of is not None
+        for row in range(first + 1, step)
+        for use in flow.log.calls[row].changed
+        if not is_clipping(flow, row)
+    )

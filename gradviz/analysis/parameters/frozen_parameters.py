@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
+from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
@@ -33,7 +33,10 @@ def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int
 def _is_meant(histories: ParameterHistories, use: TensorUse, row: int) -> bool:
     if use.requires_grad or not histories.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
         return False
-    is_cut = any(use.tensor in cut.dead_outputs for cut in histories.flow.cuts_reaching(use.tensor, before=row))
+    is_cut = any(
+        use.tensor in cut.dead_outputs and cut.kind != "requires_grad_off"
+        for cut in histories.flow.cuts_reaching(use.tensor, before=row)
+    )
     return not is_cut and any(each < row for each in histories.forward_uses(use.tensor))
 
 
@@ -48,6 +51,10 @@ def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[in
             for root in roots
             for above in histories.flow.ancestors(root, before=row)
         ):
+            continue
+        frozen = frozen_above(histories.flow, row, histories.trained)
+        if frozen:
+            yield row, frozen
             continue
         cuts = (cut for root in roots for cut in histories.flow.cuts_reaching(root, before=row))
         if any(cut.kind != "requires_grad_off" for cut in cuts):
@@ -93,8 +100,8 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
     """Tensors that an optimizer holds but never trains, and the call that froze them, if that came later.
 
     A whole model in an optimizer, with a part of it frozen before, is no mistake. These show that training was meant:
-    the tensors required grad when the optimizer got them; a whole group never did; or they are no parameters of a
-    module, so the program chose them one by one.
+    the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did; or
+    they are no parameters of a module, so the program chose them one by one.
     """
     for number, optimizer in enumerate(histories.log.optimizers):
         if not any(histories.log.calls[row].optimizer == number for row in histories.steps):
@@ -112,6 +119,20 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
                 yield never, None
             elif plain := [tensor for tensor in never if histories.tensor(tensor).role == "tensor"]:
                 yield plain, None
+            elif whole := _whole_models(histories, group, never):
+                yield whole, None
+
+
+def _whole_models(histories: ParameterHistories, group: Sequence[int], never: Sequence[int]) -> list[int]:
+    """Those that are all that the group has of a model: the program named this model when it filled the group."""
+    living = {_model(histories, number) for number in group if number not in set(never)}
+    return [number for number in never if (model := _model(histories, number)) and model not in living]
+
+
+def _model(histories: ParameterHistories, number: int) -> str:
+    """The variable that holds the model of a parameter; empty if it is a part of nothing."""
+    model, dot, _ = histories.name(number).partition(".")
+    return model if dot else ""
 
 
 def _frozen_after(histories: ParameterHistories, tensor: int, optimizer: int) -> int | None:

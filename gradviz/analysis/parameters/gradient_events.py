@@ -97,7 +97,8 @@ class GradientEvents:
             steps = (row for row in self._step_rows.get(tensor, ()) if row > first)
             return [*steps, *self._moves_in_steps(tensor)]
         changes = self._flow.changes(tensor, first, len(self._log.calls))
-        return [row for row in changes if self._is_computed_from_gradients(row)]
+        assigned = (row for row in self._flow.data_assignments.get(tensor, ()) if row > first)
+        return [row for row in sorted({*changes, *assigned}) if self._is_computed_from_gradients(row)]
 
     def _is_computed_from_gradients(self, row: int) -> bool:
         """Whether a change is a step by hand: a copy that follows another model is changed, too, but by its values."""

@@ -147,8 +147,9 @@ class ParameterHistories:
 
     @property
     def has_compiled_code(self) -> bool:
-        """Whether some of it ran in compiled code, where calls are not recorded."""
-        return bool(self.flow.rows_of_kind("compiled"))
+        """Whether some of it ran in compiled code, and its calls are not known."""
+        calls = self.flow.log.calls
+        return any(calls[row].node_count and not calls[row].is_opened for row in self.flow.rows_of_kind("compiled"))
 
     def is_used(self, number: int) -> bool:
         """Whether anything known was computed from it, including uses on other threads by a module that has it."""

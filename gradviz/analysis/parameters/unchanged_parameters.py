@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Literal
 
 from msgspec import Struct
@@ -41,73 +41,94 @@ class Unchanged(Struct, frozen=True):
 
 def unchanged_parameters(histories: ParameterHistories) -> tuple[Unchanged, ...]:
     """Those that required grad in a step, by reason and by the line of the step."""
-    tensors = histories.log.tensors
-    stepped = _steps_by_tensor(histories)
-    still = [
-        number for number in sorted(stepped) if (end := tensors[number].end) is not None and end.has_changed is False
-    ]
-    groups: dict[tuple[Reason, int | None, object], list[int]] = defaultdict(list)
-    events = GradientEvents(histories) if still else None
-    for number in still:
-        clear = None if events is None else _early_clear(events, number, stepped[number])
-        reason = _reason(histories, number, clear)
-        where = histories.log.calls[stepped[number][0]].call_site
-        groups[reason, clear if reason == "cleared" else None, where].append(number)
-    return tuple(
-        Unchanged(tuple(each), reason, len(stepped[each[0]]), stepped[each[0]][0], clear)
-        for (reason, clear, _), each in groups.items()
-    )
+    return _UnchangedParameters(histories).by_reason()
 
 
-def _steps_by_tensor(histories: ParameterHistories) -> dict[int, list[int]]:
-    found: dict[int, list[int]] = defaultdict(list)
-    for row in histories.steps:
-        for use in histories.log.calls[row].inputs:
-            if use.requires_grad:
-                found[use.tensor].append(row)
-    return found
+class _UnchangedParameters:
+    """Finds them, with one pass over the steps and one over the backward calls."""
 
+    def __init__(self, histories: ParameterHistories) -> None:
+        self._histories = histories
+        self._calls = histories.log.calls
+        self._events = GradientEvents(histories)
 
-def _reason(histories: ParameterHistories, number: int, clear: int | None) -> Reason:
-    if number not in histories.reached:
-        return "no backward"
-    if clear is not None:
-        return "cleared"
-    rates = list(_learning_rates(histories, number))
-    if rates and all(rate == 0.0 for rate in rates):
-        return "no learning rate"
-    return _reason_by_size(histories, number, max((rate for rate in rates if rate is not None), default=None))
+    def by_reason(self) -> tuple[Unchanged, ...]:
+        tensors, stepped = self._histories.log.tensors, self._live_steps
+        still = [
+            number
+            for number in sorted(stepped)
+            if (end := tensors[number].end) is not None and end.has_changed is False
+        ]
+        groups: dict[tuple[Reason, int | None, object], list[int]] = defaultdict(list)
+        for number in still:
+            clear = _early_clear(self._events, number, stepped[number])
+            reason = self._reason(number, clear)
+            where = self._calls[stepped[number][0]].call_site
+            groups[reason, clear if reason == "cleared" else None, where].append(number)
+        return tuple(
+            Unchanged(tuple(each), reason, len(stepped[each[0]]), stepped[each[0]][0], clear)
+            for (reason, clear, _), each in groups.items()
+        )
 
+    @cached_property
+    def _live_steps(self) -> dict[int, list[int]]:
+        """By tensor: the steps on it while it required grad."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for row in self._histories.steps:
+            for use in self._calls[row].inputs:
+                if use.requires_grad:
+                    found[use.tensor].append(row)
+        return found
 
-def _reason_by_size(histories: ParameterHistories, number: int, rate: float | None) -> Reason:
-    """By the size of the last gradient, if the program has not cleared it."""
-    tensor = histories.tensor(number)
-    gradient = None if tensor.end is None else tensor.end.grad
-    if gradient is not None and gradient.zeros == gradient.count:
-        return "zero"
-    dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
-    epsilon = _EPSILON.get(dtype)
-    values = _last_values(histories, number)
-    if gradient is None or values is None or rate is None or epsilon is None:
-        return "unknown"
-    if rate * _largest(gradient) > epsilon * _largest(values):
-        return "lost" if _was_stepped_on(histories, number) else "unknown"
-    return "short dtype" if dtype in _SHORT else "rounded away"
+    @cached_property
+    def _last_step(self) -> dict[int, int]:
+        return {use.tensor: row for row in self._histories.steps for use in self._calls[row].inputs}
 
+    @cached_property
+    def _last_backward(self) -> dict[int, int]:
+        """By leaf: the last backward call that reached it."""
+        reached_by = self._histories.reached_by
+        return {number: row for row in reached_by for number in reached_by[row]}
 
-def _was_stepped_on(histories: ParameterHistories, number: int) -> bool:
-    """Whether a step came after the last backward that reached it: else its last gradient was never used."""
-    calls = histories.log.calls
-    last = next((row for row in reversed(histories.reached_by) if number in histories.reached_by[row]), None)
-    steps = (row for row in reversed(histories.steps) if any(use.tensor == number for use in calls[row].inputs))
-    step = next(steps, None)
-    return last is not None and step is not None and last < step
+    @cached_property
+    def _last_values(self) -> dict[int, ValueFacts]:
+        """By tensor: its values after the last step whose values are known."""
+        return {
+            use.tensor: use.values
+            for row in self._histories.steps
+            for use in self._calls[row].outputs
+            if use.values is not None
+        }
 
+    def _reason(self, number: int, clear: int | None) -> Reason:
+        if number not in self._histories.reached:
+            return "no backward"
+        if clear is not None:
+            return "cleared"
+        rates = list(_learning_rates(self._histories, number))
+        if rates and all(rate == 0.0 for rate in rates):
+            return "no learning rate"
+        return self._reason_by_size(number, max((rate for rate in rates if rate is not None), default=None))
 
-def _last_values(histories: ParameterHistories, number: int) -> ValueFacts | None:
-    calls = histories.log.calls
-    uses = (use for row in reversed(histories.steps) for use in calls[row].outputs if use.tensor == number)
-    return next((use.values for use in uses if use.values is not None), None)
+    def _reason_by_size(self, number: int, rate: float | None) -> Reason:
+        """By the size of the last gradient, if the program has not cleared it."""
+        tensor = self._histories.tensor(number)
+        gradient = None if tensor.end is None else tensor.end.grad
+        if gradient is not None and gradient.zeros == gradient.count:
+            return "zero"
+        dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
+        epsilon = _EPSILON.get(dtype)
+        values = self._last_values.get(number)
+        if gradient is None or values is None or rate is None or epsilon is None:
+            return "unknown"
+        if rate * _largest(gradient) > epsilon * _largest(values):
+            return "lost" if self._was_stepped_on(number) else "unknown"
+        return "short dtype" if dtype in _SHORT else "rounded away"
+
+    def _was_stepped_on(self, number: int) -> bool:
+        """Whether a step came after the last backward that reached it: else its last gradient was never used."""
+        last, step = self._last_backward.get(number), self._last_step.get(number)
+        return last is not None and step is not None and last < step
 
 
 def _largest(values: ValueFacts) -> float:
@@ -125,15 +146,20 @@ def _learning_rates(histories: ParameterHistories, number: int) -> Iterator[floa
 def _early_clear(events: GradientEvents, number: int, steps: list[int]) -> int | None:
     """The first of the calls that clear its gradient, if before each step with a gradient there is one behind the last
     backward."""
-    own = events.events.get(number, [])
-    rows = [row for row, _ in own]
-    found: list[int] = []
+    first: int | None = None
+    own = iter(events.events.get(number, []))
+    event = next(own, None)
+    is_filled, clear = False, None
     for step in steps:
-        before = own[: bisect_left(rows, step)]
+        while event is not None and event[0] < step:
+            row, kind = event
+            if kind == "backward":
+                is_filled, clear = True, None
+            elif kind == "clear" and is_filled and clear is None:
+                clear = row
+            event = next(own, None)
         # A step before the first backward has nothing to lose.
-        backwards = [row for row, kind in before if kind == "backward"]
-        clears = [row for row, kind in before if kind == "clear" and backwards and row > backwards[-1]]
-        if backwards and not clears:
+        if is_filled and clear is None:
             return None
-        found += clears[:1]
-    return found[0] if found else None
+        first = clear if first is None else first
+    return first

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -49,13 +49,16 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
     ]
 
 
-def used_for_nothing(histories: ParameterHistories) -> Iterator[UnusedParameters]:
+def used_for_nothing(histories: ParameterHistories, explained: Container[int]) -> Iterator[UnusedParameters]:
     """Parameters that optimizers step, and that are only used for results that no loss uses, though nothing cuts
-    them off."""
+    them off. Some may be `explained` already."""
     groups: dict[Location | None, list[int]] = defaultdict(list)
     last: dict[Location | None, int] = {}
     for number in sorted(histories.trained - histories.reached) if histories.steps and histories.reached_by else ():
-        if not histories.is_ever_stepped_live(number) or histories.flow.cuts_below(number):
+        if number in explained or not histories.is_ever_stepped_live(number):
+            continue
+        # An evaluation cuts, and goes into no loss. What left torch may have come back unseen.
+        if any(cut.kind not in ("no_grad", "inference") for cut in histories.flow.cuts_below(number)):
             continue
         uses = [row for row in histories.forward_uses(number) if _is_live(histories, row, number)]
         if uses:

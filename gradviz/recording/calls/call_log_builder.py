@@ -92,6 +92,8 @@ class CallLogBuilder:
             results=row.results,
             sequence_nr=row.sequence_nr,
             node_count=row.node_count,
+            inner_nr=row.inner_nr,
+            is_opened=row.is_opened,
             inside=inside,
             grad_mode=row.grad_mode,
             grad_mode_site=self._locations[location] if location is not None else None,

@@ -163,14 +163,7 @@ class CallLogNames:
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
             )
-        # Compiling makes nodes, too: what counts are those of which the program got a result.
-        rows = list(self._recorder.writer.rows)
-        compiled = sum(row.kind == "compiled" and row.node_count > 0 and bool(row.outputs) for row in rows)
-        if compiled:
-            sentences.append(
-                f"the torch calls inside compiled code, which ran {counted(compiled, 'time')}: rules about single "
-                "calls (in-place changes, values, dtypes) did not look there"
-            )
+        sentences += self._of_compiled_code()
         not_compared = len(self._recorder.optimizers.not_compared)
         if not_compared:
             sentences.append(
@@ -178,6 +171,29 @@ class CallLogNames:
                 "quantized tensors are not compared"
             )
         return sentences
+
+    def _of_compiled_code(self) -> Iterator[str]:
+        rows = [row for row in list(self._recorder.writer.rows) if row.kind == "compiled" and row.node_count]
+        # Compiling makes nodes, too: what counts are those of which the program got a result.
+        closed = sum(not row.has_inner_rows and bool(row.outputs) for row in rows)
+        if closed:
+            yield (
+                f"the torch calls inside compiled code, which ran {counted(closed, 'time')}: rules about single "
+                "calls (in-place changes, values, dtypes) did not look there"
+            )
+        broken = sum(row.has_inner_rows and not row.is_opened for row in rows)
+        if broken:
+            yield (
+                f"the torch calls at graph breaks inside compiled code, which ran {counted(broken, 'time')}: rules "
+                "about single calls looked at what is compiled before and behind them"
+            )
+        unread = sum(row.has_inner_rows and not row.has_values for row in rows)
+        if unread:
+            how = "" if any(row.has_values for row in rows) else '; --inside reads them (not with backend="eager")'
+            yield (
+                f"the numbers inside compiled code, which ran {counted(unread, 'time')}: rules about zeros, NaN and "
+                f"Inf (GV2, GV3) saw there only what went in and what came out{how}"
+            )
 
     def _modules_elsewhere(self) -> list[int]:
         return [index for index in list(self._forward.modules_elsewhere) if index in self._forward.modules]
@@ -195,9 +211,10 @@ class CallLogNames:
 
 def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:
     """Whether its values are others than before the first step on it; None if no step was seen, or it is unreadable."""
-    before = known.before_steps
-    now = None if before is None else checksum_of(tensor)
-    return None if before is None or now is None else int(before) != int(now)
+    if known.before_steps is None:
+        return None
+    now = checksum_of(tensor)
+    return None if now is None else int(known.before_steps) != int(now)
 
 
 def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:

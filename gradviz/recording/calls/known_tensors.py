@@ -46,6 +46,13 @@ class KnownStorage:
         self.is_uninitialized = False
         """True while nothing has been written to it: its values are arbitrary."""
 
+    def likeness(self) -> KnownStorage:
+        """Memory that only another run of the same code used."""
+        made = object.__new__(KnownStorage)
+        made.weak = made.computed = made.parameter = made.source = None
+        made.is_uninitialized = False
+        return made
+
 
 class KnownTensor:
     """What the call log knows about a tensor."""
@@ -101,6 +108,15 @@ class KnownTensor:
         self.holder: Holder | None = None
         self.gathered: Any = None
         """Of a sharded parameter: keeps the address of the whole one, which counts as the same."""
+
+    def likeness(self, storage: KnownStorage | None) -> KnownTensor:
+        """A tensor that only another run of the same code made, in that memory."""
+        made = object.__new__(KnownTensor)
+        for slot in KnownTensor.__slots__:
+            setattr(made, slot, getattr(self, slot))
+        made.address = made.weak = made.first_row = made.producer = None
+        made.storage, made.names = storage, {}
+        return made
 
 
 class KnownTensors:

@@ -148,11 +148,14 @@ class Optimizers:
         """Compiled code is about to run, in which the hooks would be compiled too, and are not installed."""
         if self._writer.is_elsewhere() or self._stepping:
             return
-        with self._writer.shield(), DISABLE_TORCH_FUNCTION():
+        with self._writer.shield(), measuring(), DISABLE_TORCH_FUNCTION():
             alive = [known for known in self.all if known.weak() is not None]
             self._versions = [
                 (known, [(tensor, version_of(tensor)) for _, tensor in _parameters_of(known.weak())]) for known in alive
             ]
+            # It may be a step: what changed shows only afterwards.
+            for tensor in (tensor for _, parameters in self._versions for tensor, _ in parameters):
+                self._remember_values(self._writer.uses.tensors.known(tensor), tensor)
 
     def after_compiled(self, frame: FrameType) -> None:
         """Compiled code has run: an optimizer whose parameters it changed has made a step there."""
@@ -192,12 +195,16 @@ class Optimizers:
             for position, tensor in _parameters_of(optimizer):
                 use = _plain_use(writer, tensor, position, row)
                 row.inputs.append(use)
-                if use.requires_grad and use.known.before_steps is None:
-                    use.known.before_steps = checksum_of(tensor)
-                    if use.known.before_steps is None and tensor.numel():
-                        self.not_compared.add(id(use.known))
+                self._remember_values(use.known, tensor)
             writer.open(row)
             self._stepping.append(row)
+
+    def _remember_values(self, known: KnownTensor, tensor: torch.Tensor) -> None:
+        """Before the first step on a tensor that requires grad: the checksum of its values."""
+        if requires_grad(tensor) and known.before_steps is None:
+            known.before_steps = checksum_of(tensor)
+            if known.before_steps is None and tensor.numel():
+                self.not_compared.add(id(known))
 
     def _after_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if not self._writer.is_elsewhere():

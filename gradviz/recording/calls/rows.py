@@ -48,10 +48,14 @@ class Row:
         "function",
         "grad_mode",
         "grad_mode_location",
+        "has_inner_rows",
+        "has_values",
+        "inner_nr",
         "inputs",
         "inside",
         "is_autocast",
         "is_open",
+        "is_opened",
         "kind",
         "name",
         "node_count",
@@ -80,6 +84,12 @@ class Row:
         self.results: tuple[float | int | bool, ...] = ()
         self.sequence_nr: int | None = None
         self.node_count = 0
+        self.inner_nr = 0
+        self.is_opened = False
+        self.has_inner_rows = False
+        """For compiled code: whether calls inside it follow, at least of a part."""
+        self.has_values = False
+        """For compiled code: whether the values inside it were read."""
         self.inside: Row | None = None
         self.grad_mode: GradMode = "enabled"
         self.grad_mode_location: Location | None = None

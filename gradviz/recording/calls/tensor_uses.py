@@ -41,9 +41,10 @@ class TensorUses:
         known = self.tensors.find(tensor)
         if known is None:
             known = self.tensors.add(tensor)
-            known.first_row = row
             if is_input:
                 self._claim_unseen(known, tensor, row)
+        if known.first_row is None:  # it may have got a name before its first use
+            known.first_row = row
         flag = requires_grad(tensor)
         if flag != known.status[0]:
             known.status = flag, is_leaf(tensor, flag)

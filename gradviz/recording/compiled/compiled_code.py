@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import wraps
 from types import FrameType
 from typing import Any
 
+from gradviz.recording.compiled.inner_calls import InnerCalls
 from gradviz.recording.compiled.region_calls import RegionCalls
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs, TracedGraph
 from gradviz.recording.torch_access.dynamo.untraced import off_switch, skip_what_waits, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
@@ -53,8 +54,12 @@ class CompiledCodeWatch:
             ImportNotice(_MODULE, self.install),
             ImportNotice(_EXPORT_MODULE, self._install_export),
         )
-        self._calls = RegionCalls(watch.defects.note) if holds_calls else None
-        around = self._calls.around if self._calls is not None else None
+        self._holders: list[InnerCalls | RegionCalls] = []
+        if watch.calls is not None and not watch.takes_fingerprints:
+            self._holders.append(InnerCalls(watch, watch.calls))
+        if holds_calls:
+            self._holders.append(RegionCalls(watch.defects.note))
+        around = self._around if self._holders else None
         self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around, watch.compilations)
         self._compilations = Compilations(watch.compilations, watch.defects.note)
 
@@ -62,20 +67,25 @@ class CompiledCodeWatch:
         """Install the switch now, or when the program imports Dynamo."""
         for notice in self._notices:
             notice.start()
-        if self._calls is not None:
-            self._calls.start()
+        for holder in self._holders:
+            holder.start()
         self._note_what_is_compiled()
 
     def stop(self) -> None:
         """Put Dynamo and the import system back."""
         for notice in self._notices:
             notice.stop()
-        if self._calls is not None:
-            self._calls.stop()
+        for holder in self._holders:
+            holder.stop()
         self._stop_noting()
         self._switch.take_back()
         self._export.take_back()
         self._hook_question.take_back()
+
+    def _around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        for holder in self._holders:
+            compiled = holder.around(traced, compiled)
+        return compiled
 
     def _note_what_is_compiled(self) -> None:
         self._graphs.start()
@@ -141,33 +151,27 @@ class CompiledCodeWatch:
     def _pausing_during(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def strict_export(*args: Any, **options: Any) -> Any:
-            if self._compiled_call is not None or not self._is_watching_here():
+            with self._only_tracing("torch.export.export", calling_frame()):
                 return original(*args, **options)
-            with self._only_tracing("torch.export.export"):
-                self._stop_noting()
-                try:
-                    return original(*args, **options)
-                finally:
-                    self._note_what_is_compiled()
 
         return strict_export
 
-    @contextmanager
-    def _only_tracing(self, function: str) -> Iterator[None]:
-        """Pause while torch computes nothing for the program."""
-        self._enter(calling_frame(2), function, only_traces=True)
-        try:
-            yield
-        finally:
-            self._after_compiled_call()
+    def _unseen_import(self) -> AbstractContextManager[None]:
+        return self._only_tracing("import torch._dynamo", calling_frame())
 
     @contextmanager
-    def _unseen_import(self) -> Iterator[None]:
+    def _only_tracing(self, function: str, frame: FrameType) -> Iterator[None]:
+        """Pause, and note nothing of what is compiled, while torch computes nothing for the program."""
         if self._compiled_call is not None or not self._is_watching_here():
             yield
             return
-        with self._only_tracing("import torch._dynamo"):
+        self._enter(frame, function, only_traces=True)
+        self._stop_noting()
+        try:
             yield
+        finally:
+            self._note_what_is_compiled()
+            self._after_compiled_call()
 
     def _is_watching_here(self) -> bool:
         return self._watch.is_watching and threading.get_ident() == self._thread

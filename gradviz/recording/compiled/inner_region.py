@@ -13,6 +13,7 @@ from torch import fx
 
 from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
+from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import WouldSave
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
@@ -225,9 +226,10 @@ class InnerRegionMaker:
         kind = known.kind
         if forward_call is not None and call is not None and kind in ("operation", "view"):
             kind = kind_of_call(kind, forward_call, is_checkpointed=call.is_checkpointed)
+        custom = custom_function_name(call.traced) if call is not None and kind == "custom" else None
         return Node(
             new,
-            _custom_name(call.traced) or known.name if call is not None and kind == "custom" else known.name,
+            known.name if custom is None else f"{custom}Backward",
             kind,
             None,
             edges,
@@ -237,6 +239,7 @@ class InnerRegionMaker:
             self._tables.scope_of(call.traced) if call is not None else None,
             {name: plain_value(getattr(wrapper, slot)) for name, slot in known.attributes},
             constants=self._constants_of(call) if call is not None and number == call.end - 1 else (),
+            inner_nr=number - self._replay.first_nr + 1,
         )
 
     def _class_of(self, wrapper: Any) -> NodeClass:
@@ -269,10 +272,3 @@ class InnerRegionMaker:
         if module is not None:
             return self._tables.scope_named("", f"L['{traced.module_variable}']", type(module), None)
         return ModuleScope(traced.function, f"{traced.function}()", kind="function") if traced.function else None
-
-
-def _custom_name(traced: fx.Node) -> str | None:
-    """The name of a custom function's node: Dynamo keeps only the line that applied it."""
-    lines = (traced.meta.get("stack_trace") or "").splitlines()
-    found = [name for line in lines for name in re.findall(r"(\w+)\.apply\(", line)]
-    return f"{found[-1]}Backward" if found else None

@@ -22,7 +22,7 @@ from gradviz.graph.model import CallSite, Graph
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.traced_stacks import frames_of
 from gradviz.recording.torch_access.capabilities import works
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import schema_of
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import aot_id_of, schema_of
 from gradviz.recording.torch_access.engine import compiled_backward_of
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
@@ -99,9 +99,13 @@ def _compiled_nodes(walk: Walk) -> Iterator[tuple[int, _Kept]]:
     if not (SHOWS_SLOTS and works("graphs of compiled code")):
         return
     for index, wrapper in enumerate(walk.wrappers):
-        module = compiled_backward_of(python_function_class(wrapper))
+        function_class = python_function_class(wrapper)
+        module = compiled_backward_of(function_class) if aot_id_of(function_class) is not None else None
         if isinstance(module, torch.fx.GraphModule):
-            slots = saved_in(wrapper, "_raw_saved_tensors")
+            try:
+                slots = saved_in(wrapper, "_raw_saved_tensors")
+            except RuntimeError:  # an earlier backward freed them: torch is about to raise
+                continue
             saved = [slot.data for slot in slots if slot.unpack_hook is None and isinstance(slot.data, torch.Tensor)]
             if len(saved) == len(slots):
                 yield index, _Kept(module, saved)

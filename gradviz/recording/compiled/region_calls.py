@@ -87,6 +87,8 @@ class RegionCalls:
 
     def around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """What is to be called in place of `compiled`."""
+        if not traced.aot_ids:
+            return compiled  # it runs as autograd's own nodes
 
         @wraps(compiled)
         def compiled_and_held(*args: Any, **options: Any) -> Any:
@@ -145,14 +147,14 @@ def set_generator_state(kind: str, state: torch.Tensor) -> None:
 
 
 def _attach(held: HeldCall, result: Any) -> None:
-    node = _compiled_node(held.traced, result)
+    node = compiled_node(held.traced, result)
     if node is not None:
         held.versions = [version_of(each) if isinstance(each, torch.Tensor) else None for each in held.inputs]
         node.metadata[_KEY] = held
 
 
-def _compiled_node(traced: TracedGraph, result: Any) -> Any:
-    """The node that the call made: torch may have made views of its results."""
+def compiled_node(traced: TracedGraph, result: Any) -> Any:
+    """The node that the call of compiled code made: torch may have made views of its results."""
     results = result if isinstance(result, (tuple, list)) else (result,)
     waiting = [grad_fn_of(each) for each in results if isinstance(each, torch.Tensor)]
     for _ in range(_MAX_STEPS):

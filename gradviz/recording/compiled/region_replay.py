@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
@@ -75,6 +76,12 @@ class Replay:
     without_gradient: Mapping[str, bool] = field(default_factory=dict)
     """Nodes of the traced graph that got something that requires grad, and whose results do not; and whether gradients
     were switched off there."""
+    first_nr: int = 0
+    """The sequence number of the first node that the run made, if it made any."""
+    last_nr: int = 0
+    """The one after that of its last node."""
+    log: RunLog | None = None
+    """Every torch call of the run, if they are wanted."""
 
     def call_of(self, sequence_nr: int) -> ReplayedCall | None:
         """The call that made the node with this number."""
@@ -98,7 +105,8 @@ def replayed(traced: TracedGraph) -> Replay:
 def _replay(traced: TracedGraph) -> Replay:
     with fake_tensors() as mode, torch.enable_grad():
         inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
-        interpreter = _NotingInterpreter(traced, lambda given: made_fake(mode, given))
+        log = RunLog() if traced.logs_calls else None
+        interpreter = NotingInterpreter(traced, lambda given: made_fake(mode, given), log=log)
         interpreter.constants = {
             id(tensor): index
             for index, tensor in enumerate(inputs)
@@ -108,9 +116,12 @@ def _replay(traced: TracedGraph) -> Replay:
             surroundings.enter_context(as_traced(traced))
             surroundings.enter_context(interpreter.mode_on())
             operators = surroundings.enter_context(OperatorsRun())
+            first_nr = peek_sequence_nr()
             results = interpreter.run(*inputs)
+            last_nr = peek_sequence_nr()
         found = described(inputs, list(results), interpreter.calls)
         found.operators = operators
+        found.first_nr, found.last_nr, found.log = first_nr, last_nr, log
         found.without_gradient = interpreter.without_gradient
         found.written = frozenset(
             index for index, each in enumerate(inputs) if isinstance(each, torch.Tensor) and version_of(each)
@@ -199,13 +210,16 @@ class RegionInterpreter(fx.Interpreter):
         if name == "autograd_function_apply":
             # torch makes the node of a custom function by itself, and calls the traced forward inside it.
             bodies_as_modules = tuple(self._as_module(each) if isinstance(each, TracedGraph) else each for each in args)
-            return super().call_function(target, bodies_as_modules, kwargs)
+            return self._run_custom_function(target, bodies_as_modules, kwargs)
         if len(bodies) != 1 or name not in _BODY_RUNS_IN_PLACE:
             raise NotImplementedError(f"it contains {name}")
         tensors = args[args.index(bodies[0]) + 1 :]
         if name == "invoke_subgraph":
             tensors = tensors[1:] if tensors and isinstance(tensors[0], str) else tensors
         return self._run_body(bodies[0], tensors, is_checkpointed="checkpoint" in name)
+
+    def _run_custom_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        return super().call_function(target, args, kwargs)
 
     def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
         return RegionInterpreter(body, self._constant, frees_values=self.garbage_collect_values).run(*tensors)
@@ -218,17 +232,30 @@ class RegionInterpreter(fx.Interpreter):
         return fx.GraphModule(attributes, body.graph)
 
 
-class _NotingInterpreter(RegionInterpreter):
-    """Notes which of the nodes of a traced graph made which autograd nodes."""
+class NotingInterpreter(RegionInterpreter):
+    """Notes which of the nodes of a traced graph made which autograd nodes.
 
-    def __init__(self, traced: TracedGraph, constant: Callable[[TensorInput], Any]) -> None:
-        super().__init__(traced, constant, frees_values=False)
+    Args:
+        log: gets every torch call, if that is wanted.
+    """
+
+    def __init__(
+        self,
+        traced: TracedGraph,
+        constant: Callable[[TensorInput], Any],
+        *,
+        frees_values: bool = False,
+        log: RunLog | None = None,
+    ) -> None:
+        super().__init__(traced, constant, frees_values=frees_values)
+        self._log = log
         self.calls: list[ReplayedCall] = []
         self.constants: dict[int, int] = {}
         self._node: fx.Node | None = None
         self._checkpoint = False
         self.without_gradient: dict[str, bool] = {}
         self._mode = CallMode(self._note, also=frozenset())
+        self._mode.listener = log
 
     def mode_on(self) -> Any:
         """While entered, torch functions of this thread are noted."""
@@ -236,6 +263,8 @@ class _NotingInterpreter(RegionInterpreter):
 
     def run_node(self, n: fx.Node) -> Any:
         self._node = n
+        if self._log is not None:
+            self._log.node = n
         before, calls = peek_sequence_nr(), len(self.calls)
         result = super().run_node(n)
         self._note_cut(n, result)
@@ -255,7 +284,7 @@ class _NotingInterpreter(RegionInterpreter):
                 self.without_gradient[n.name] = not torch.is_grad_enabled()
 
     def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool) -> Any:
-        inner = _NotingInterpreter(body, self._constant)
+        inner = NotingInterpreter(body, self._constant, frees_values=self.garbage_collect_values, log=self._log)
         inner.calls, inner.constants = self.calls, self.constants
         inner._checkpoint = self._checkpoint or is_checkpointed
         self._mode.take_off()
@@ -264,6 +293,19 @@ class _NotingInterpreter(RegionInterpreter):
                 return inner.run(*tensors)
         finally:
             self._mode.put_on()
+
+    def _run_custom_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """The calls inside its forward are its own."""
+        if self._log is None:
+            return super()._run_custom_function(target, args, kwargs)
+        self._mode.listener = None
+        try:
+            with self._log.custom_function(args, kwargs) as note_result:
+                result = super()._run_custom_function(target, args, kwargs)
+                note_result(result)
+                return result
+        finally:
+            self._mode.listener = self._log
 
     def _note(self, before: int, after: int, function: Any, args: Any, kwargs: Any, result: Any) -> None:
         if after == before or self._node is None:

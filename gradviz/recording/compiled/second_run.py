@@ -12,7 +12,7 @@ import dataclasses
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,6 +26,7 @@ from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_recorder import GradientRecorder
 from gradviz.recording.backward.program_state import generators_restored
+from gradviz.recording.compiled.inner_calls import add_values
 from gradviz.recording.compiled.inner_region import InnerRegion
 from gradviz.recording.compiled.region_calls import (
     HeldCall,
@@ -35,7 +36,8 @@ from gradviz.recording.compiled.region_calls import (
     why_not_twice,
 )
 from gradviz.recording.compiled.region_opening import FoundRegion
-from gradviz.recording.compiled.region_replay import RegionInterpreter, Replay, as_traced, described, replayed
+from gradviz.recording.compiled.region_replay import NotingInterpreter, Replay, as_traced, described, replayed
+from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import OutputPlan, TensorInput, output_plan_of
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, python_function_class
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
@@ -124,6 +126,7 @@ class SecondRuns:
         run = _Run(noted, plan, self.facts, self.values_up_to)
         graph = result_of_own_thread(run.measured_graph)
         _check_against_program(outer, outer.nodes[index], graph, run, inner)
+        add_values(self.walk.wrappers[index], run.log)
         operations = (each for each in graph.nodes if not each.is_leaf)
         nodes = [_with_figures(own, each) for own, each in zip(inner.nodes, operations, strict=True)]
         return dataclasses.replace(inner, nodes=nodes)
@@ -154,6 +157,7 @@ class _Run:
         self.held, self._tangents = noted.held, noted.tangents
         self._plan, self._facts, self._values_up_to = plan, facts, values_up_to
         self.replay: Replay
+        self.log: RunLog | None = None
 
     def measured_graph(self) -> Graph:
         """The nodes of the run with their figures."""
@@ -166,9 +170,11 @@ class _Run:
                 _own_tensor(each, given) if isinstance(each, torch.Tensor) and isinstance(given, TensorInput) else each
                 for each, given in zip(self.held.inputs, traced.inputs, strict=True)
             ]
-            interpreter = RegionInterpreter(traced, lambda given: given.value.clone(), frees_values=True)
+            self.log = RunLog() if traced.logs_calls else None
+            interpreter = NotingInterpreter(traced, lambda given: given.value.clone(), frees_values=True, log=self.log)
             with as_traced(traced), torch.enable_grad():
-                results = list(interpreter.run(*inputs))
+                with interpreter.mode_on() if self.log is not None else nullcontext():
+                    results = list(interpreter.run(*inputs))
                 self.replay = described(inputs, results, [])
                 self._check_way()
                 return self._backward(inputs, results)

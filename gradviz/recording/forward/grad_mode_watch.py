@@ -39,6 +39,7 @@ class GradModeWatch:
         self._switches: list[Location | None] = []
         self._lines: dict[tuple[CodeType, int], int | None] = {}
         self._withs: dict[str, list[tuple[int, int, int]]] = {}
+        self._decorators: dict[str, list[tuple[int, int, int]]] = {}
 
     def note(self, args: tuple[Any, ...], frame: FrameType | None) -> None:
         """torch's code in `frame` is switching gradients on or off."""
@@ -77,10 +78,20 @@ class GradModeWatch:
             elif not is_torch_file(code.co_filename) and not is_gradviz_code(code):
                 key = code, frame.f_lineno
                 if key not in self._lines:
-                    self._lines[key] = _enclosing(self._withs_of(code.co_filename), frame.f_lineno)
+                    self._lines[key] = self.with_around(code.co_filename, frame.f_lineno)
                 if (line := self._lines[key]) is not None:
                     yield Location(code.co_filename, line, function_name(code))
             frame = frame.f_back
+
+    def with_around(self, file: str, line: int) -> int | None:
+        """The line of the innermost ``with`` around a line that switches gradients off."""
+        return _enclosing(self._withs_of(file), line)
+
+    def decorator_around(self, file: str, line: int) -> int | None:
+        """The same for the decorator of a function around a line."""
+        if file not in self._decorators:
+            self._decorators[file] = _decorators_in(file)
+        return _enclosing(self._decorators[file], line)
 
     def _withs_of(self, file: str) -> list[tuple[int, int, int]]:
         if file not in self._withs:
@@ -123,17 +134,32 @@ def _enclosing(withs: list[tuple[int, int, int]], line: int) -> int | None:
 
 def _withs_in(file: str) -> list[tuple[int, int, int]]:
     """First and last line of every ``with`` that switches gradients off, and the line of its expression."""
-    source = "".join(linecache.getlines(file))
-    if not any(word in source for word in _WORDS):
-        return []
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return []
     return [
         (node.lineno, node.end_lineno or node.lineno, item.context_expr.lineno)
-        for node in ast.walk(tree)
+        for node in _nodes_of(file)
         if isinstance(node, (ast.With, ast.AsyncWith))
         for item in node.items
         if any(word in ast.unparse(item.context_expr) for word in _WORDS)
     ]
+
+
+def _decorators_in(file: str) -> list[tuple[int, int, int]]:
+    """First and last line of every function with a decorator that switches gradients off, and the decorator's line."""
+    return [
+        (node.lineno, node.end_lineno or node.lineno, decorator.lineno)
+        for node in _nodes_of(file)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        for decorator in node.decorator_list
+        if any(word in ast.unparse(decorator) for word in _WORDS)
+    ]
+
+
+def _nodes_of(file: str) -> Iterator[ast.AST]:
+    source = "".join(linecache.getlines(file))
+    if not any(word in source for word in _WORDS):
+        return
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError):
+        return
+    yield from ast.walk(tree)

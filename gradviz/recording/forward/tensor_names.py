@@ -26,7 +26,7 @@ from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, i
 from gradviz.recording.run.user_traceback import BOUNDARY
 from gradviz.recording.torch_access.distributed.parameter_shards import flat_and_originals
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
-from gradviz.recording.torch_access.modules import own_buffers, own_modules, own_parameters
+from gradviz.recording.torch_access.modules import compiled_from, own_buffers, own_modules, own_parameters
 
 _CO_OPTIMIZED = 0x1
 
@@ -76,14 +76,21 @@ class NameTable:
             self._add(self.tensors, name, value)
             return
         if issubclass(kind, torch.nn.Module):
-            self._add(self.modules, name, value)
+            self._add_module(name, value)
         elif kind in (list, tuple, dict):
             pairs = value.items() if kind is dict else enumerate(value)
             for key, element in islice(pairs, MAX_ELEMENTS):
                 if issubclass(type(element), torch.nn.Module):
-                    self._add(self.modules, f"{name}[{key!r}]", element)
+                    self._add_module(f"{name}[{key!r}]", element)
         for path, tensor in named_tensors(value, name):
             self._add(self.tensors, path, tensor)
+
+    def _add_module(self, name: str, module: torch.nn.Module) -> None:
+        """What `torch.compile` returned is for the program the module that it was made from."""
+        self._add(self.modules, name, module)
+        compiled = compiled_from(module)
+        if compiled is not None:
+            self._add(self.modules, name, compiled)
 
     @staticmethod
     def _add(table: dict[int, tuple[Any, list[str]]], name: str, value: Any) -> None:
@@ -185,7 +192,8 @@ class ModuleNames:
     `called` are the modules that ran outside any other. A module that a variable holds is named after the variable; a
     module inside it is named from there; the others are named after their class. An element of a `ModuleList` is always
     named by its index in the list: a variable that holds one is usually a loop's, and would only name the last. A tied
-    parameter has one name for each module that holds it.
+    parameter has one name for each module that holds it. What `torch.compile` returned and the module that it was made
+    from are named as one.
     """
 
     def __init__(self, called: Iterable[torch.nn.Module], names: NameTable) -> None:
@@ -196,8 +204,8 @@ class ModuleNames:
         self.paths: dict[int, str] = {}
         self.flat: dict[int, str] = {}
         """The name of the flat parameter that a parameter is a part of, by its ``id()``."""
-        called = list(called)
-        owners = outermost([module for module, _ in names.modules.values()])
+        called = [self._named_itself(module) for module in called]
+        owners = outermost([self._named_itself(module) for module, _ in names.modules.values()])
         elements = _elements_of_lists(owners)
         by_variable = [module for module in called if id(module) in names.modules and id(module) not in elements]
         self._name_all((*by_variable, *owners))
@@ -212,6 +220,10 @@ class ModuleNames:
         """
         in_modules = self.parameters.get(id(own_parameter(tensor))) or self.buffers.get(id(tensor))
         return tuple(in_modules) if in_modules else self.variables.variables_of(tensor)
+
+    def _named_itself(self, module: torch.nn.Module) -> torch.nn.Module:
+        compiled: torch.nn.Module | None = compiled_from(module)
+        return module if compiled is None or id(compiled) not in self.variables.modules else compiled
 
     def _name_all(self, roots: Iterable[torch.nn.Module]) -> None:
         for root in roots:

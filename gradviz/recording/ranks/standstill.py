@@ -16,7 +16,7 @@ from types import FrameType
 
 from gradviz.capture.rank_end import WRAPPER, CodeLine, Stand
 from gradviz.recording.ranks.code_lines import code_line
-from gradviz.recording.run.file_kinds import is_library_file
+from gradviz.recording.run.file_kinds import STAND_IN, is_library_file
 
 MAX_LINES = 16
 _PACKAGE = str(Path(__file__).parents[2]) + "/"
@@ -78,7 +78,7 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     waiting = [name for file, _, name in known if is_of_collectives(file)]
     if known and known[0][0].endswith(_WRAPPER):  # whose collectives are called by compiled code
         waiting.append(WRAPPER)
-    own = [frame for frame in known if _is_own(frame[0])]
+    own = [frame for frame in known if _is_own(frame)]
     return Stand(
         tuple(code_line(*frame) for frame in own[:MAX_LINES]),
         next((name for name in reversed(waiting) if name != "wrapper"), ""),
@@ -93,12 +93,14 @@ def is_in_engine(frames: Iterable[tuple[str, int, str]]) -> bool:
 
 def innermost_line(frames: Iterable[tuple[str, int, str]]) -> CodeLine | None:
     """The innermost line of the program on a stack."""
-    frame = next((frame for frame in frames if _is_own(frame[0])), None)
+    frame = next((frame for frame in frames if _is_own(frame)), None)
     return None if frame is None else code_line(*frame)
 
 
-def _is_own(file: str) -> bool:
-    return not (file.startswith("<") or is_of_gradviz(file) or is_library_file(file))
+def _is_own(frame: tuple[str, int, str]) -> bool:
+    file, _, function = frame
+    # The frame that stands in for a line of the program is above the frame of the program itself.
+    return not (function == STAND_IN or file.startswith("<") or is_of_gradviz(file) or is_library_file(file))
 
 
 def _main_frame() -> FrameType | None:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import is_tracer
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
-from gradviz.recording.run.traced_stacks import TracedFrame, TracedLines, is_made_by_fx
+from gradviz.recording.run.traced_stacks import TracedFrame, TracedLines, TracedStack, is_made_by_fx
 from gradviz.recording.run.user_traceback import BOUNDARY
 from gradviz.recording.torch_access.frames import module_call_code
 
@@ -47,13 +47,14 @@ class StackTable:
     def __init__(self) -> None:
         self._ids: dict[tuple[int, ...], int] = {}
         self._stacks: list[tuple[int, ...]] = []
-        self._codes: dict[int, CodeType] = {}
+        self._codes: dict[int, CodeType | TracedStack] = {}
         """Keeps the code objects alive whose ids are keys."""
         self._verdicts: dict[int, int] = {}
         self._lines: dict[int, tuple[list[int], list[int | None]]] = {}
         """Where the instructions of each line begin, and the lines."""
         self._traced: dict[int, TracedLines] = {}
         """For code that was made from a traced graph."""
+        self._traced_stacks: dict[tuple[TracedFrame, ...], TracedStack] = {}
         self.module_call_code = module_call_code()
 
     def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
@@ -97,6 +98,14 @@ class StackTable:
             above = self._intern(inner_segment, above)
         return above
 
+    def below(self, stack: int, traced: tuple[TracedFrame, ...]) -> int:
+        """Id of a stack with frames below another one that torch noted as text, the outermost first."""
+        if not traced:
+            return stack
+        known = self._traced_stacks.setdefault(traced, TracedStack(traced[-1].file, traced))
+        self._codes[id(known)] = known
+        return self._intern([id(known), 0], stack)
+
     def _drop(self, running_calls: list[CallFrame], count: int) -> None:
         """Forget the outermost calls, unless it is not known in which frames modules are called."""
         if self.module_call_code is not None:
@@ -131,7 +140,7 @@ class StackTable:
         self._verdicts[id(code)] = verdict
         return verdict
 
-    def frames(self, stack: int) -> Iterable[tuple[CodeType, int]]:
+    def frames(self, stack: int) -> Iterable[tuple[CodeType | TracedStack, int]]:
         """Code and instruction offset of each frame of a stack, innermost first."""
         while stack != NO_STACK:
             key = self._stacks[stack]
@@ -149,12 +158,14 @@ class StackTable:
         # The ranges follow one another without a gap.
         return lines[bisect_right(starts, offset) - 1] or code.co_firstlineno
 
-    def sites_of(self, code: CodeType, offset: int) -> list[CallSite]:
+    def sites_of(self, code: CodeType | TracedStack, offset: int) -> list[CallSite]:
         """Where an instruction of one of these frames stands, without its caller.
 
         One site; for code that was made from a traced graph the stack of what was traced there, the outermost first,
         which is empty where only torch's own modules ran.
         """
+        if isinstance(code, TracedStack):
+            return [_site(frame) for frame in code.frames if not is_torch_file(frame.file)]
         line = self.line_of(code, offset)
         traced = self._traced[id(code)].at(line) if id(code) in self._traced else ()
         if traced:
@@ -196,7 +207,9 @@ class CallSiteTable:
         return tuple(self._sites)
 
 
-def _from_the_program_on(frames: Iterable[tuple[CodeType, int]]) -> list[tuple[CodeType, int]]:
+def _from_the_program_on(
+    frames: Iterable[tuple[CodeType | TracedStack, int]],
+) -> list[tuple[CodeType | TracedStack, int]]:
     """Frames, outermost first, without what launched the program: a notebook's server, a test runner, a thread."""
     every = list(frames)
     return list(dropwhile(lambda frame: is_library_file(frame[0].co_filename), every)) or every

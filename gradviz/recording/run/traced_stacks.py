@@ -25,6 +25,15 @@ class TracedFrame(NamedTuple):
     function: str
 
 
+class TracedStack(NamedTuple):
+    """Frames that torch noted as text, in the place of one frame that has code."""
+
+    co_filename: str
+    """The file of the innermost."""
+    frames: tuple[TracedFrame, ...]
+    """The outermost first."""
+
+
 def frames_of(node: Any) -> Iterator[TracedFrame]:
     """The frames in which a node (`torch.fx.Node`) was made, the outermost first; none if torch noted none."""
     for frame in _FRAME.finditer(node.meta.get("stack_trace") or ""):

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.capabilities import note_failure, works
 from gradviz.recording.torch_access.frames import custom_backward_code
 from gradviz.recording.torch_access.modes import is_transforming
 from gradviz.recording.torch_access.name_lookup import attribute, find
@@ -77,10 +77,14 @@ _lazy_backward = attribute("CompiledFunction._lazy_backward_info")
 
 def compiled_backward_of(function_class: Any) -> Any:
     """The fx graph that a compiled function's backward is made from; None if it is gone or unknown."""
-    try:
-        return getattr(_lazy_backward(function_class), "bw_module", None)
-    except AttributeError:
+    if not works("backward of compiled code"):
         return None
+    try:
+        kept = _lazy_backward(function_class)
+    except AttributeError:
+        note_failure("backward of compiled code")
+        return None
+    return getattr(kept, "bw_module", None)
 
 
 def is_refusal(code_name: str) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 import torch
@@ -529,6 +530,37 @@ def graphs_of_compiled_code() -> bool:
     is_counted = takes[:2] == ["self", "gm"] and counter.startswith("count(")
     is_counted = is_counted and isinstance(find("torch._ops.HigherOrderOperator"), type)
     return is_counted and tells_changes and result.grad_fn is not None
+
+
+def strict_export() -> bool:
+    """The function in which Dynamo traces a model for torch.export is a global of the module that calls it."""
+    from torch.export import _trace
+
+    owner, name = owner_of("torch.export._trace._strict_export")
+    return owner is _trace and callable(getattr(owner, name))
+
+
+def backward_of_compiled_code() -> bool:
+    """A compiled function keeps what its backward was compiled from: the code that makes such a class sets it.
+
+    Nothing is compiled for this: it would count as one of the program's compilations.
+    """
+    import torch._functorch._aot_autograd.runtime_wrappers as wrappers
+
+    functions = (each for each in vars(wrappers).values() if isinstance(each, (type, FunctionType)))
+    codes = (code for each in functions for code in _codes_of(each))
+    return any("_lazy_backward_info" in code.co_names for code in codes)
+
+
+def _codes_of(owner: Any) -> Iterator[CodeType]:
+    """The code of a function or of the methods of a class, and all code inside it."""
+    members = vars(owner).values() if isinstance(owner, type) else [owner]
+    waiting = [getattr(getattr(each, "__func__", each), "__code__", None) for each in members]
+    while waiting:
+        code = waiting.pop()
+        if code is not None:
+            yield code
+            waiting += [each for each in code.co_consts if isinstance(each, CodeType)]
 
 
 def compilations() -> bool:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from msgspec.structs import replace
 
+from gradviz.collector import collector_paused
 from gradviz.graph.model import Attribute, BackwardCall, Constant, CustomFunction, Graph, HeldTensor, Node, Root
 from gradviz.graph.saved_tensors import OlderGraph, Storage, TorchObjects
 from gradviz.recording.forward.forward_log import CUSTOM_CALL, ForwardLog, Row, ThreadLog
@@ -28,7 +29,7 @@ from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_T
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already
 from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
-from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_indices, leaf_node, leaf_variables
 from gradviz.recording.walk.node_classes import NodeClass, plain_value, read_class, saves_for_recomputation
 from gradviz.recording.walk.node_kinds import kind_of_call
@@ -81,7 +82,7 @@ class GraphBuilder:
     ) -> Graph:
         """The graph of a walk; `log` is that of the thread that made the nodes."""
         one = _OneGraph(self, walk, modules, log)
-        with without_collector():
+        with collector_paused():
             nodes = one.nodes()
         storages = one.storages()  # after everything has been referred to
         return Graph(

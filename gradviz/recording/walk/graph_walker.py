@@ -10,13 +10,12 @@ Problems solved here:
 
 from __future__ import annotations
 
-import gc
 import heapq
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gradviz.collector import collector_paused
 from gradviz.graph.model import Edge
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, sequence_nr_of
 from gradviz.recording.walk import destruction
@@ -40,7 +39,7 @@ def walk(roots: Iterable[Any]) -> Walk:
     """Every node that the `grad_fn` objects in `roots` reach; several roots may share their graphs."""
     found: dict[Any, Followers] = {}
     is_guarded = False
-    with without_collector():
+    with collector_paused():
         try:
             _collect(roots, found)
             result = _in_creation_order(found)
@@ -50,18 +49,6 @@ def walk(roots: Iterable[Any]) -> Walk:
             if not is_guarded:
                 destruction.guard_every_node(list(found))
     return result
-
-
-@contextmanager
-def without_collector() -> Iterator[None]:
-    """Pause the garbage collector: a million new small objects would trigger it repeatedly, and none is garbage."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _collect(roots: Iterable[Any], found: dict[Any, Followers]) -> None:

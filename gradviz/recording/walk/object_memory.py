@@ -19,12 +19,12 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from gradviz.collector import collector_paused
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.saved_tensors import AllocatorReading, Storage, TorchObjects
 from gradviz.recording.torch_access.allocators import bytes_from_malloc
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 from gradviz.recording.torch_access.tensors import address_of, is_view
-from gradviz.recording.walk.graph_walker import without_collector
 
 NODES, SLOTS, TENSORS, VIEWS, DETACHED, STORAGES = "nodes", "slots", "tensors", "views", "results", "storages"
 
@@ -95,7 +95,7 @@ def _measured(in_use: Callable[[], int]) -> Iterator[tuple[str, int]]:
     def each(make: Callable[[], Any]) -> int:
         return int(median(_bytes_of_one(make, in_use) for _ in range(_TURNS)))
 
-    with without_collector():
+    with collector_paused():
         node = each(lambda: leaf.neg().grad_fn)
         storage = each(lambda: torch.empty(_ELEMENTS, dtype=torch.float32, device="cpu")) - 4 * _ELEMENTS
         detached = each(plain.detach)

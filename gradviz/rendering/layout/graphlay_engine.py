@@ -14,7 +14,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from gradviz.rendering.collector import collector_paused
+from gradviz.collector import collector_paused
 from gradviz.rendering.layout.box_problem import BoxProblem, BoxSolution, Wire, layers_of
 from gradviz.rendering.layout.layered_fallback import lay_out_plainly
 from gradviz.rendering.layout.nested_layout import NestedView

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from gradviz.collector import collector_paused
 from gradviz.errors import BadInput, check_choice
-from gradviz.rendering.collector import collector_paused
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.color_by import check_that_it_was_measured
 from gradviz.rendering.look.color_ramps import COLOR_BY, ColorBy

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.sax.saxutils import quoteattr
 
+from gradviz.collector import collector_paused
 from gradviz.errors import BadInput, check_choice
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.layout.graphlay_engine import lay_out
@@ -88,6 +89,7 @@ class SvgRenderer:
         """The SVG with its size."""
         return self.framed(self.lay_out(subject))
 
+    @collector_paused()
     def lay_out(self, subject: Subject) -> LaidOut:
         """Everything but the frame with its legend and notes. This takes most of the time."""
         view, facts = subject.view, subject.facts

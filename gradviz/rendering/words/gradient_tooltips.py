@@ -20,6 +20,7 @@ from gradviz.view.model import Item, Link
 
 MAX_OUTPUTS = 4
 MAX_BRANCHES = 6
+MAX_REPETITIONS = 24
 MAX_NUMBERS = 64
 _LEVELS = "▁▂▃▄▅▆▇█"
 _OUTCOMES = {
@@ -74,7 +75,7 @@ def range_of_gradients(facts: SubjectFacts, item: Item) -> Iterator[str]:
 
 def link_gradients(link: Link, branches: Sequence[LinkBranch]) -> Iterator[str]:
     """The gradients that flow back along a link, and their parts of the sum where branches meet."""
-    if link.edge_count > 1 and len(branches) > MAX_BRANCHES:
+    if len(branches) > (MAX_BRANCHES if link.edge_count > 1 else MAX_REPETITIONS):
         first, last = (figures_words([branch.gradient]) for branch in (branches[0], branches[-1]))
         yield f"gradients back along {len(branches):,} edges, norms: {first} … {last}"
         return

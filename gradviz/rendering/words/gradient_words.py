@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import cached_property
+from itertools import zip_longest
 from math import hypot
 from typing import NamedTuple
 
@@ -28,8 +29,15 @@ def norm_of(gradients: Iterable[TensorFigures | None]) -> float | None:
 def arrived_by_repetition(facts: SubjectFacts, item: Item) -> list[Gradients]:
     """The gradients that arrived at an item, for each repetition that it represents, in the order of the computation.
 
-    For a box, the gradient of its first output. Empty for items without a gradient.
+    For a box, the gradient of its first output. Empty for items without a gradient. Asked many times for each item.
     """
+    known = facts.arrived_by_repetition.get(item.id)
+    if known is None:
+        known = facts.arrived_by_repetition[item.id] = _arrived_by_repetition(facts, item)
+    return known
+
+
+def _arrived_by_repetition(facts: SubjectFacts, item: Item) -> list[Gradients]:
     nodes = facts.graph.nodes
     if item.root is not None:
         return [(facts.graph.roots[item.root].gradient,)]
@@ -74,6 +82,9 @@ class LinkBranch(NamedTuple):
     share: BranchShare | None = None
 
 
+_BranchesByEnds = dict[tuple[int, int], list[LinkBranch]]
+
+
 class LinkGradients:
     """The gradients that flowed back along every link of a view. The cost is linear in the number of edges."""
 
@@ -101,28 +112,35 @@ class LinkGradients:
         """The item that shows an operation."""
         return {node: item.id for item in self._facts.view.items if not item.is_open for node in item.nodes}
 
-    @cached_property
-    def _by_items(self) -> dict[tuple[int, int], list[LinkBranch]]:
-        return self._gathered(of_leaves=False)
+    @property
+    def _by_items(self) -> _BranchesByEnds:
+        """By the item that gives the data and the item that uses it."""
+        return self._gathered[0]
+
+    @property
+    def _by_leaf(self) -> _BranchesByEnds:
+        """The same by leaves, which several items can show."""
+        return self._gathered[1]
 
     @cached_property
-    def _by_leaf(self) -> dict[tuple[int, int], list[LinkBranch]]:
-        return self._gathered(of_leaves=True)
-
-    def _gathered(self, *, of_leaves: bool) -> dict[tuple[int, int], list[LinkBranch]]:
-        """By the source (an item, or a leaf, which several items can show) and by the item that uses the data."""
-        found: dict[tuple[int, int], list[LinkBranch]] = {}
+    def _gathered(self) -> tuple[_BranchesByEnds, _BranchesByEnds]:
+        by_items: _BranchesByEnds = {}
+        by_leaf: _BranchesByEnds = {}
         nodes, owners = self._facts.graph.nodes, self._owners
         for user in nodes:
             taker = owners.get(user.id)
-            shares = (*user.shares, *(None for _ in user.edges))
-            for edge, gradient, share in zip(user.edges, user.gradients, shares, strict=False):
-                if edge is None or taker is None or nodes[edge.target].is_leaf != of_leaves:
+            if taker is None:
+                continue
+            for edge, gradient, share in zip_longest(user.edges[: len(user.gradients)], user.gradients, user.shares):
+                if edge is None:
                     continue
-                giver = edge.target if of_leaves else owners.get(edge.target)
-                if giver is not None and (of_leaves or giver != taker):
-                    found.setdefault((giver, taker), []).append(LinkBranch(gradient, share))
-        return found
+                if nodes[edge.target].is_leaf:
+                    by_leaf.setdefault((edge.target, taker), []).append(LinkBranch(gradient, share))
+                    continue
+                giver = owners.get(edge.target)
+                if giver is not None and giver != taker:
+                    by_items.setdefault((giver, taker), []).append(LinkBranch(gradient, share))
+        return by_items, by_leaf
 
 
 def gradient_words(facts: SubjectFacts, item: Item) -> str:

@@ -96,6 +96,11 @@ class SubjectFacts:
         return {}
 
     @cached_property
+    def arrived_by_repetition(self) -> dict[int, Any]:
+        """What `gradient_words.arrived_by_repetition` has found out, by item."""
+        return {}
+
+    @cached_property
     def run_count(self) -> int:
         """The number of nodes that the engine ran."""
         return sum(node.run is not None for node in self.graph.nodes)

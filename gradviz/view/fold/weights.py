@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from gradviz.graph.model import Graph, Node
+from gradviz.graph.model import LEAF_KINDS, Graph, Node
 from gradviz.view.fold.groups import Entry, member_range
 from gradviz.view.fold.nesting import Nesting
 from gradviz.view.fold.plumbing import Connections
@@ -25,8 +25,9 @@ class Weights:
             leaves = _leaves(graph, connections, node)
             constants = graph.nodes[node].constants
             self._beside.append(len(leaves) + len(constants))
-            inputs = [leaf for leaf in leaves if leaf.kind == "input"]
-            data = [index for index in constants if graph.constants[index].kind == "data"]
+            # Most operations have neither.
+            inputs = [leaf for leaf in leaves if leaf.kind == "input"] if leaves else leaves
+            data = [index for index in constants if graph.constants[index].kind == "data"] if constants else constants
             visible_inputs.append(len(inputs) + len(data))
         self._inputs_before = [0, *accumulate(visible_inputs)]
 
@@ -51,5 +52,7 @@ class Weights:
 
 def _leaves(graph: Graph, connections: Connections, node: int) -> list[Node]:
     """The leaves that an operation takes, each once."""
-    targets = dict.fromkeys(edge.target for edge in connections.inputs[node] if edge is not None)
-    return [graph.nodes[target] for target in targets if graph.nodes[target].is_leaf]
+    nodes = graph.nodes
+    found = [nodes[edge.target] for edge in connections.inputs[node] if edge is not None]
+    leaves = [source for source in found if source.kind in LEAF_KINDS]
+    return leaves if len(leaves) < 2 else list({leaf.id: leaf for leaf in leaves}.values())

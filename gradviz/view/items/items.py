@@ -81,6 +81,8 @@ def _join(
                     continue
             if source is not None and arriving is not None:
                 _add(link_drafts, source, target, arriving, is_repeated=bool(is_later[node]))
+        if not nodes[node].constants:
+            continue
         for position, constant in constants_by_position(nodes[node]).items():
             fed = leaf_items.constant(node, position, constant) if (node, constant) not in cut else None
             if fed is not None:

@@ -14,6 +14,7 @@ from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
+from tests.integration.recording.child import child_result
 
 LOOP = """
 import torch
@@ -102,6 +103,23 @@ def test_parameters_with_the_values_from_before_the_first_step_are_told_with_wha
     (found,) = findings(script, tmp_path)
     assert (found.cause, found.severity, set(found.tensors)) == ("step_without_effect", severity, WEIGHTS)
     assert words in found.message
+
+
+def test_a_compiled_step_that_changes_nothing_is_told_as_one_that_is_not_compiled() -> None:
+    found = child_result(
+        """
+import tempfile
+from pathlib import Path
+from tests.integration.rules.test_last_net import LOOP, PLAIN, findings
+
+import logging
+logging.disable(logging.WARNING)  # Dynamo says that it ignores a profiler's range in the optimizer
+compiled = PLAIN | {"rate": "0.0", "after": "torch.compile(optimizer.step, backend='eager')()"}
+told = findings(LOOP.format(**compiled), Path(tempfile.mkdtemp()))
+print(json.dumps([[each.cause, each.severity] for each in told]))
+"""
+    )
+    assert ["step_without_effect", "warning"] in found
 
 
 def test_gradients_that_are_cleared_before_every_step_are_blamed_on_the_line_that_clears(tmp_path: Path) -> None:

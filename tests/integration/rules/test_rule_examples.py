@@ -20,6 +20,7 @@ from gradviz.analysis.rules.parameters.parameter_without_gradient import Paramet
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
+from tests.integration.rules.followed_advice import FOLLOWED
 
 OF_ONE_PROCESS = tuple(rule for rule in RULES if not issubclass(rule, JobRule))
 """The examples of the others need several processes: see `tests/end_to_end/test_job_rules.py`."""
@@ -79,3 +80,20 @@ def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_and_its_propose
     mended = with_proposed_lines(example, found, rule.name)
     if mended != example:
         assert causes_of(findings_in(mended, tmp_path, rules), rule.name) == set()
+
+
+@pytest.mark.parametrize("rule", (*OF_ONE_PROCESS, *REQUESTED), ids=lambda rule: rule.name)
+def test_an_example_in_which_the_advice_is_followed_has_no_findings(rule: type[Rule], tmp_path: Path) -> None:
+    example, remedy = (f"{HEAD}{rule.documentation()[title]}\n" for title in ("Example", "Instead"))
+    rules = RULES if rule in RULES else [rule]
+    before = findings_in(example, tmp_path, rules)
+    beside = {found.cause for found in (*before, *findings_in(remedy, tmp_path, rules)) if not found.is_alarm}
+    for phrase, edits in FOLLOWED[rule.code]:
+        assert any(phrase in (found.fix or "") for found in before if found.code == rule.code), phrase
+        mended = example
+        for old, new in edits:
+            assert old in mended, old
+            mended = mended.replace(old, new)
+        after = findings_in(mended, tmp_path, rules)
+        assert causes_of(after, rule.name) == set(), (phrase, after)
+        assert {found.cause for found in after} <= beside, (phrase, after)

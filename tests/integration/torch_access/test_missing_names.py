@@ -140,7 +140,14 @@ def test_a_missing_name_costs_what_is_told_and_no_more(
     } <= blind
 
 
-NOT_USED_HERE = {"failed nodes", "compiled code", "graphs of compiled code", "compiled modules"}
+NOT_USED_HERE = {
+    "failed nodes",
+    "compiled code",
+    "graphs of compiled code",
+    "compiled modules",
+    "strict export",
+    "backward of compiled code",
+}
 """What is only tried when a backward raises, or Dynamo is loaded: another program does that."""
 
 NOT_USED_BY_ONE_PROCESS = {"flight recorder"}
@@ -150,8 +157,6 @@ NAMES_USED_THERE = [(capability, name) for capability, name in NAMES if capabili
 
 
 NEEDED_ELSEWHERE = {
-    "CompiledFunction._lazy_backward_info": "for the line of a NaN that began in compiled code",
-    "torch.export._trace._strict_export": "for torch.export in strict mode",
     "torch.nn.modules.module._has_any_global_hook": "to keep Dynamo from warning of hooks of gradviz",
 }
 """Names without which nothing is lost here."""

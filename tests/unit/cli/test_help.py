@@ -71,3 +71,18 @@ def test_columns_is_the_width_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None
     for nothing in ("", "0", "wide"):
         monkeypatch.setenv("COLUMNS", nothing)
         assert standard_output().width == WIDTH_IN_A_PIPE
+
+
+def test_a_defect_of_gradviz_is_one_line_and_its_traceback_is_in_a_file(
+    capture: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("tree of no size")
+
+    monkeypatch.setattr("tempfile.tempdir", str(Path.cwd()))
+    monkeypatch.setattr(command("tree"), "callback", broken)
+    assert run(["tree", capture]) == 70
+    (written,) = Path.cwd().glob("gradviz-defect-*.txt")
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1 and "ZeroDivisionError: tree of no size" in told and written.name in told
+    assert "in broken" in written.read_text()

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from gradviz.recording.ranks.code_lines import code_line
+from gradviz.recording.ranks.standstill import innermost_line, stand_of
+from gradviz.recording.run.file_kinds import STAND_IN
 
 SOURCE = """
 for step in range(3):
@@ -52,3 +54,11 @@ def test_a_file_that_does_not_parse_or_is_gone_has_lines_without_surroundings(tm
     (tmp_path / "broken.py").write_text("for x in\nbarrier()\n")
     assert code_line(str(tmp_path / "broken.py"), 2).text == "barrier()"
     assert code_line(str(tmp_path / "gone.py"), 2).loop is None
+
+
+def test_a_frame_that_stands_in_for_a_line_is_not_told_beside_it(tmp_path: Path) -> None:
+    file = str(tmp_path / "train.py")
+    frames = [(file, 4, STAND_IN), (file, 4, "train"), (file, 9, "<module>")]
+    line = innermost_line(frames)
+    assert line is not None and line.function == "train"
+    assert [(each.line, each.function) for each in stand_of(frames).lines] == [(4, "train"), (9, "<module>")]

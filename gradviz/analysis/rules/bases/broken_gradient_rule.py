@@ -99,6 +99,11 @@ class BrokenGradientFacts:
         return self._broken.in_forward
 
     @property
+    def is_inside(self) -> bool:
+        """Whether it began inside compiled code, where no values are known."""
+        return self._broken.is_inside
+
+    @property
     def is_unseen(self) -> bool:
         """Whether the call only received values that were broken already."""
         return self._broken.is_unseen
@@ -127,7 +132,7 @@ class BrokenGradientFacts:
         """The line to blame."""
         row = self._broken.call
         # The node of compiled code has the line inside that code, if it was found.
-        if row is not None and not self._is_compiled:
+        if row is not None and (self.is_inside or not self._is_compiled):
             return self._case.location_of_call(row)
         return self._case.location_of(self._broken.graph, self._broken.gradient_origin)
 

@@ -41,6 +41,9 @@ class CutRule(Rule):
             if cause_of(flow, found) == self.name:
                 yield self._finding(case, flow, found, self._severity(case, found, explained))
             explained.update(found.tensors)
+        for found in case.partial_cuts:
+            if cause_of(flow, found) == self.name:
+                yield self._finding(case, flow, found, "warning")
 
     @abstractmethod
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
@@ -100,8 +103,11 @@ class CutRule(Rule):
         culprit = self.culprit(flow, found)
         who = together(names)
         cuts = "cut" if culprit[:1].isdigit() else "cuts"
-        if found.is_refused:
+        if found.is_refused or found.is_of_leaf:
             return f"{case.tensor_name(found.root)} has no gradient to give: {culprit} {cuts} it off from {who}"
+        if found.is_partial:
+            path = f"{culprit} {cuts} one path back from {case.tensor_name(found.root)}"
+            return f"{path}: {who} get gradients from others only"
         return f"no gradient for {who}: {culprit} {cuts} the path back from {case.tensor_name(found.root)}"
 
     def _path(self, case: Case, flow: Dataflow, found: CutOff) -> tuple[str, ...]:

@@ -129,7 +129,7 @@ def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:
     scopes = [graph.nodes[node].scope for node in culprit.nodes]
     if any(scope is None or graph.scopes[scope].class_name not in _RECURRENT for scope in scopes):
         return False
-    rows = [row for node in culprit.nodes if (row := flow.call_of_node(graph.nodes[node].sequence_nr)) is not None]
+    rows = [row for node in culprit.nodes if (row := flow.call_of_node(graph.nodes[node])) is not None]
     first = {use.tensor: row for row in reversed(rows) for use in flow.log.calls[row].inputs if use.is_live_leaf}
     return not any(is_set_by_hand(flow, first_writes(flow, weight, row)) for weight, row in first.items())
 
@@ -148,7 +148,7 @@ def _line_to_change(case: Case, number: int, culprit: Growth) -> Location | None
     """Where most weights of the culprit got their values, or else where their modules were made."""
     flow = case.dataflow
     nodes = case.graphs[number].nodes
-    rows = [flow.call_of_node(nodes[node].sequence_nr) for node in culprit.nodes]
+    rows = [flow.call_of_node(nodes[node]) for node in culprit.nodes]
     weights: dict[int, tuple[bool, int | None]] = {}
     sites = Counter(site for row in rows if row is not None and (site := _site_behind(flow, row, weights)) is not None)
     return case.location_of_site(sites.most_common(1)[0][0]) if sites else None

@@ -49,9 +49,30 @@ class GraphFreed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, failed = case.dataflow, case.failed_backwards
         for found in failed.freed:
-            # A loss of a gradient lacks create_graph=True, which keeps the graph, too: GV112 reports that.
-            if not found.is_carried_over and not failed.is_of_own_gradient(found):
+            if failed.is_of_own_gradient(found):
+                # Without create_graph=True, which keeps the graph, too, it is that of GV112.
+                if flow.log.calls[found.earlier].scalars.get("create_graph"):
+                    yield self._of_own_gradient(case, flow, found)
+            elif not found.is_carried_over:
                 yield self._explain(case, flow, failed, found)
+
+    def _of_own_gradient(self, case: Case, flow: Dataflow, found: Freed) -> Finding:
+        second = flow.line_of(found.backward)
+        return self.finding(
+            f"retain_graph=False freed the graph of the gradient that the backward{at_line(second)} differentiates",
+            why="create_graph=True makes a graph of the gradient that goes through the graph of the loss: both are "
+            "needed until the last backward",
+            fix="leave retain_graph=False out: create_graph=True keeps the graph",
+            symptom="raises",
+            location=location_of_line(flow.line_of(found.earlier)),
+            symptom_location=location_of_line(second),
+            tensors=names_of(flow, case.failed_backwards.reached(found.backward).above(found.call).leaves),
+            evidence={
+                "earlier_backward": flow.log.calls[found.earlier].name,
+                "backward": flow.log.calls[found.backward].name,
+            },
+            **case.facts_of_node(found.node),
+        )
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> Finding:
         calls = flow.log.calls

@@ -107,7 +107,7 @@ class GraphRetainedLeak(Rule):
                         yield self._cycle(flow, NodeAt(number, node.id), node, saved)
 
     def _cycle(self, flow: Dataflow, at: NodeAt, node: Node, saved: SavedTensor) -> Finding:
-        call = flow.call_of_node(node.sequence_nr)
+        call = flow.call_of_node(node)
         used = None if call is None else location_of_call(flow, call)
         return self.finding(
             f"{node.name.removesuffix('Backward')} keeps its own result in ctx.{saved.slot}: the result holds ctx and "

@@ -55,8 +55,30 @@ class DataWrittenUnseen(Rule):
     needs = ("versions of tensors", "saved tensors")
 
     def check(self, case: Case) -> Iterator[Finding]:
+        told: set[int | None] = set()
         for found in unseen_writes(case.backward_calls):
+            told.add(case.dataflow.log.calls[found.write].call_site)
             yield self._explain(case, case.dataflow, found)
+        for write, tensor, backward in writes_beside_the_graph(case.backward_calls):
+            if case.dataflow.log.calls[write].call_site not in told:
+                told.add(case.dataflow.log.calls[write].call_site)
+                yield self._beside(case, write, tensor, backward)
+
+    def _beside(self, case: Case, write: int, tensor: int, backward: int) -> Finding:
+        flow = case.dataflow
+        name = tensor_words(flow, tensor)
+        line = flow.line_of(write)
+        leaves = sorted(case.histories.reached_by.get(backward, ()))
+        return self.finding(
+            f"a write through .data{at_line(line)} changes {name}, and autograd does not see it: the gradient is "
+            "that of the values before",
+            symptom="grad_wrong",
+            why=f"{name} was computed with a history, and what .data changes is no part of it",
+            fix="make a new tensor instead of the write: x = x * 0.5, not x.data.mul_(0.5)",
+            location=location_of_line(line),
+            symptom_location=location_of_call(flow, backward),
+            tensors=names_of(flow, leaves),
+        )
 
     def _explain(self, case: Case, flow: Dataflow, found: UnseenWrite) -> Finding:
         calls, line = flow.log.calls, flow.line_of(found.write)
@@ -84,7 +106,7 @@ class DataWrittenUnseen(Rule):
 # ``x.data`` shares the memory of ``x`` and has a version counter of its own. So the check that refuses a backward after
 # an in-place change finds nothing changed, and the gradient is computed from the new values.
 
-_Nodes = dict[int, Node]
+_Nodes = dict[tuple[int, int], Node]
 """By their numbers in the order of the forward."""
 
 _READ, _ASSIGN = "torch.Tensor.data", "torch.Tensor.data.__set__"
@@ -104,7 +126,7 @@ class UnseenWrite(Struct, frozen=True):
 def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
     """One write for each line that writes, if a recorded graph shows what was saved."""
     flow = backward_calls.flow
-    nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_sequence_nr(backward_calls.graphs[graph]))
+    nodes_of: Callable[[int], _Nodes] = cache(lambda graph: _by_key(backward_calls.graphs[graph]))
     reported: set[int | None] = set()
     for write, call in enumerate(flow.log.calls):
         if call.call_site in reported or call.raised is not None:
@@ -115,6 +137,21 @@ def unseen_writes(backward_calls: BackwardCalls) -> Iterator[UnseenWrite]:
                 reported.add(call.call_site)
                 yield found
                 break
+
+
+def writes_beside_the_graph(backward_calls: BackwardCalls) -> Iterator[tuple[int, int, int]]:
+    """Writes into results with a history that a backward goes through: the call, the tensor, and that backward."""
+    flow = backward_calls.flow
+    for write, call in enumerate(flow.log.calls):
+        for target in _written_unseen(flow, write, call) if call.raised is None else ():
+            made = flow.newest_producer(target, write)
+            is_computed = made is not None and any(
+                use.tensor == target and use.has_grad_fn for use in flow.log.calls[made].outputs
+            )
+            for backward in backward_calls.next_after(write, 1) if is_computed else ():
+                members = backward_calls.reached(backward).members
+                if any(user in members for user in flow.users(target, after=write)):
+                    yield write, target, backward
 
 
 def _written_unseen(flow: Dataflow, row: int, call: Call) -> Iterator[int]:
@@ -153,14 +190,14 @@ def _savers(
 _MAX_BACKWARDS = 2
 
 
-def _by_sequence_nr(graph: Graph) -> _Nodes:
-    return {node.sequence_nr: node for node in graph.nodes if node.sequence_nr is not None}
+def _by_key(graph: Graph) -> _Nodes:
+    return {node.key: node for node in graph.nodes if node.key is not None}
 
 
 def _saved_by(flow: Dataflow, nodes: _Nodes, saver: int) -> Iterator[tuple[int, SavedTensor, Node]]:
     """Tensors of a call that its nodes saved: as large as what is in the slot, on the side that the slot is for."""
     call = flow.log.calls[saver]
-    for node in (nodes[number] for number in call.node_numbers if number in nodes):
+    for node in (nodes[key] for key in call.node_keys if key in nodes):
         for saved in node.saved:
             uses = call.outputs if "result" in saved.slot or saved.slot == "output" else call.inputs
             for use in uses if saved.tensor is not None and saved.kept_in == "slot" else ():

@@ -77,7 +77,9 @@ class CreateGraphMissing(CutRule):
         yield from self._of_first_order(case, told)
         failed = case.failed_backwards
         for freed in failed.freed:
-            if failed.is_of_own_gradient(freed):
+            if failed.is_of_own_gradient(freed) and not case.dataflow.log.calls[freed.earlier].scalars.get(
+                "create_graph"
+            ):
                 yield self._of_freed_graph(case, freed)
 
     def _of_first_order(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules.bases.cut_rule import CutRule
 
 
@@ -13,7 +18,8 @@ class NumpyRoundtrip(CutRule):
     What it finds
     -------------
     A result that left torch through ``numpy()`` (after the ``detach()`` that it requires) and came back as a tensor
-    that is used in the loss, where some trained tensors have no other path to it.
+    that is used in the loss, where some trained tensors have no other path to it, or nothing else uses the result. A
+    call of ``numpy()`` that torch refuses, because the tensor has a history.
 
     Why it matters
     --------------
@@ -44,6 +50,24 @@ class NumpyRoundtrip(CutRule):
     code = "GV105"
     name = "numpy_roundtrip"
 
+    def check(self, case: Case) -> Iterator[Finding]:
+        yield from super().check(case)
+        for row, call in enumerate(case.dataflow.log.calls):
+            if case.capture.error is not None and _REFUSED in (call.raised or ""):
+                yield self._of_refused(case, row)
+                return
+
+    def _of_refused(self, case: Case, row: int) -> Finding:
+        name = case.tensor_name(case.dataflow.log.calls[row].inputs[0].tensor)
+        return self.finding(
+            f"torch refuses to convert {name} to NumPy: it has a history, which NumPy would lose",
+            symptom="raises",
+            why="what is computed in NumPy brings no gradient back",
+            fix="convert .detach() of it, or compute it under torch.no_grad(), if the loss does not need it; else "
+            "compute on with torch's own functions",
+            location=location_of_call(case.dataflow, row),
+        )
+
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         return "the conversion to NumPy"
 
@@ -52,3 +76,7 @@ class NumpyRoundtrip(CutRule):
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         return "compute this with torch's own functions (torch.fft, torch.linalg, torch.special have most of NumPy's)"
+
+
+_REFUSED = "Can't call numpy() on Tensor that requires grad"
+"""What torch says."""

@@ -70,7 +70,14 @@ class NotStepped(Rule):
             first = next(iter(reaching), None)
             if number in stepped or first is None or len(reaching) < _MIN_BACKWARD_CALLS:
                 continue
-            if any(flow.changes(tensor, first, len(log.calls)) or handed_on.is_of(tensor) for tensor in held):
+            held = [
+                tensor
+                for tensor in held
+                if any(tensor in histories.reached_by[row] for row in reaching)
+                and not flow.changes(tensor, first, len(log.calls))
+                and not handed_on.is_of(tensor)
+            ]
+            if not held:
                 continue
             name = optimizer.names[0] if optimizer.names else f"this {optimizer.class_name}"
             given = histories.given_at(number)

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.compiled.compiled_functions import cut_in_compiled_code
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.cuts.lost_terms import LostTerm
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -31,7 +32,8 @@ class UnusedParameter(Rule):
 
     What it finds
     -------------
-    Parameters in an optimizer from which nothing is computed, or only results that the loss does not use; tensors that
+    Parameters in an optimizer from which nothing is computed, or only results that the loss does not use; a loss that
+    is computed and not used, because its variable is assigned again; tensors that
     are passed to `torch.autograd.grad` although the loss was not computed from them; parameters whose gradients
     `DistributedDataParallel` waits for forever.
 
@@ -88,8 +90,12 @@ class UnusedParameter(Rule):
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         for group in _without(reduced, histories, never_used(histories)):
             yield from self._never_used(case, group)
+        for term in case.lost_terms:
+            yield self._lost(case, term)
         if case.capture.error is None:
-            for group in _without(reduced, histories, used_for_nothing(histories)):
+            explained = {number for term in case.lost_terms for number in term.parameters}
+            explained.update(number for found in case.cut_off for number in found.tensors)
+            for group in _without(reduced, histories, used_for_nothing(histories, explained)):
                 yield self._used_for_nothing(case, group)
             if elsewhere := used_on_other_threads(histories):
                 yield self._used_on_other_threads(histories, elsewhere)
@@ -169,6 +175,23 @@ class UnusedParameter(Rule):
             symptom_location=None if lost is None else lost.computed,
             tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
+        )
+
+    def _lost(self, case: Case, term: LostTerm) -> Finding:
+        flow, lost = case.dataflow, term.overwriting
+        name = case.tensor_name(flow.log.calls[term.call].outputs[0].tensor) if lost is None else lost.variable
+        here = location_of_call(flow, term.call)
+        who = case.histories.together(term.parameters)
+        return self.finding(
+            f"{name} is computed{at_line(here)} from {who}, and no loss uses it"
+            + ("" if lost is None else f": line {lost.overwritten.line} assigns {lost.variable} again"),
+            symptom="grad_none",
+            why="what no backward starts from trains nothing",
+            fix=f"add {name} to the loss, or leave out its computation" if lost is None else _use_it(lost),
+            location=here if lost is None else lost.overwritten,
+            symptom_location=None if lost is None else lost.computed,
+            tensors=names_of(flow, term.parameters),
+            evidence={"parameters": len(term.parameters)},
         )
 
     def _used_on_other_threads(self, histories: ParameterHistories, tensors: tuple[int, ...]) -> Finding:

@@ -8,10 +8,12 @@ from typing import Any, NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, name_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -87,13 +89,19 @@ class GradArgument(Rule):
         name = _name(flow, output.tensor)
         made = flow.producers(output.tensor, before=row)
         where = case.location_of_call(made[-1]) if made else None
+        term = _term_not_reduced(flow, row, output.tensor)
+        if term is not None:
+            where = case.location_of_call(term)
+            name = f"{name}, in which a term of {prod(shape):,} elements is added to single numbers"
         line = f" (made on line {where.line})" if where is not None else ""
         said = _Wrong(
-            f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number",
+            f"backward starts from {name}, which has {prod(shape):,} elements {shape}: a loss is one number"
+            if term is None
+            else f"backward starts from {name}: a loss is one number",
             "torch cannot know how much each element counts; mean() or sum() decides it",
             f"reduce it with mean() or sum(){line}; or pass gradient=, which says how much each element counts",
         )
-        return self._raised(case, row, output, said)
+        return self._raised(case, row, output, said, where if term is not None else None)
 
     def _wrong_shape(self, case: Case, flow: Dataflow, row: int, output: TensorUse) -> Finding:
         shape = list(shape_of(flow, output.tensor))
@@ -104,11 +112,13 @@ class GradArgument(Rule):
         )
         return self._raised(case, row, output, said)
 
-    def _raised(self, case: Case, row: int, output: TensorUse, said: _Wrong) -> Finding:
+    def _raised(self, case: Case, row: int, output: TensorUse, said: _Wrong, where: Location | None = None) -> Finding:
         shape = str(list(shape_of(case.dataflow, output.tensor)))
+        here = case.location_of_call(row)
         return self._finding(
-            case, row, output.tensor, said, severity="error", symptom="raises", evidence={"shape": shape}
-        )
+            case, row, output.tensor, said, severity="error", symptom="raises", evidence={"shape": shape},
+            location=where or here, symptom_location=here if where not in (None, here) else None,
+        )  # fmt: skip
 
     # -- what torch takes ----------------------------------------------------------------------------------------
 
@@ -134,9 +144,8 @@ class GradArgument(Rule):
             said.verdict,
             why=said.why,
             fix=said.fix,
-            location=case.location_of_call(row),
             tensors=leaf_names_above(flow, tensor, row, flow.step_before(row)),
-            **facts,
+            **{"location": case.location_of_call(row), **facts},
         )
 
 
@@ -146,6 +155,21 @@ class _Wrong(NamedTuple):
     verdict: str
     why: str
     fix: str
+
+
+def _term_not_reduced(flow: Dataflow, backward: int, root: int) -> int | None:
+    """The call that made the only term of a sum that is more than one number, if the other terms are single numbers."""
+    tensor, before = root, backward
+    has_numbers = False
+    while (row := flow.newest_producer(tensor, before)) is not None:
+        call = flow.log.calls[row]
+        large = [use for use in call.inputs if prod(shape_of(flow, use.tensor)) > 1]
+        if plain_name(call.function) not in ("add", "sub", "mul", "div", "neg") or len(large) != 1:
+            return row if has_numbers and call.live_inputs else None
+        is_sum = plain_name(call.function) in ("add", "sub")
+        has_numbers |= is_sum and any(use.has_grad_fn and use not in large for use in call.inputs)
+        tensor, before = large[0].tensor, row
+    return None
 
 
 def _is_trained_on(case: Case, row: int) -> bool:
@@ -208,11 +232,15 @@ def _scaled(flow: Dataflow, row: int, root: int, gradient: TensorUse) -> _Wrong 
 
 
 def _is_rescaled(case: Case, row: int) -> bool:
-    """Whether the program changes the gradients between a backward call and the next step."""
+    """Whether the program changes the gradients between a backward call and the next step, and not only clips them."""
     flow, leaves = case.dataflow, case.histories.reached_by.get(row, frozenset())
     end = next((step for step in case.histories.steps if step > row), len(flow.log.calls))
-    changed = (use.tensor for call in flow.log.calls[row + 1 : end] for use in call.changed)
-    return any(flow.log.tensors[tensor].gradient_of in leaves for tensor in changed)
+    return any(
+        flow.log.tensors[use.tensor].gradient_of in leaves
+        for later in range(row + 1, end)
+        for use in flow.log.calls[later].changed
+        if not is_clipping(flow, later)
+    )
 
 
 def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:

@@ -81,7 +81,7 @@ class GradientCountedTwice(Rule):
             f"the gradient of {histories.name(tensor)} counts twice: the next backward {what}, with no step in between",
             symptom="grad_wrong",
             why="backward() adds to .grad, so what both calls go through is in it twice",
-            fix="leave out one of the two backward calls, or call zero_grad() between them",
+            fix="leave out one of the two backward calls",
             location=here,
             symptom_location=there if there != here else None,
             tensors=names_of(flow, leaves),

@@ -104,7 +104,7 @@ class GradientIntoTarget(Rule):
             else "the loss also falls by moving the target to the prediction, which is not what the data ask for",
             fix="detach() the weight where it is multiplied"
             if is_weight
-            else "compute the target under torch.no_grad(), or detach() it",
+            else "compute the target under torch.no_grad()",
             location=used if is_weight else location,
             symptom_location=location_of_call(flow, target.backward),
             tensors=names_of(flow, target.parameters),
@@ -120,7 +120,7 @@ class GradientIntoTarget(Rule):
             "program overwrites them with trained parameters: they belong to a target",
             symptom="grad_wrong",
             why="a target should be a constant for the loss, or its gradient also moves what the target was made from",
-            fix="compute the target under torch.no_grad(), or detach() it",
+            fix="compute the target under torch.no_grad()",
             location=location_of_line(here),
             symptom_location=location_of_call(flow, backward),
             tensors=names_of(flow, targets),

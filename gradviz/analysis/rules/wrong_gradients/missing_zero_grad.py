@@ -56,7 +56,8 @@ class MissingZeroGrad(Rule):
             return
         events = GradientEvents(histories)
         for reused in events.reused:
-            yield self._reused(histories, reused)
+            if not _have_optimizer_of_others(histories, reused):
+                yield self._reused(histories, reused)
         if events.discarded is not None:
             yield self._discarded(histories, events.discarded)
 
@@ -90,6 +91,11 @@ class MissingZeroGrad(Rule):
             tensors=names_of(histories.flow, discarded.tensors),
             evidence={"backward_calls": discarded.backward_calls, "of": discarded.all_backward_calls},
         )
+
+
+def _have_optimizer_of_others(histories: ParameterHistories, reused: ReusedGradients) -> bool:
+    """Whether two optimizers have them, and others that get gradients are in none: one was given the wrong ones."""
+    return bool(histories.untrained) and all(len(histories.optimizers_of(each)) > 1 for each in reused.tensors)
 
 
 def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:

@@ -103,7 +103,8 @@ class StaleOptimizerParams(Rule):
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
-            fix="make the optimizer after the replacement, or give it the new parameters with add_param_group()",
+            fix="make the optimizer after the replacement; to keep its state, put the new parameters in the place of "
+            "the old ones in its param_groups",
             location=location,
             symptom_location=optimizer_location,
             evidence={"replaced": call.name, "old_parameters_in_optimizer": len(old)},

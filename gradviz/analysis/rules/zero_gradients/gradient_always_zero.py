@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words
@@ -60,26 +60,28 @@ class GradientAlwaysZero(Rule):
         groups: dict[Location | None, list[UnexplainedZero]] = defaultdict(list)
         for zero in case.unexplained_zeros:
             groups[_location(case, zero)].append(zero)
+        histories = case.histories
+        trained = {name for number in histories.trained for name in histories.tensor(number).names} if groups else set()
         for location, zeros in groups.items():
-            yield self._finding(case, location, zeros)
+            yield self._finding(case, location, zeros, trained)
 
-    def _finding(self, case: Case, location: Location | None, zeros: list[UnexplainedZero]) -> Finding:
+    def _finding(
+        self, case: Case, location: Location | None, zeros: list[UnexplainedZero], trained: Set[str]
+    ) -> Finding:
         first = zeros[0]
         names = tuple(dict.fromkeys(zero.leaf.name for zero in zeros))
         steps = max(zero.leaf.steps for zero in zeros)
         since = f", from {_operation(case, first)}{at_line(location)} on" if first.node is not None else ""
         of_which = "the last" if first.leaf.was_alive else "all"
         # A loss that has reached zero, and a bias that cancels in a difference, may be right.
-        may_be_right = first.leaf.is_loss_zero or first.node is None
-        is_alarm = not may_be_right and any(_is_trained(case, name) for name in names)
+        may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside)
+        is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero in {of_which} {steps:,} steps{since}; cause not found",
             severity="warning" if is_alarm else "note",
             symptom="grad_zero",
             why=_why(first),
-            fix="print the inputs of that operation, and look for a constant, an empty mask or a flat range"
-            if first.node is not None
-            else "if it should train, look at what follows it: a difference in which it cancels, a normalization",
+            fix=_fix(first),
             location=location,
             tensors=names,
             nodes=case.nodes_in(first.leaf.graph, (first.node, *(zero.leaf.node for zero in zeros)))
@@ -92,9 +94,19 @@ class GradientAlwaysZero(Rule):
 def _why(zero: UnexplainedZero) -> str:
     if zero.leaf.is_loss_zero:
         return "the loss is exactly 0 there, and so is every slope of it"
+    if zero.may_be_inside:
+        return "it begins inside compiled code, where gradients were not measured"
     if zero.node is None:
         return "the gradients that arrive on several paths cancel out"
     return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
+
+
+def _fix(zero: UnexplainedZero) -> str:
+    if zero.may_be_inside:
+        return "gradviz check --inside measures them, and names the operation and its line"
+    if zero.node is None:
+        return "if it should train, look at what follows it: a difference in which it cancels, a normalization"
+    return "print the inputs of that operation, and look for a constant, an empty mask or a flat range"
 
 
 def _location(case: Case, zero: UnexplainedZero) -> Location | None:
@@ -109,8 +121,3 @@ def _operation(case: Case, zero: UnexplainedZero) -> str:
     if zero.call is not None:
         return call_words(case.dataflow.log.calls[zero.call])
     return f"{operation_word(case.graphs[zero.leaf.graph].nodes[zero.node or 0].name)}()"
-
-
-def _is_trained(case: Case, name: str) -> bool:
-    histories = case.histories
-    return any(name in histories.tensor(number).names for number in histories.trained)

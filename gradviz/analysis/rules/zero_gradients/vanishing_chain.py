@@ -43,8 +43,8 @@ class VanishingChain(SteepChain):
     symptom = "vanishing"
     why = "the gradient of a layer is a product over all layers above it; factors below one make it vanish"
     fix = (
-        "use residual connections, normalisation, or an activation whose slope is near one; "
-        "where weights are drawn by hand, draw them for their width (torch.nn.init.kaiming_normal_)"
+        "use residual connections or normalisation; or an activation whose slope is near one (relu), with weights "
+        "that are drawn for it (torch.nn.init.kaiming_normal_)"
     )
 
     def verdict(self, culprit: Growth, whole: Descent) -> str:

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from msgspec.structs import replace
 
+from gradviz.collector import collector_paused
 from gradviz.graph.gradients import TensorFigures, is_whole
 from gradviz.recording.backward.gradients.histograms import Histogram, Sampler
 from gradviz.recording.backward.gradients.statistics import FIGURES, figures_of, norm_of
@@ -35,7 +36,6 @@ from gradviz.recording.torch_access.engine import current_stream, queue_after, q
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import has_storage
 from gradviz.recording.torch_access.transfers import in_memory, numbers_in
-from gradviz.recording.walk.graph_walker import without_collector
 
 MAX_COPIED = 32_768
 """A gradient with more elements is measured without a copy."""
@@ -61,6 +61,8 @@ class GradientMeter:
     has_parts: bool = False
     """Whether other ranks have parts of what was taken."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
+    _views: dict[int, tuple[int, tuple[int | str, ...]]] = field(default_factory=dict)
+    """For gradients that have the elements of others: the number of the other, and their own shape."""
     _norms: dict[int, tuple[TensorFigures, torch.Tensor]] = field(default_factory=dict)
     _samplers: dict[Any, Sampler] = field(default_factory=dict)
     _batches: dict[Any, MeasurementBatch] = field(default_factory=dict)
@@ -93,6 +95,17 @@ class GradientMeter:
             self.fingerprints.take(gradient, number)
         return number
 
+    def take_view(self, gradient: torch.Tensor, whole: torch.Tensor, number: int) -> int:
+        """The same for a gradient that may have the very elements of `whole`, which was taken with that number.
+
+        Then it is not read again: in many networks a third of all gradients are views of others.
+        """
+        if self.fingerprints is not None or number in self._facts or not _has_elements_of(gradient, whole):
+            return self.take(gradient)
+        own = next(self._numbers)
+        self._views[own] = number, self.facts_table.of_tensor(gradient).shape
+        return own
+
     def _local_part(self, number: int, gradient: torch.Tensor) -> torch.Tensor:
         """What this rank has of a distributed tensor: more could only be known by asking the others."""
         placements = placements_in(gradient)
@@ -120,7 +133,7 @@ class GradientMeter:
 
     def facts_and(self, others: Sequence[torch.Tensor]) -> tuple[dict[int, TensorFigures], list[torch.Tensor]]:
         """The figures, and other tensors that are wanted in memory and are copied with them."""
-        with without_collector():
+        with collector_paused():
             self._finish_on_devices()
             norms = self._norms_by_device()
             asked = [
@@ -138,6 +151,8 @@ class GradientMeter:
                 histograms.update(sampler.histograms(codes))
             for batch, results in zip(self._batches.values(), found[first_batch:], strict=True):
                 self._facts.update(batch.facts(histograms, results))
+            for number, (whole, shape) in self._views.items():  # in order: one may be a view of a view
+                self._facts[number] = replace(self._facts[whole], shape=shape)
             if self.fingerprints is not None:
                 for number, fingerprint in self.fingerprints.results().items():
                     self._facts[number] = replace(self._facts[number], fingerprint=fingerprint)
@@ -145,6 +160,7 @@ class GradientMeter:
                 if number in self._facts:
                     self._facts[number] = replace(self._facts[number], placements=placements)
             self._placements.clear()
+        self._views.clear()
         self._batches.clear()
         self._samplers.clear()
         return self._facts, found[0]
@@ -353,15 +369,36 @@ def _without_repetition(gradient: torch.Tensor) -> torch.Tensor:
 
     Figures do not depend on the order of elements, so a tensor that is only transposed need not be copied.
     """
-    dimensions = [
-        (stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1 and stride
-    ]
     expected = 1
-    for stride, size in sorted(dimensions):
+    for stride, size in _dimensions(gradient):
+        if not stride:
+            continue
         if stride != expected:
             return gradient.reshape(-1)
         expected *= size
     return gradient.as_strided((expected,), (1,))
+
+
+def _has_elements_of(gradient: torch.Tensor, whole: torch.Tensor) -> bool:
+    """Whether one is the other in another shape.
+
+    Small ones must have the same order, too, in which they are summed and sampled; large ones are read in the order of
+    the memory.
+    """
+    if not (type(gradient) is type(whole) is torch.Tensor and gradient.layout is whole.layout is torch.strided):
+        return False
+    if not gradient.numel() == whole.numel() > 1:
+        return False
+    is_in_order = gradient.is_contiguous() and whole.is_contiguous()
+    if not is_in_order and (gradient.numel() <= MAX_COPIED or _dimensions(gradient) != _dimensions(whole)):
+        return False
+    # Their storages are not compared: once Python has seen it, torch adds to a gradient out of place.
+    return gradient.as_strided(whole.shape, whole.stride()).is_set_to(whole)
+
+
+def _dimensions(gradient: torch.Tensor) -> list[tuple[int, int]]:
+    """Stride and size of each dimension with more than one element, in the order of the memory."""
+    return sorted((stride, size) for stride, size in zip(gradient.stride(), gradient.shape, strict=True) if size > 1)
 
 
 class _SparseBatch(MeasurementBatch):

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from gradviz.collector import collector_paused
 from gradviz.graph.gradients import BranchShare, NodeRun, TensorFigures
 from gradviz.graph.model import Edge, Graph, Node
 from gradviz.recording.backward.backward_watch import BackwardRequest
@@ -23,7 +24,7 @@ from gradviz.recording.backward.gradients.gradient_sums import (
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, GradientWatch, RunTimes, measuring
 from gradviz.recording.backward.gradients.leaf_gradients import LeafGradients
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.roots import slots_in
 
@@ -50,7 +51,8 @@ class GradientRecorder:
         self._root_slots = slots_in(walk, request.roots)
         self._summed = _summed_slots(walk, self._root_slots)
         hooked = ((node.id, output_nr) for node in graph.nodes if node.hooks for output_nr in range(len(node.outputs)))
-        self._watch = GradientWatch(walk, meter, self._summed, hooked)
+        views = frozenset(node.id for node in graph.nodes if node.kind == "view")
+        self._watch = GradientWatch(walk, meter, self._summed, hooked, views)
         self._leaves: LeafGradients | None = None
         self._started_from: list[int | None] = []
         self._leaf_values: dict[int, int | None] = {}
@@ -113,11 +115,12 @@ class GradientRecorder:
 
     def added_to(self, graph: Graph) -> Graph:
         """The graph with all figures. Waits for accelerators."""
-        with measuring():
-            facts, products = self._meter.facts_and(self._watch.sums.products())
-        self._watch.sums.in_memory(products)
-        facts[UNDEFINED] = _UNDEFINED_FACTS
-        return _Addition(self, graph, facts, self._seconds_on_gpu()).to(graph)
+        with collector_paused(expected=len(graph.nodes)):
+            with measuring():
+                facts, products = self._meter.facts_and(self._watch.sums.products())
+            self._watch.sums.in_memory(products)
+            facts[UNDEFINED] = _UNDEFINED_FACTS
+            return _Addition(self, graph, facts, self._seconds_on_gpu()).to(graph)
 
     def _seconds_on_gpu(self) -> Mapping[int, float]:
         try:
@@ -163,8 +166,7 @@ class _Addition:
             replace(root, gradient=self._known(self._started_from.get((root.node, root.output_nr))))
             for root in graph.roots
         ]
-        with without_collector():
-            return replace(graph, nodes=tuple([self._node(node) for node in graph.nodes]), roots=tuple(roots))
+        return replace(graph, nodes=tuple([self._node(node) for node in graph.nodes]), roots=tuple(roots))
 
     def _known(self, number: int | None) -> TensorFigures | None:
         return None if number is None else self._facts.get(number)

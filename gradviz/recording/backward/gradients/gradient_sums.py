@@ -51,7 +51,6 @@ class _Held:
     """Copies of the branches of a sum that has not arrived yet."""
 
     matrix: torch.Tensor
-    rows: tuple[torch.Tensor, ...]
     senders: list[Slot | None]
     next_row: Iterator[int]
     streams: list[Any]
@@ -94,9 +93,9 @@ class GradientSums:
             if held is None:
                 return
         row = next(held.next_row)
-        if row < len(held.rows):  # false if a node runs more often than the graph shows
+        if row < len(held.senders):  # false if a node runs more often than the graph shows
             held.use_on_current_stream()
-            held.rows[row].copy_(gradient)
+            held.matrix[row].copy_(gradient)
             held.senders[row] = sender
 
     def close(self, slot: Slot) -> torch.Tensor | None:
@@ -108,7 +107,7 @@ class GradientSums:
         # It was filled on the streams of senders, and must not be reused before this stream has read it.
         queue_after((held.matrix.device, stream) for stream in held.streams)
         held.use_on_current_stream()
-        there = min(next(held.next_row), len(held.rows))
+        there = min(next(held.next_row), len(held.senders))
         rows = held.matrix[:there]
         whole = rows.sum(0)
         flat = (torch.view_as_real(rows) if rows.is_complex() else rows).reshape(there, -1)
@@ -139,7 +138,7 @@ class GradientSums:
         matrix = torch.zeros((self.counts[slot], *gradient.shape), dtype=dtype, device=gradient.device)
         streams = [] if matrix.is_cpu else [current_stream(matrix.device)]
         self._held_bytes += size
-        held = self._held[slot] = _Held(matrix, matrix.unbind(0), [None] * len(matrix), count(), streams)
+        held = self._held[slot] = _Held(matrix, [None] * len(matrix), count(), streams)
         return held
 
     def _give_up(self, slot: Slot, reason: str) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 
+from gradviz.collector import SparedObjects, collector_paused
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_sums import GradientSums, Slot
 from gradviz.recording.backward.gradients.node_clock import clock_if_needed
@@ -34,7 +35,7 @@ from gradviz.recording.torch_access.modes import (
     without_forward_gradients,
 )
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
-from gradviz.recording.walk.graph_walker import Walk, without_collector
+from gradviz.recording.walk.graph_walker import Walk
 
 UNDEFINED = -1
 """Stands for the number of a gradient that autograd passed as None."""
@@ -72,13 +73,26 @@ class RunTimes:
 class GradientWatch:
     """Hooks on the nodes of a walk, between `start` and `stop`."""
 
-    def __init__(self, walk: Walk, meter: GradientMeter, summed: Mapping[Slot, int], hooked: Iterable[Slot]) -> None:
-        """`summed`: how many gradients are summed where several are; `hooked`: outputs with hooks of the program."""
+    def __init__(
+        self,
+        walk: Walk,
+        meter: GradientMeter,
+        summed: Mapping[Slot, int],
+        hooked: Iterable[Slot],
+        views: frozenset[int] = frozenset(),
+    ) -> None:
+        """
+        Args:
+            summed: how many gradients are summed where several are.
+            hooked: outputs with hooks of the program.
+            views: nodes that pass on what they receive in another shape.
+        """
         self.flow = Flow()
         self.defects = Defects()
         self._walk = walk
         self._meter = meter
         self._hooked = frozenset(hooked)
+        self._views = views
         # Here the tensor that arrives may not hold what was sent.
         self._always_measured = self._hooked.union(summed)
         self.sums = GradientSums(
@@ -91,6 +105,7 @@ class GradientWatch:
         self._last_end: dict[int, float] = {}
         self._start_time = 0.0
         self._clock = clock_if_needed()
+        self._spared = SparedObjects()
 
     def expect(self, slot: Slot, gradient: torch.Tensor) -> int:
         """The call starts with this gradient at this slot; returns its number."""
@@ -106,12 +121,13 @@ class GradientWatch:
         if self._clock is not None:
             self._clock.begin(starts)
         on_run = self._on_run  # one object for all: what there is for each node, the garbage collector looks through
-        with without_collector():
+        with collector_paused():
             for index, wrapper in enumerate(self._walk.wrappers):
                 try:
                     self._handles.append(wrapper.register_hook(partial(on_run, index)))
                 except Exception as defect:  # the other nodes can still be measured
                     self.defects.note(defect)
+            self._spared.begin(len(self._handles))
         self._threads[get_ident()] = 0
         self._start_time = self.flow.began = perf_counter()
 
@@ -120,6 +136,7 @@ class GradientWatch:
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()
+        self._spared.end()
         for slot, (_, number) in self._expected.items():
             # If gradients are only asked for, by autograd.grad, no node runs at which they arrive.
             if slot not in self._always_measured:
@@ -166,7 +183,9 @@ class GradientWatch:
                 self._take_all(index, sent, received)
 
     def _take_all(self, index: int, sent: Sequence[Any], received: Sequence[Any]) -> None:
-        flow, take, expected, summed = self.flow, self._meter.take, self._expected, self.sums.counts
+        flow, take, expected, summed, views = (
+            self.flow, self._meter.take, self._expected, self.sums.counts, self._views,
+        )  # fmt: skip
         known: dict[int, int] = {}
         for output_nr, gradient in enumerate(received):
             slot = index, output_nr
@@ -187,7 +206,7 @@ class GradientWatch:
             else:
                 identity = id(gradient)
                 if identity not in known:
-                    known[identity] = take(gradient)
+                    known[identity] = self._take_view(gradient, received, known) if index in views else take(gradient)
                 number = known[identity]
                 if edge is not None:
                     slot = edge.target, edge.input_nr
@@ -196,6 +215,11 @@ class GradientWatch:
                         self.sums.add(slot, (index, len(numbers)), gradient)
             numbers.append(number)
         flow.sent[index] = tuple(numbers)  # a list would stay with the garbage collector
+
+    def _take_view(self, gradient: torch.Tensor, received: Sequence[Any], known: Mapping[int, int]) -> int:
+        """Take what a view sends: mostly what it received, in another shape, which has the same figures."""
+        whole = received[0] if len(received) == 1 else None
+        return self._meter.take(gradient) if whole is None else self._meter.take_view(gradient, whole, known[id(whole)])
 
     def _note_before_hooks(self, slot: Slot, sent: int) -> None:
         """Note what arrived at an output that is summed or has hooks; `sent` is what was last sent there."""

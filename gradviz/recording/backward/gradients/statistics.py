@@ -25,10 +25,9 @@ FIGURES = 7
 
 _BLOCK = 65_536
 """A float32 norm over more elements than this loses digits; the norm of the norms of rows does not."""
-_ROW = 16_384
-_ROWS_AT_ONCE = 1
-"""Rows of a large tensor that are measured together: they stay in the CPU's cache from kernel to kernel, and are too
-few to wake other threads for."""
+_ROW = 32_704
+"""So many elements of a large tensor are measured together: they stay in the CPU's cache from kernel to kernel, and are
+too few to wake other threads for, as torch does from 32,768 on. Half as many take half as long again."""
 _SAFE = (1e-15, 1e15)
 """Between these, squares and sums in float32 neither underflow nor overflow."""
 
@@ -100,7 +99,7 @@ def _quick_figures_of_large(row: torch.Tensor, scratch: Scratch) -> torch.Tensor
 def _pieces(row: torch.Tensor) -> list[torch.Tensor]:
     """Matrices that together have all elements of a contiguous row."""
     in_rows = row.numel() // _ROW * _ROW
-    pieces = list(torch.split(row[:in_rows].view(-1, _ROW), _ROWS_AT_ONCE))
+    pieces = list(torch.split(row[:in_rows].view(-1, _ROW), 1))
     return [*pieces, row[in_rows:].unsqueeze(0)] if in_rows < row.numel() else pieces
 
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator
 from functools import wraps
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 from msgspec.structs import replace
 
 from gradviz.graph.compilations import Compilation, GraphBreak
-from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name
+from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
+from gradviz.recording.run.line_attribution import calling_frame
+from gradviz.recording.run.traced_stacks import is_made_by_fx
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import backend_name, called_of_torch
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import find
 
@@ -48,19 +50,31 @@ class Compilations(OutputGraphWatch):
 def _compilation(output: Any, code: CodeType, given: Iterable[Any]) -> Compilation:
     reason = next(each for each in given if hasattr(each, "user_stack"))
     rest = _REST.match(code.co_name)
+    name = rest["function"] if rest is not None else code.co_name
+    place = code.co_filename, int(rest["line"]) if rest is not None else code.co_firstlineno
+    called = "backward" if is_made_by_fx(code.co_filename) else called_of_torch(output)  # of compiled autograd
+    if called is not None:
+        name, place = called, _line_of_program() or place
     numbers = _NUMBERS.search(str(find("torch._guards.CompileContext.current_compile_id")()))
     frame, version = map(int, numbers.groups()) if numbers is not None else (0, 0)
     return Compilation(
         frame,
         version,
-        rest["function"] if rest is not None else code.co_name,
-        code.co_filename,
-        int(rest["line"]) if rest is not None else code.co_firstlineno,
+        name,
+        *place,
         rest is not None,
         sum(node.op in ("call_function", "call_method", "call_module") for node in output.graph.nodes),
         backend_name(getattr(output, "compiler_fn", None)),
         _graph_break(reason) if reason.graph_break else None,
     )
+
+
+def _line_of_program() -> tuple[str, int] | None:
+    """File and line of the program's own code that runs now."""
+    frame: FrameType | None = calling_frame(2)
+    while frame is not None and (is_gradviz_code(frame.f_code) or is_library_file(frame.f_code.co_filename)):
+        frame = frame.f_back
+    return None if frame is None else (frame.f_code.co_filename, frame.f_lineno)
 
 
 def _graph_break(reason: Any) -> GraphBreak:

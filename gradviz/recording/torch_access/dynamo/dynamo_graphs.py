@@ -63,6 +63,10 @@ class TracedGraph:
     """Numbers that AOTAutograd gave to what it compiled from this graph."""
     compilation: int = -1
     """Index of its compilation among those that were noted; -1 if it was not."""
+    code_name: str = ""
+    """The name of the code object that runs: also of a part behind a graph break."""
+    logs_calls: bool = False
+    """Whether every torch call is to be noted when it is run on fake tensors."""
     replay: Any = None
     """What running it once on fake tensors gave or raised, which is done when it is first asked for."""
 
@@ -99,7 +103,7 @@ class DynamoGraphs(OutputGraphWatch):
                 traced.compilation = len(self._compilations) - 1
                 self.traced.append(traced)
                 # Code that Dynamo will write to a file must be as it is.
-                if self._around is not None and traced.aot_ids and getattr(output, "package", None) is None:
+                if self._around is not None and getattr(output, "package", None) is None:
                     return self._around(traced, result)
             return result
 
@@ -143,11 +147,26 @@ def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool)
     traced = _copied(module, keeps_constants=keeps_constants)
     if not is_torch_file(code.co_filename):  # torch's own modules are compiled in a function of Dynamo
         traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
+    traced.code_name = code.co_name
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
     traced.module_id, traced.module_variable = _module_of_frame(variables, code.co_filename, traced.function)
     return traced
+
+
+def called_of_torch(output: Any) -> str | None:
+    """The module or function of torch that is compiled: Dynamo traces a function of its own, which calls it."""
+    try:
+        code, variables = _traced_frame(output)
+    except _NotTold:
+        return None
+    called = variables.get("fn") if code.co_filename.endswith("/torch/_dynamo/external_utils.py") else None
+    owner = getattr(called, "__self__", called)
+    if isinstance(owner, torch.nn.Module):
+        return type(owner).__name__
+    name = getattr(called, "__name__", None)
+    return name if isinstance(name, str) else None
 
 
 def backend_name(backend: Any) -> str:

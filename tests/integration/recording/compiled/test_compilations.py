@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +33,10 @@ def stepped(x, name):
 x = torch.ones(3, requires_grad=True)
 for step in range(5):
     stepped(x, "name" + str(step)).sum().backward()
+
+layers = torch.compile(torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.ReLU()), backend="eager")
+loss_of = torch.compile(torch.nn.functional.mse_loss, backend="eager")
+loss_of(layers(x), x.detach()).backward()  # of torch
 """
 
 
@@ -49,7 +54,7 @@ def capture(tmp_path_factory: pytest.TempPathFactory) -> Capture:
 
 
 def only_function(capture: Capture) -> CompiledFunction:
-    (found,) = compiled_functions(capture)
+    found, *_ = compiled_functions(capture)
     return found
 
 
@@ -60,6 +65,14 @@ def test_a_break_has_its_line_and_reason_and_divides_the_function_into_regions(c
     assert (broken.line, broken.code) == (7, "if y.sum() > 0:  # break")
     assert "depends on the value of a tensor" in broken.explanation or "data-dependent" in broken.explanation.lower()
     assert [region.line for region in found.regions] == [4, 7]
+
+
+def test_modules_and_functions_of_torch_have_their_name_and_the_line_that_calls_them(capture: Capture) -> None:
+    _, *of_torch = compiled_functions(capture)
+    assert [(found.name, Path(found.file).name, found.line) for found in of_torch] == [
+        ("Sequential", "train.py", 17),
+        ("mse_loss", "train.py", 17),
+    ]
 
 
 def test_what_is_compiled_again_has_the_guard_that_failed(capture: Capture) -> None:

@@ -18,8 +18,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 import gradviz
+from gradviz.collector import collector_paused
 from gradviz.recording.run.recording_plan import RecordingPlan
-from gradviz.recording.walk.graph_walker import without_collector
 from tests.integration.recording.helpers import names_of_nodes, record
 from tests.integration.recording.small_graphs import PROGRAMS, Program, independent_walk, weight
 
@@ -378,7 +378,7 @@ def test_a_traced_graph_computes_the_same_with_the_same_structure(calls: bool) -
 @pytest.mark.parametrize("calls", [False, True])
 def test_tensors_can_be_swapped_once_a_recording_is_over(calls: bool) -> None:
     left, right = torch.ones(2), torch.zeros(3)
-    with without_collector():
+    with collector_paused():
         with gradviz.record(calls=calls) as recording:
             loss = (left + weight(2)).sum()
         torch.utils.swap_tensors(left, right)

@@ -1,6 +1,7 @@
 """A compiled training step, and a backward that fails."""
 
 import torch
+import torch.export._trace
 
 
 class Net(torch.nn.Module):

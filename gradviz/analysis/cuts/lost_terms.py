@@ -1,0 +1,62 @@
+"""Losses that a program computes, and that nothing uses: their variable is assigned again, or they are left out.
+
+Such a term is a single number with a history, made in a step by the program itself, that no call ever reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
+from gradviz.analysis.finding import Location
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call
+
+TextOf = Callable[[Location | None], str | None]
+
+
+class LostTerm(Struct, frozen=True):
+    """One number of the last step that nothing uses."""
+
+    call: int
+    """The call that made it."""
+    parameters: tuple[int, ...]
+    """The trained parameters that it would train."""
+    overwriting: Overwriting | None
+    """Where its variable is assigned again, if that is why."""
+
+
+def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostTerm]:
+    """Those of the last step in which each line called backward.
+
+    A number that nothing reads may be there for a debugger. So it counts only if its variable is assigned again, or if
+    a parameter gets no gradient at all.
+    """
+    flow = histories.flow
+    silent = histories.trained - histories.reached
+    told: set[int | None] = set()
+    for backward in histories.last_backward_of_each_line:
+        if not flow.has_step_after(backward):
+            continue
+        for row in range(flow.step_before(backward), backward):
+            call = flow.log.calls[row]
+            if call.call_site in told or not _is_unread_number(flow, call, row):
+                continue
+            leaves, _ = histories.live_leaves([use.tensor for use in call.outputs], row + 1)
+            parameters = tuple(sorted(leaves & histories.trained))
+            overwriting = overwriting_of(flow, row, text_of) if parameters else None
+            if overwriting is not None or not silent.isdisjoint(parameters):
+                told.add(call.call_site)
+                yield LostTerm(row, parameters, overwriting)
+
+
+def _is_unread_number(flow: Dataflow, call: Call, row: int) -> bool:
+    if call.kind != "operation" or call.inside is not None or len(call.outputs) != 1:
+        return False
+    (made,) = call.outputs
+    shape = flow.log.tensors[made.tensor].facts.shape
+    is_number = made.has_grad_fn and all(size == 1 for size in shape)
+    return is_number and not flow.users(made.tensor, after=row) and flow.is_by_program(call)

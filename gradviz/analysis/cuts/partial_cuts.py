@@ -1,0 +1,72 @@
+"""Cuts on one of several paths: the tensors above them get gradients, but none through what was cut.
+
+Programs cut such paths on purpose, with ``detach()`` or ``no_grad()``: a target, an advantage, a state. So only those
+count that nobody writes for that: a result that is made a list or a NumPy array and a tensor again, or cast to integers
+and computed with, while nothing else uses it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.cuts.cut_paths import GUESSES, CutPath, cut_paths_on
+from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+
+_COMPUTES = frozenset({"div", "mul", "add", "sub", "float", "double", "to", "type", "half", "bfloat16"})
+_INTO_ARRAYS = frozenset({"tolist", "numpy", "__array__", "tensor", "as_tensor", "asarray", "new_tensor"})
+_MOVES = frozenset({"detach", "cpu", "numpy", "__array__", "tolist"})
+
+
+def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
+    """Those of the step of the last backward call of each line, one for each line that cuts."""
+    flow = histories.flow
+    for backward in histories.last_backward_of_each_line:
+        if not flow.has_step_after(backward):
+            continue
+        wanted = histories.reached_by[backward] & histories.trained
+        since = flow.step_before(backward)
+        for use in flow.log.calls[backward].roots:
+            for cut_path, cuts in cut_paths_on(flow, use.tensor, backward, lambda cut: cut.call_site):
+                if cut_path.cut.call <= since or not _is_no_purpose(flow, cut_path):
+                    continue
+                leaves, _ = histories.live_leaves(cut_path.cut.live_inputs, cut_path.cut.call)
+                tensors = tuple(sorted(leaves & wanted))
+                if tensors:
+                    yield CutOff(cut_path, cuts, backward, use.tensor, False, tensors, is_partial=True)
+
+
+def _is_no_purpose(flow: Dataflow, cut_path: CutPath) -> bool:
+    cut = cut_path.cut
+    is_sure = not cut_path.is_steering and cut_path.doubt <= GUESSES.index("value")
+    return (
+        is_sure
+        and _leaves_torch_or_floats(flow, cut_path)
+        and all(_is_used_only_for(flow, tensor, cut) for tensor in cut.live_inputs)
+    )
+
+
+def _leaves_torch_or_floats(flow: Dataflow, cut_path: CutPath) -> bool:
+    calls = flow.log.calls
+    names = [plain_name(calls[row].function) for row in cut_path.calls]
+    if cut_path.cut.kind == "cast":
+        return len(names) > 1 and names[1] in _COMPUTES
+    # The first that is no mere step on the way out.
+    return any(name in _INTO_ARRAYS for name in names[: 1 + sum(name in _MOVES for name in names)][:_WAY_OUT])
+
+
+_WAY_OUT = 4
+
+
+def _is_used_only_for(flow: Dataflow, tensor: int, cut: Cut) -> bool:
+    """Whether it is a result of several numbers, and nothing with a history was computed from it."""
+    shape = flow.log.tensors[tensor].facts.shape
+    row = flow.newest_producer(tensor, cut.call)
+    if row is None or all(size == 1 for size in shape):
+        return False
+    is_computed = any(use.tensor == tensor and use.has_grad_fn for use in flow.log.calls[row].outputs)
+    users = (flow.log.calls[user] for user in flow.users(tensor, after=row))
+    return is_computed and not any(use.requires_grad for call in users for use in call.outputs)

@@ -1,0 +1,374 @@
+"""What a reader writes who follows the advice of a finding: for the example of every rule, each way that it names.
+
+Each entry is a phrase of the advice, and the edits of the example: pairs of a text and what takes its place.
+"""
+
+from __future__ import annotations
+
+Edits = tuple[tuple[str, str], ...]
+
+_IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)"
+_INDENTED_FEATURES = "with torch.no_grad():\n    features"
+
+FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV101": (
+        ("remove the detach()", ((".detach()", ""),)),
+        ("detach a copy that the loss does not use", ((").detach()", ")\nkept = features.detach()"),)),
+    ),
+    "GV102": (
+        ("compute it with gradients on", ((_INDENTED_FEATURES, "features"),)),
+        (
+            "keep them out of the optimizer and freeze them with requires_grad_(False)",
+            ((_IN_OPTIMIZER, "torch.optim.SGD(head.parameters(), lr=0.1)\nencoder.requires_grad_(False)"),),
+        ),
+    ),
+    "GV103": (
+        ("compute it under torch.no_grad() instead", (("torch.inference_mode()", "torch.no_grad()"),)),
+        ("copy it outside of inference mode with .clone()", (("head(features)", "head(features.clone())"),)),
+    ),
+    "GV104": (("use the tensor itself", ((".data", ""),)),),
+    "GV405": (
+        ("make a new tensor instead of the write", (("squashed.data.mul_(0.5)", "squashed = squashed * 0.5"),)),
+        (
+            "write after backward()",
+            (("squashed.data.mul_(0.5)\n", ""), (".backward()", ".backward()\nsquashed.data.mul_(0.5)")),
+        ),
+    ),
+    "GV105": (
+        (
+            "compute this with torch's own functions (torch.fft",
+            (
+                ("np.fft.rfft(model(torch.randn(4, 8)).detach().numpy())", "torch.fft.rfft(model(torch.randn(4, 8)))"),
+                ("torch.tensor(np.abs(spectrum).mean(), requires_grad=True)", "spectrum.abs().mean()"),
+            ),
+        ),
+    ),
+    "GV106": (
+        ("add them up", ((".item()", ""), ("torch.tensor(sum(losses) / 3, requires_grad=True)", "sum(losses) / 3"))),
+        (
+            "torch.stack them",
+            ((".item()", ""), ("torch.tensor(sum(losses) / 3, requires_grad=True)", "torch.stack(losses).mean()")),
+        ),
+    ),
+    "GV107": (
+        (
+            "use a smooth function in the loss (softmax",
+            ((".argmax(dim=1).float()", ".softmax(dim=1)[:, 1]"), (".mean().requires_grad_()", ".mean()")),
+        ),
+        (
+            "gumbel_softmax for argmax",
+            (
+                ("prediction = model(", "prediction = torch.nn.functional.gumbel_softmax(model("),
+                (".argmax(dim=1).float()", ", hard=True)[:, 1]"),
+                (".mean().requires_grad_()", ".mean()"),
+            ),
+        ),
+    ),
+    "GV108": (
+        (
+            "keep floating-point numbers in the loss",
+            ((".byte()", ""), (".mean().requires_grad_()", ".mean()")),
+        ),
+        (
+            "to quantize, use a straight-through estimate",
+            (
+                (
+                    "levels = (model(torch.randn(16, 8)).sigmoid() * 255).byte()",
+                    "exact = model(torch.randn(16, 8)).sigmoid() * 255\n"
+                    "levels = exact + (exact.byte() - exact).detach()",
+                ),
+                (".mean().requires_grad_()", ".mean()"),
+            ),
+        ),
+    ),
+    "GV109": (
+        (".abs() for magnitudes", ((".to(torch.float32)", ".abs()"),)),
+        (".real where the rest is zero", ((".to(torch.float32)", ".real"),)),
+        ("torch.view_as_real for both", (("spectrum.to(torch.float32)", "torch.view_as_real(spectrum)"),)),
+    ),
+    "GV110": (
+        (
+            "call loss.backward() before the step",
+            (("    optimizer.step()", "    loss.backward()\n    optimizer.step()"),),
+        ),
+    ),
+    "GV111": (
+        ("add the tensor itself, without item()", ((".item()", ""),)),
+        ("leave it out of the loss", ((" + 0.1 * penalty.item()", ""),)),
+    ),
+    "GV112": (("pass create_graph=True", (("retain_graph=True", "create_graph=True"),)),),
+    "GV113": (("draw with rsample()", ((".sample()", ".rsample()"),)),),
+    "GV201": (
+        ("remove it in training", (("torch.round(encoder(x))", "encoder(x)"),)),
+        ("use a smooth function instead", (("torch.round(", "torch.tanh("),)),
+        (
+            "x + (f(x) - x).detach()",
+            (
+                (
+                    "code = torch.round(encoder(x))",
+                    "code = encoder(x)\ncode = code + (torch.round(code) - code).detach()",
+                ),
+            ),
+        ),
+    ),
+    "GV202": (
+        ("start with a bias of 0", (("-20.0", "0.0"),)),
+        ("use leaky_relu", (("torch.relu", "torch.nn.functional.leaky_relu"),)),
+    ),
+    "GV203": (
+        ("start inside the range", (("9.0", "0.0"),)),
+        ("widen the range", (("-5, 2", "-5, 20"),)),
+        (
+            "softplus",
+            (
+                (
+                    "torch.clamp(head(torch.randn(16, 4)), -5, 2)",
+                    "torch.nn.functional.softplus(head(torch.randn(16, 4)))",
+                ),
+            ),
+        ),
+    ),
+    "GV204": (
+        ("use residual connections", (("h = torch.sigmoid(layer(h))", "h = h + torch.sigmoid(layer(h))"),)),
+        (
+            "normalisation",
+            (("torch.sigmoid(layer(h))", "torch.sigmoid(4 * torch.nn.functional.layer_norm(layer(h), (32,)))"),),
+        ),
+        (
+            "an activation whose slope is near one (relu), with weights that are drawn for it",
+            (
+                ("torch.sigmoid", "torch.relu"),
+                (
+                    "h = torch.randn",
+                    "for layer in layers:\n    torch.nn.init.kaiming_normal_(layer.weight)\nh = torch.randn",
+                ),
+            ),
+        ),
+    ),
+    "GV205": (("look at what makes the factor: an integer division", (("5 // 100", "5 / 100"),)),),
+    "GV206": (
+        (
+            "look for a constant, an empty mask or a flat range",
+            (("torch.zeros(4)", "torch.ones(4)"), ("block.parameters()", "[*block.parameters(), gate]")),
+        ),
+    ),
+    "GV301": (("(x + 1e-12).sqrt()", ((".sum(1).sqrt()", ".sum(1).add(1e-12).sqrt()"),)),),
+    "GV302": (
+        (
+            "x_safe = torch.where(mask, x, 1.0)",
+            (("torch.where(x > 0, x.log()", "x_safe = torch.where(x > 0, x, 1.0)\ntorch.where(x > 0, x_safe.log()"),),
+        ),
+    ),
+    "GV303": (
+        ("softplus", (("torch.log(1 + torch.exp(x))", "torch.nn.functional.softplus(x)"),)),
+        ("bound its input", (("torch.exp(x)", "torch.exp(x.clamp(max=50))"),)),
+    ),
+    "GV304": (
+        ("torch.nn.init.kaiming_normal_", (("normal_(layer.weight)", "kaiming_normal_(layer.weight)"),)),
+        (
+            "normalise activations",
+            (("torch.relu(layer(h))", "torch.nn.functional.layer_norm(torch.relu(layer(h)), (64,))"),),
+        ),
+    ),
+    "GV305": (("x / y.clamp(min=1e-6)", (("table.std(0)", "table.std(0).clamp(min=1e-6)"),)),),
+    "GV401": (
+        ("x = x + y, not x += y", (("squashed += 1", "squashed = squashed + 1"),)),
+        ("change a copy (x.clone())", (("squashed += 1", "squashed = squashed.clone()\nsquashed += 1"),)),
+        (
+            "change it after backward()",
+            (("squashed += 1\n", ""), (".backward()", ".backward()\nsquashed.detach().add_(1)")),
+        ),
+    ),
+    "GV402": (
+        (
+            "step only after the backward at line 10",
+            (
+                (
+                    "optimizer.step()\nloss.backward(inputs=list(first.parameters()))",
+                    "loss.backward(inputs=list(first.parameters()))\noptimizer.step()",
+                ),
+            ),
+        ),
+        (
+            "compute that loss again after the step",
+            (
+                ("optimizer.step()\n", "optimizer.step()\nloss = second(first(torch.randn(4, 2))).mean()\n"),
+                (", retain_graph=True", ""),
+            ),
+        ),
+    ),
+    "GV403": (("with torch.no_grad():", (("weight -= ", "with torch.no_grad():\n    weight -= "),)),),
+    "GV404": (
+        ("no trailing underscore", (("gate.sigmoid_()", "gate = gate.sigmoid()"),)),
+        ("clone() the view", (("gate.sigmoid_()", "gate = gate.clone()\ngate.sigmoid_()"),)),
+    ),
+    "GV501": (
+        (
+            "add the losses and call backward() once",
+            (("first.backward()\nsecond.backward()", "(first + second).backward()"),),
+        ),
+        ("retain_graph=True to the first call", (("first.backward()", "first.backward(retain_graph=True)"),)),
+        (
+            "detach() what it uses of it",
+            (
+                (
+                    "shared = torch.randn(3, requires_grad=True).exp()",
+                    "leaf = torch.randn(3, requires_grad=True)\nshared = leaf.exp()",
+                ),
+                ("shared.sum(), ", "(shared.detach() * torch.ones(3, requires_grad=True)).sum(), "),
+            ),
+        ),
+    ),
+    "GV502": (("detach() the state before the next step uses it", ((", state)", ", state.detach())"),)),),
+    "GV503": (
+        (".item() for a number", (("append(loss)", "append(loss.item())"),)),
+        (".detach() for a tensor", (("append(loss)", "append(loss.detach())"),)),
+    ),
+    "GV601": (
+        (
+            "call optimizer.zero_grad() once for every step, before its backward()",
+            (("    model(", "    optimizer.zero_grad()\n    model("),),
+        ),
+    ),
+    "GV602": (
+        (
+            "make the optimizer after the replacement",
+            (
+                (
+                    "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nmodel[1] = torch.nn.Linear(8, 3)",
+                    "model[1] = torch.nn.Linear(8, 3)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)",
+                ),
+            ),
+        ),
+        (
+            "put the new parameters in the place of the old ones in its param_groups",
+            (("Linear(8, 3)", 'Linear(8, 3)\noptimizer.param_groups[0]["params"] = list(model.parameters())'),),
+        ),
+    ),
+    "GV603": (("correct the formula", (("3 * x * grad", "3 * x**2 * grad"),)),),
+    "GV604": (
+        (
+            "return None there; the order is that of forward's arguments",
+            (("None, grad * ctx.factor", "grad * ctx.factor, None"),),
+        ),
+    ),
+    "GV605": (("remove the decorator", (("    @once_differentiable\n", ""),)),),
+    "GV606": (("return nothing", (("    return size\n", ""),)),),
+    "GV607": (
+        ("losses.mean().backward()", (("losses.backward(torch.ones_like(losses))", "losses.mean().backward()"),)),
+    ),
+    "GV608": (
+        ("squeeze the result (50, 1)", (("layer(x) - y", "layer(x).squeeze() - y"),)),
+        ("unsqueeze y (50,)", (("layer(x) - y", "layer(x) - y.unsqueeze(1)"),)),
+    ),
+    "GV609": (("leave out one of the two backward calls", (("    error.backward(retain_graph=True)\n", ""),)),),
+    "GV610": (
+        (
+            "do it between backward() and step()",
+            (("    optimizer.step()\n", ""), ("parameters(), 0.1)", "parameters(), 0.1)\n    optimizer.step()")),
+        ),
+    ),
+    "GV611": (
+        (
+            "x.index_add(0, index, values)",
+            (
+                (
+                    "total[node] += layer(torch.randn(6, 4))",
+                    "total = total.index_add(0, node, layer(torch.randn(6, 4)))",
+                ),
+            ),
+        ),
+        ("make the index unique", (("[0, 0, 1, 1, 2, 2]", "[0, 1, 2]"), ("randn(6, 4)", "randn(3, 4)"))),
+    ),
+    "GV612": (
+        (
+            "compute the target under torch.no_grad()",
+            (
+                (
+                    "    loss = (online(x) - 0.9 * target(x + 1))",
+                    "    with torch.no_grad():\n        wanted = 0.9 * target(x + 1)\n    loss = (online(x) - wanted)",
+                ),
+            ),
+        ),
+    ),
+    "GV613": (("(loss / 4).backward()", (("loss.backward()", "(loss / 4).backward()"),)),),
+    "GV701": (
+        ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
+        ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
+    ),
+    "GV702": (
+        (
+            "compute first and set requires_grad on the result: (...).detach().requires_grad_()",
+            (("torch.randn(3, requires_grad=True) * 0.01", "(torch.randn(3) * 0.01).detach().requires_grad_()"),),
+        ),
+    ),
+    "GV703": (
+        (
+            "put the layers into a torch.nn.ModuleList",
+            (
+                (
+                    "[torch.nn.Linear(4, 4) for _ in range(2)]",
+                    "torch.nn.ModuleList([torch.nn.Linear(4, 4) for _ in range(2)])",
+                ),
+            ),
+        ),
+    ),
+    "GV704": (
+        ("call it in forward", (("sigmoid(self.value(x))", "sigmoid(self.gate(x))"),)),
+        ("remove it from the model", (("        self.gate = torch.nn.Linear(4, 4)\n", ""),)),
+    ),
+    "GV705": (
+        ("module_b.weight = module_a.weight", (("out.weight.data = embed.weight.data", "out.weight = embed.weight"),)),
+    ),
+    "GV706": (
+        ("give them to the optimizer", (("(head.parameters(), ", "([*encoder.parameters(), *head.parameters()], "),)),
+        ("freeze them with requires_grad_(False)", (("lr=0.1)", "lr=0.1)\nencoder.requires_grad_(False)"),)),
+    ),
+    "GV707": (("call model.train() before training", (("model.eval()", "model.eval()\nmodel.train()"),)),),
+    "GV708": (
+        (
+            "call for_generator.step() here",
+            (
+                (
+                    "    (-critic(generator(torch.randn(8, 4))).mean()).backward()\n    for_critic",
+                    "    (-critic(generator(torch.randn(8, 4))).mean()).backward()\n    for_generator",
+                ),
+            ),
+        ),
+    ),
+    "GV709": (("call teacher.eval() before the loop", (("for step", "teacher.eval()\nfor step"),)),),
+    "GV710": (("set the learning rate of that group", (("lr=0.0", "lr=0.1"),)),),
+    "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
+    "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
+    "GV902": (
+        ("run it under torch.no_grad()", (("    score = ", "    with torch.no_grad():\n        score = "),)),
+        ("torch.inference_mode()", (("    score = ", "    with torch.inference_mode():\n        score = "),)),
+    ),
+    "GV903": (("remove retain_graph=True", (("retain_graph=True", ""),)),),
+    "GV904": (
+        (
+            "torch.from_numpy(array).float()",
+            (("torch.from_numpy(np.ones((16, 1)))", "torch.from_numpy(np.ones((16, 1))).float()"),),
+        ),
+    ),
+    "GV905": (
+        (
+            "compute it with tensors alone",
+            (("    if x.sum() > 0:\n        x = 2 * x\n", "    x = torch.where(x.sum() > 0, 2 * x, x)\n"),),
+        ),
+        (
+            "move it out of what is compiled",
+            (
+                (
+                    '@torch.compile(backend="eager")\n',
+                    '@torch.compile(backend="eager")\ndef sine(x):\n    return x.sin()\n\n',
+                ),
+                ("return x.sin()\n\nx", "return sine(x)\n\nx"),
+            ),
+        ),
+    ),
+    "GV906": (("not at all", (("named(x, str(step))", 'named(x, "step")'),)),),
+    "GV799": (),
+    "GV901": (),
+}
+"""By code of the rule. Two advise another command of gradviz only."""

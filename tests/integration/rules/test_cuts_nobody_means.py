@@ -1,0 +1,151 @@
+"""Of several lines that may be why a gradient is missing or wrong, the one is blamed that nobody writes on purpose; and
+what is written on purpose in a healthy program raises no alarm."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.test_last_net import findings
+
+HEAD = """
+import torch
+from torch import nn
+from torch.nn.functional import mse_loss as mse
+torch.manual_seed(0)
+net, head = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, 1)
+opt = torch.optim.Adam([*net.parameters(), *head.parameters()], lr=0.01)
+"""
+LOOP = HEAD + "for step in range(3):\n    x, y = torch.randn(16, 4), torch.randn(16, 1)\n"
+STEP = "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
+
+FAULTS = {
+    "a term is cut off beside an advantage": (
+        LOOP + "    with torch.no_grad():\n        advantage = y - head(net(x))\n"
+        "    value = mse(head(net(x)), y).detach()  # here\n"
+        "    loss = value + (net(x) * advantage).mean()\n" + STEP,
+        "detached",
+    ),
+    "a loss is made a leaf": (
+        LOOP + "    loss = mse(head(net(x)), y)\n    loss = loss.detach().requires_grad_()  # here\n"
+        + STEP,
+        "detached",
+    ),
+    "a loss is made a leaf beside one that is not": (
+        LOOP + "    other = net(x).square().mean()\n    opt.zero_grad()\n    other.backward()\n"
+        "    loss = mse(head(net(x).detach()), y).detach().requires_grad_()  # here\n" + STEP,
+        "detached",
+    ),
+    "a loss is assigned again": (
+        LOOP + "    loss = mse(head(net(x)), y)\n"
+        "    loss = 0.1 * net(x).square().mean()  # here\n" + STEP,
+        "unused_parameter",
+    ),
+    "a loss is computed and left out, beside a cut that is meant": (
+        LOOP + "    h = net(x)\n    error = mse(head(h.detach()), y)  # here\n"
+        "    loss = h.square().mean()\n" + STEP,
+        "unused_parameter",
+    ),
+    "one of two paths goes through a list": (
+        LOOP + "    near = (net(x) - net(-x)).square().sum(1)\n"
+        "    far = torch.tensor((net(x) - net(x + 1)).square().sum(1).tolist())  # here\n"
+        "    loss = torch.relu(near - far + 1).mean() + head(net(x)).mean()\n" + STEP,
+        "tensor_rewrap",
+    ),
+    "one of two paths goes through NumPy": (
+        LOOP + "    h = net(x)\n    gate = torch.from_numpy(torch.sigmoid(head(h)).detach().numpy())  # here\n"
+        "    loss = (gate * h).sub(y).square().mean() + head(net(x)).mean()\n" + STEP,
+        "numpy_roundtrip",
+    ),
+    "a result is written through data": (
+        LOOP + "    h = net(x) + 1\n    h.data.mul_(0.5)  # here\n    loss = (h + head(x @ torch.ones(4, 8))).mean()\n"
+        + STEP,
+        "data_access",
+    ),
+    "NumPy is refused": (
+        LOOP + "    h = net(x)\n    print(h.numpy())  # here\n    loss = head(h).mean()\n" + STEP,
+        "numpy_roundtrip",
+    ),
+    "a frozen tensor in an optimizer beside a cut that is meant": (
+        HEAD + "alpha = torch.zeros(1)  # here\nfor_alpha = torch.optim.Adam([alpha])\n"
+        "for step in range(2):\n    loss = head(net(torch.randn(16, 4))).square().mean()\n" + STEP
+        + "    (alpha * loss.detach()).sum().backward()\n    for_alpha.step()\n",
+        "requires_grad_false",
+    ),
+    "a closure without gradients": (
+        "import torch\nw = torch.ones(3, requires_grad=True)\nopt = torch.optim.LBFGS([w])\n@torch.no_grad()  # here\n"
+        "def closure():\n    opt.zero_grad()\n    loss = (w - 2).square().sum()\n    loss.backward()\n    return loss\n"
+        "opt.step(closure)\n",
+        "no_grad_block",
+    ),
+    "the graph of a gradient is freed": (
+        LOOP + "    x.requires_grad_()\n    score = head(net(x)).sum()\n"
+        "    (g,) = torch.autograd.grad(score, x, create_graph=True, retain_graph=False)  # here\n"
+        "    loss = (g.norm(dim=1) - 1).square().mean()\n" + STEP,
+        "graph_freed",
+    ),
+    "one term is not reduced": (
+        LOOP + "    error = (head(net(x)) - y).square()  # here\n    loss = net(x).square().mean() + 0.5 * error\n"
+        + STEP,
+        "grad_argument",
+    ),
+    "a loss is kept for three steps": (
+        HEAD + "kept = []\n" + LOOP.removeprefix(HEAD) + "    loss = head(net(x)).square().mean()\n"
+        "    kept.append(loss)  # here\n" + STEP,
+        "graph_retained_leak",
+    ),
+    "a whole model beside another one is frozen": (
+        HEAD.replace("opt =", "net.requires_grad_(False)  # here\nopt =") + LOOP.removeprefix(HEAD)
+        + "    loss = mse(head(net(x)), y)\n" + STEP,
+        "requires_grad_false",
+    ),
+    "an inner loop by hand does not clear its gradient": (
+        LOOP + "    delta = torch.zeros_like(x, requires_grad=True)\n    for _ in range(2):\n"
+        "        head(net(x + delta)).mean().backward()  # here\n"
+        "        delta.data = delta + 0.1 * delta.grad.sign()\n"
+        "    opt.zero_grad()\n    loss = head(net(x + delta.detach())).square().mean()\n" + STEP,
+        "missing_zero_grad",
+    ),
+    "an undivided accumulation is clipped": (
+        LOOP.replace("range(3)", "range(8)") + "    loss = mse(head(net(x)), y)\n"
+        "    loss.backward()  # here\n    if step % 2:\n        nn.utils.clip_grad_norm_(net.parameters(), 1.0)\n"
+        "        opt.step()\n        opt.zero_grad()\n",
+        "accumulation_undivided",
+    ),
+    "a clipped model is in no optimizer": (
+        HEAD.replace("[*net.parameters(), *head.parameters()], lr=0.01)", "head.parameters(), lr=0.01)  # here")
+        + LOOP.removeprefix(HEAD)
+        + "    loss = head(net(x)).square().mean()\n    opt.zero_grad()\n    loss.backward()\n"
+        "    nn.utils.clip_grad_norm_([*net.parameters(), *head.parameters()], 0.5)\n    opt.step()\n",
+        "not_stepped",
+    ),
+}  # fmt: skip
+
+HEALTHY = {
+    "an advantage through NumPy": LOOP
+    + "    value = head(net(x))\n    advantage = y - torch.from_numpy(value.detach().numpy())\n"
+    "    loss = (net(x) * advantage).mean() + (value - y).square().mean()\n" + STEP,
+    "a loss that is printed and not used": LOOP
+    + "    loss = mse(head(net(x)), y)\n    other = net(x).abs().mean()\n    print(f'{other:.2f}')\n"
+    + STEP,
+    "a head on features that are cut off on purpose": LOOP
+    + "    h = net(x)\n    loss = h.square().mean() + mse(head(h.detach()), y)\n" + STEP,
+    "a frozen part of one model in the optimizer": LOOP.replace("opt =", "net[0].requires_grad_(False)\nopt =")
+    + "    loss = mse(head(net(x)), y)\n" + STEP,
+    "the last two losses are kept": HEAD + "import collections\nkept = collections.deque(maxlen=2)\n"
+    + LOOP.removeprefix(HEAD) + "    loss = head(net(x)).square().mean()\n    kept.append(loss)\n" + STEP,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_line_that_nobody_means_is_blamed(name: str, tmp_path: Path) -> None:
+    script, cause = FAULTS[name]
+    wanted = next(number for number, line in enumerate(script.splitlines(), 1) if line.endswith("# here"))
+    first, *_ = findings(script, tmp_path)
+    assert (first.cause, first.location and first.location.line) == (cause, wanted)
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_is_written_on_purpose_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [found for found in findings(HEALTHY[name], tmp_path) if found.is_alarm] == []
