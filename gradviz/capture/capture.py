@@ -53,6 +53,8 @@ class Parameter(Struct, frozen=True, omit_defaults=True):
     have sent something where this one did not use it."""
     sharding: Sharding | None = None
     """How it is shared out over ranks; None if this process has all of it."""
+    part_of: str = ""
+    """The name of the flat parameter that `FullyShardedDataParallel` made of it and others: the graph has that one."""
 
 
 class ScriptError(Struct, frozen=True, omit_defaults=True):

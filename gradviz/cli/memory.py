@@ -32,6 +32,7 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
     Every storage is counted once, at the first line that keeps it.
     """
     from gradviz.analysis.memory.memory_document import memory_json
+    from gradviz.cli.captures.compared_ranks import memory_of_ranks
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
@@ -72,6 +73,8 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
                 memory_json(source.capture, graph) if as_json else memory_report(source.capture, graph, options)
                 for graph in source.graphs
             ]
+            if not as_json:
+                reports += memory_of_ranks(source, source_choice, options.width, has_colors=options.color)
         show("\n".join(reports), terminal, use_pager=not (no_pager or as_json))
     if output is not None:
         tell(f"wrote {output}")

@@ -94,7 +94,7 @@ class ForwardWatch:
         self._custom_functions = watch_class(CustomFunctionCalls(self)) if watch_class is not None else None
         self._sharding = ShardingWatch(self._release)
         self._paused_hooks: list[tuple[dict[int, Any], int, Any]] = []
-        self.exchanges = ExchangeWatch(self.log.called_modules, self.defects)
+        self.exchanges = ExchangeWatch(self.log.modules_that_ran, self.defects)
         self.remote_backward = RemoteBackwardNotice()
         self.replicas: ReplicaWatch | None = None
         self.peers: PeerWatch | None = None
@@ -104,7 +104,7 @@ class ForwardWatch:
 
     def watch_other_ranks(self) -> None:
         """From `start` on, read the parameters that all ranks should have alike, and note what they send each other."""
-        self.replicas = ReplicaWatch(self.log.called_modules, self.defects)
+        self.replicas = ReplicaWatch(self.log.modules_that_ran, self.defects)
         self.peers = PeerWatch(self.defects)
 
     def start(self) -> None:

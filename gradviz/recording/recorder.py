@@ -447,7 +447,7 @@ class Recorder:
             rank=rank,
             replicas=None if replicas is None else replicas.log(self._builder.parameter_names()),
             traffic=() if peers is None else peers.traffic(),
-            may_make_fewer_calls=is_joined(self._forward.log.called_modules()),
+            may_make_fewer_calls=is_joined(self._forward.log.modules_that_ran()),
             disclosures=(*capture.disclosures, *untried_backend(rank)),
         )
 

@@ -39,6 +39,9 @@ def test_stages_of_a_pipeline_name_the_rank_at_their_ends_and_may_differ(tmp_pat
     assert (received.direction, received.peer, received.bytes) == ("received", 0, sent.bytes)
 
 
+@pytest.mark.skipif(
+    not hasattr(torch.cpu.Stream, "record_event"), reason="with gloo, pipelines of this torch hang without gradviz, too"
+)
 def test_what_torchs_pipelines_compute_to_learn_shapes_is_no_backward_call_of_the_program(tmp_path: Path) -> None:
     run = on_two_ranks("check", "pipeline", tmp_path)
     assert "nothing wrong found" in run.text
@@ -97,6 +100,19 @@ def test_a_sharded_model_tells_what_is_gathered_when_and_the_memory_of_all_ranks
     assert sharding is not None
     assert (sharding.by, sharding.placements, sharding.shape) == ("fully_shard", ("Shard(0)",), (4, 4))
     assert sharding.whole_shape == (8, 4)
+
+
+def test_a_flat_parameter_names_what_it_is_made_of_and_its_reduced_gradient(tmp_path: Path) -> None:
+    flow = gradviz("flow", "run.gradviz", "--backward", "1", cwd=recorded("fsdp1", tmp_path)).text
+    inner = "model._fsdp_wrapped_module.0._fsdp_wrapped_module"
+    assert f"model._fsdp_wrapped_module.0._flat_param is made of {inner}.weight, {inner}.bias" in flow
+    assert "exchanged with other ranks by FullyShardedDataParallel" in flow
+    assert ".grad is what the optimizer sees: FullyShardedDataParallel made it of the gradients of all ranks" in flow
+    assert "no gradient" not in flow
+    capture = load_capture(tmp_path / "run.rank0.gradviz")
+    leaves = [node.leaf_gradient for node in capture.graphs[0].leaves]
+    assert all(leaf is not None and leaf.reduced_by == "FullyShardedDataParallel" for leaf in leaves)
+    assert sum(each.sharding.bytes for each in capture.parameters if each.sharding is not None) == 152
 
 
 @pytest.mark.parametrize("script", ["zero", "join", "fsdp1", "tensor_parallel"])

@@ -193,6 +193,28 @@ def test_a_thousand_ranks_are_compared_on_one_page(recorded: Path, tmp_path: Pat
     assert run.exit_code == 1
 
 
+def test_the_comparison_is_a_page_that_loads_nothing(tmp_path: Path) -> None:
+    run = gradviz("ranks", "-o", "ranks.html", RANKS, "--", "drifts", cwd=tmp_path)
+    assert run.exit_code == 1
+    page = (tmp_path / "ranks.html").read_text()
+    assert "replicas have drifted apart: before backward 3" in page
+    assert "norm of each rank&#x27;s own gradient; in red: rank 1" in page
+    assert page.count("<polyline") == 4, "loss and gradient of two ranks"
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    refused = gradviz("ranks", "-o", "ranks.svg", RANKS, cwd=tmp_path)
+    assert "'ranks.svg' does not end in .html or .json" in refused.stderr
+    assert refused.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["ranks.html"]
+
+
+def test_the_memory_of_a_job_is_that_of_all_its_ranks(recorded: Path) -> None:
+    text = gradviz("memory", "run.gradviz", cwd=recorded).text
+    assert "all recorded ranks: memory, and what is exchanged for parameters in a step" in text
+    assert "together" in text
+    assert "together" not in gradviz("memory", "run.gradviz", "--rank", "0", cwd=recorded).text
+
+
 def test_one_process_has_nothing_to_compare(recorded: Path) -> None:
     run = gradviz("ranks", "run.rank0.gradviz", cwd=recorded)
     assert "run.rank0.gradviz is one rank of a job: there is nothing to compare" in run.stderr

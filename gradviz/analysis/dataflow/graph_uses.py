@@ -38,9 +38,13 @@ class GraphUses:
         backwards = flow.rows_of_kind("backward")
         self._backwards = [row for row in backwards if flow.is_by_program(self._calls[row])]
         self.is_complete = (
-            bool(self._backwards) and not flow.log.dropped and capture.backward_calls <= len(self._backwards)
+            bool(self._backwards)
+            and not flow.log.dropped
+            and capture.backward_calls <= len(self._backwards)
+            and all(any(use.place.startswith("root") for use in self._calls[row].inputs) for row in self._backwards)
         )
-        """False if the log lacks calls, or calls ran on another thread: then nothing can be called idle."""
+        """False if the log lacks calls, calls ran on another thread, or backward began at a ``GradientEdge``, of which
+        the log has no maker: then nothing can be called idle."""
 
     @cached_property
     def idle_runs(self) -> tuple[IdleRun, ...]:

@@ -120,6 +120,8 @@ def gradient_flow(capture: Capture, graph: Graph) -> GradientFlow:
     arrivals, lost = _arrivals(graph), LostGradients(capture, graph)
     rows, shown = [], set()
     for parameter in capture.parameters:
+        if parameter.part_of in leaves:
+            continue  # the flat parameter that it is a part of has a row of its own
         leaf = next((leaves[name] for name in parameter.names if name in leaves), None)
         rows.append(_row_of(parameter, leaf, lost, arrivals))
         if leaf is not None:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_words import rank_words
-from gradviz.analysis.ranks.stand_words import is_of_connection, pending
+from gradviz.analysis.ranks.stand_words import POINT_TO_POINT, is_of_connection, pending
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd
 
@@ -94,6 +94,13 @@ class JobCase:
     def in_backward(self) -> tuple[RankEnd, ...]:
         """The ranks that wait inside a backward call."""
         return tuple(each for each in self.waiting if each.stand is not None and each.stand.is_in_backward)
+
+    @cached_property
+    def in_message(self) -> tuple[RankEnd, ...]:
+        """The ranks that wait to send to a single rank, or to receive from one."""
+        return tuple(
+            each for each in self.waiting if each.stand is not None and each.stand.collective in POINT_TO_POINT
+        )
 
     @cached_property
     def waiting(self) -> tuple[RankEnd, ...]:

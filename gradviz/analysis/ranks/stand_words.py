@@ -9,6 +9,10 @@ from gradviz.capture.rank_end import CodeLine, Collective, RankEnd
 from gradviz.graph.number_words import counted
 
 MAX_RANKS = 16
+POINT_TO_POINT = frozenset(
+    ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+)
+"""Functions of torch.distributed in which two ranks take part."""
 _OF_THE_CONNECTION = (
     "closed by peer", "reset by peer", "Broken pipe", "Connection refused", "DistBackendError", "DistNetworkError",
     "DistStoreError", "NCCL error", "remote process exited", "gloo",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,3 +44,15 @@ def recorded_ranks(source: Source, options: SourceOptions) -> RecordedRanks:
     if not summaries:
         raise BadInput(f"no rank of {options.name} was recorded")
     return RecordedRanks(summaries, ranks.world_size, capture_of_rank(source, options), ranks.disclosures, ranks.ends)
+
+
+def memory_of_ranks(source: Source, options: SourceOptions, width: int, *, has_colors: bool) -> Iterator[str]:
+    """The memory of all ranks as text, if the source is a job of several."""
+    from gradviz.rendering.reports.ranks_text import rank_memory_text
+
+    ranks = other_ranks(source, options)
+    summaries = (
+        [] if ranks is None else [summary_of(each, each.rank) for each in ranks.captures if each.rank is not None]
+    )
+    if len(summaries) > 1:
+        yield rank_memory_text(summaries, width, color=has_colors)

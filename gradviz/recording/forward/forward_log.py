@@ -231,6 +231,10 @@ class ForwardLog:
         """Modules that ran outside any other and are still alive, in the order of their first call."""
         return [module for index in self.root_modules if (module := self.modules[index][0]()) is not None]
 
+    def modules_that_ran(self) -> list[torch.nn.Module]:
+        """All modules that ran and are still alive, also inside others."""
+        return [module for reference, _ in self.modules.values() if (module := reference()) is not None]
+
     def constant(self, tensor: torch.Tensor, read_facts: Callable[[torch.Tensor], TensorFacts]) -> int:
         """Index of a tensor in `constants`; its facts are read when it is first seen."""
         known = self._constant_ids.get(id(tensor))

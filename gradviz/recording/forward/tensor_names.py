@@ -24,6 +24,7 @@ from gradviz.recording.forward.tensors_in_containers import (
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
 from gradviz.recording.run.user_traceback import BOUNDARY
+from gradviz.recording.torch_access.distributed.parameter_shards import flat_and_originals
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import compiled_from, own_buffers, own_modules, own_parameters
 
@@ -201,6 +202,8 @@ class ModuleNames:
         self.buffers: dict[int, list[str]] = {}
         self.buffer_tensors: list[torch.Tensor] = []
         self.paths: dict[int, str] = {}
+        self.flat: dict[int, str] = {}
+        """The name of the flat parameter that a parameter is a part of, by its ``id()``."""
         called = [self._named_itself(module) for module in called]
         owners = outermost([self._named_itself(module) for module, _ in names.modules.values()])
         elements = _elements_of_lists(owners)
@@ -233,12 +236,22 @@ class ModuleNames:
             if id(module) in named_before:
                 continue
             self.paths.setdefault(id(module), path)
+            self._name_flat(module, path)
             for table, tensors in ((self.parameters, own_parameters(module)), (self.buffers, own_buffers(module))):
                 for name, tensor in tensors.items():
                     if tensor is not None:
                         _append_once(table.setdefault(id(own_parameter(tensor)), []), f"{path}.{name}")
                         if table is self.buffers:
                             self.buffer_tensors.append(tensor)
+
+    def _name_flat(self, module: torch.nn.Module, path: str) -> None:
+        """Name the flat parameter of a `FullyShardedDataParallel`, which is no parameter of any module."""
+        found = flat_and_originals(module)
+        if found is not None:
+            flat, originals = found
+            name = f"{path}._flat_param"
+            _append_once(self.parameters.setdefault(id(flat), []), name)
+            self.flat.update((id(parameter), name) for parameter in originals)
 
 
 def _elements_of_lists(owners: Iterable[torch.nn.Module]) -> set[int]:

@@ -2,7 +2,7 @@
 
 `DistributedDataParallel` sends its buckets from compiled code, as soon as all gradients of a bucket are there and the
 buckets before it have been sent: when that was follows from the order in which leaves got their gradients.
-`fully_shard` gathers and scatters from Python, which is noted when it happens.
+`fully_shard` and `FullyShardedDataParallel` gather and scatter from Python, which is noted when it happens.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gradviz.graph.exchanges import Exchange, ExchangeKind
 from gradviz.recording.backward.gradients.gradient_watch import RunTimes
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.distributed.buckets import Bucket, buckets_of
+from gradviz.recording.torch_access.distributed.parameter_shards import bytes_of_shard, number_made_of
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.name_lookup import is_loaded
 from gradviz.recording.torch_access.patches import Replacement
@@ -26,19 +27,23 @@ from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
 
 MAX_NOTED = 4_096
-_MODULE = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+_SHARDED = "torch.distributed.fsdp._fully_shard._fsdp_param_group"
+_FLAT = "torch.distributed.fsdp._flat_param"
 
 
 @dataclass(frozen=True)
 class _Noted:
     kind: ExchangeKind
+    by: str
     parameters: tuple[int, ...]
+    """The ``id()`` of each."""
+    count: int
     bytes: int
     at: float
 
 
 class ExchangeWatch:
-    """Replaces functions of `fully_shard` from a `look` that finds it loaded to `stop`."""
+    """Replaces functions of both from a `look` that finds them loaded to `stop`."""
 
     def __init__(self, modules: Callable[[], Iterable[Any]], defects: Defects) -> None:
         """
@@ -48,19 +53,26 @@ class ExchangeWatch:
         self._modules = modules
         self._defects = defects
         self._noted: deque[_Noted] = deque(maxlen=MAX_NOTED)
-        self._gathering = Replacement(f"{_MODULE}.foreach_all_gather")
-        self._reducing = Replacement(f"{_MODULE}.foreach_reduce")
+        self._of_shards = {
+            Replacement(f"{_SHARDED}.foreach_all_gather"): self._noting_gathering,
+            Replacement(f"{_SHARDED}.foreach_reduce"): self._noting_reduction,
+        }
+        self._of_flat = {
+            Replacement(f"{_FLAT}.FlatParamHandle._all_gather_flat_param"): self._noting_flat_gathering,
+            Replacement("torch.distributed.fsdp._runtime_utils._reduce_grad"): self._noting_flat_reduction,
+        }
 
     def look(self) -> None:
         """A module is about to run, which may be sharded."""
-        if not self._gathering.is_in_force and is_loaded(_MODULE):
-            self._gathering.put(self._noting_gathering)
-            self._reducing.put(self._noting_reduction)
+        for module, replacements in ((_SHARDED, self._of_shards), (_FLAT, self._of_flat)):
+            if is_loaded(module):
+                for replacement, make in replacements.items():
+                    replacement.put(make)
 
     def stop(self) -> None:
         """Put everything back; safe to call twice."""
-        self._gathering.take_back()
-        self._reducing.take_back()
+        for replacement in (*self._of_shards, *self._of_flat):
+            replacement.take_back()
 
     def forget(self) -> None:
         """A backward call has ended: what comes belongs to the next one."""
@@ -77,9 +89,9 @@ class ExchangeWatch:
         ran = bisect_right(times.ends, noted.at)
         return Exchange(
             noted.kind,
-            "fully_shard",
+            noted.by,
             _known(noted.parameters, leaves),
-            len(noted.parameters),
+            noted.count,
             noted.bytes,
             is_in_forward=is_in_forward,
             after=ran - 1 if ran else None,
@@ -107,8 +119,32 @@ class ExchangeWatch:
 
         return foreach_reduce
 
+    def _noting_flat_gathering(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def _all_gather_flat_param(handle: Any, *args: Any, **kwargs: Any) -> Any:
+            with self._defects.caught():
+                self._note_flat("all_gather", handle.flat_param, bytes_of_shard(handle.flat_param))
+            return original(handle, *args, **kwargs)
+
+        return _all_gather_flat_param
+
+    def _noting_flat_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def _reduce_grad(state: Any, handle: Any) -> Any:
+            with self._defects.caught():
+                gradient = handle.flat_param.grad
+                self._note_flat("reduce_scatter", handle.flat_param, 0 if gradient is None else gradient.nbytes)
+            return original(state, handle)
+
+        return _reduce_grad
+
     def _note(self, kind: ExchangeKind, parameters: Iterable[Any], size: int, at: float) -> None:
-        self._noted.append(_Noted(kind, tuple(id(each.sharded_param) for each in parameters), size, at))
+        ids = tuple(id(each.sharded_param) for each in parameters)
+        self._noted.append(_Noted(kind, "fully_shard", ids, len(ids), size, at))
+
+    def _note_flat(self, kind: ExchangeKind, flat: Any, size: int) -> None:
+        made_of = number_made_of(flat)
+        self._noted.append(_Noted(kind, "FullyShardedDataParallel", (id(flat),), made_of, size, perf_counter()))
 
 
 def _known(parameters: Iterable[int], leaves: Mapping[int, int]) -> tuple[int, ...]:

@@ -47,6 +47,11 @@ PATCHES = (
         "torch.distributed.fsdp._fully_shard._fsdp_param_group.foreach_reduce",
         "to note whose gradients are reduced when",
     ),
+    Patch(
+        "torch.distributed.fsdp._flat_param.FlatParamHandle._all_gather_flat_param",
+        "to note which flat parameters are gathered when",
+    ),
+    Patch("torch.distributed.fsdp._runtime_utils._reduce_grad", "to note whose gradients are reduced when"),
     Patch("torch.distributed.autograd.backward", "to notice distributed autograd, which is not recorded"),
     Patch("torch.distributed.ProcessGroup.send", "to label what a stage of a pipeline sends"),
     Patch("torch.distributed.ProcessGroup.recv", "to label what a stage of a pipeline receives"),

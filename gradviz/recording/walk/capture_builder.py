@@ -140,7 +140,7 @@ class CaptureBuilder:
 
     def reducers(self) -> dict[int, str]:
         """Which parameters get their ``.grad`` from several ranks in the next backward call: see `reducers_of`."""
-        return reducers_of(self._forward.log.called_modules())
+        return reducers_of(self._forward.log.modules_that_ran())
 
     def with_exchanges(self, graph: Graph, walked: Walk, times: RunTimes) -> Graph:
         """The graph of a backward call that has just ended, with what ranks exchanged for its parameters."""
@@ -149,7 +149,7 @@ class CaptureBuilder:
 
     def note_reduced_gradients(self) -> None:
         """A backward call has ended: note which parameters got their ``.grad`` from several ranks."""
-        self._reduced |= parameters_with_reduced_gradient(self._forward.log.called_modules())
+        self._reduced |= parameters_with_reduced_gradient(self._forward.log.modules_that_ran())
 
     def parameter_names(self) -> dict[int, tuple[str, ...]]:
         """Names of the parameters of modules that ran, by ``id()``."""
@@ -260,13 +260,14 @@ class CaptureBuilder:
         return logs.get(threading.get_ident())
 
     def _note_parameters(self, models: Iterable[torch.nn.Module], names: ModuleNames) -> None:
-        flat = dict(flat_shards(self._forward.log.called_modules()))
+        flat = dict(flat_shards(self._forward.log.modules_that_ran()))
         for parameter in map(own_parameter, parameters_inside(*models)):
             self._parameters[id(parameter)] = Parameter(
                 tuple(names.parameters[id(parameter)]),
                 self._facts.of_tensor(parameter),
                 parameter.requires_grad,
-                sharding=flat.get(id(parameter)) or sharding_of(parameter),
+                sharding=flat[id(parameter)].sharding if id(parameter) in flat else sharding_of(parameter),
+                part_of=names.flat.get(id(parameter), ""),
             )
 
     def _unknowns(self) -> Iterator[str]:

@@ -207,7 +207,7 @@ class _Scale:
 
 def _content(capture: Capture, graph: Graph) -> FlowContent:
     flow = gradient_flow(capture, graph)
-    remarks = tuple(_remarks(flow, graph))
+    remarks = (*_remarks(flow, graph), *_flat_parameters(capture))
     exchanged = graph if graph.exchanges else None
     return FlowContent(_title(capture, graph), flow, remarks, capture.disclosures, graph.root_shares, exchanged)
 
@@ -250,7 +250,8 @@ def _broken(row: FlowRow) -> list[str]:
 _REDUCED_BY_OTHERS = (
     "norm is of this rank's own gradient; .grad is what the optimizer sees: {} made it of the gradients of all ranks"
 )
-_REDUCED = {"fully_shard": _REDUCED_BY_OTHERS + "; it is the norm of the shard on this rank"}
+_OF_THE_SHARD = _REDUCED_BY_OTHERS + "; it is the norm of the shard on this rank"
+_REDUCED = {"fully_shard": _OF_THE_SHARD, "FullyShardedDataParallel": _OF_THE_SHARD}
 
 
 def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
@@ -276,6 +277,16 @@ def _remarks(flow: GradientFlow, graph: Graph) -> Iterator[tuple[str, str]]:
         parts = [f"{share:.0%} from {_use_words(graph, node)}" for node, share in shared.uses]
         yield f"{name} is used in {len(parts)} places: {listed(parts, len(parts))}", ""
     yield from silent_remarks(flow)
+
+
+def _flat_parameters(capture: Capture) -> Iterator[tuple[str, str]]:
+    """Of what `FullyShardedDataParallel` has made each flat parameter."""
+    parts: dict[str, list[str]] = {}
+    for parameter in capture.parameters:
+        if parameter.part_of:
+            parts.setdefault(parameter.part_of, []).append(parameter.names[0])
+    for flat, names in parts.items():
+        yield f"{flat} is made of {listed(names, MAX_NAMES)}", ""
 
 
 def silent_remarks(flow: GradientFlow) -> Iterator[tuple[str, str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
 from gradviz.analysis.ranks.rank_difference import RankComparison
+from gradviz.analysis.ranks.rank_summary import RankSummary
 from gradviz.rendering.reports.rank_tables import RankTable, communication_table, memory_table, peer_table, rank_table
 from gradviz.rendering.reports.terminal_tables import empty_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted
@@ -23,6 +24,13 @@ COMMUNICATION = "given to collectives by each rank"
 def ranks_text(comparison: RankComparison, width: int, *, color: bool = False) -> str:
     """The whole text."""
     return printed(_parts(comparison, width), width, color=color)
+
+
+def rank_memory_text(ranks: Sequence[RankSummary], width: int, *, color: bool = False) -> str:
+    """Only the memory of all ranks."""
+    return printed(
+        (Text(f"all recorded ranks: {MEMORY}", style="bold"), _table(memory_table(ranks))), width, color=color
+    )
 
 
 def ranks_title(comparison: RankComparison) -> str:

@@ -11,13 +11,13 @@ torch.manual_seed(0)
 mesh = init_device_mesh("cpu", (size,))
 first = torch.nn.Parameter(distribute_tensor(torch.randn(4, 8), mesh, [Shard(1)]))
 last = torch.nn.Parameter(distribute_tensor(torch.randn(8, 4), mesh, [Shard(0)]))
-optimizer = torch.optim.SGD([first, last], lr=0.1)
+optimizer = torch.optim.SGD([first, last], lr=0.01)
 for _ in range(3):
     optimizer.zero_grad()
     x = distribute_tensor(torch.randn(8, 4), mesh, [Shard(0)])
     h = x.redistribute(mesh, [Replicate()]) @ first
     y = (h.tanh() @ last).redistribute(mesh, [Shard(0)])
-    loss = (y - 1).pow(2).mean()
+    loss = (y - 1).pow(2).sum()
     loss.full_tensor().backward()
     optimizer.step()
 for name, parameter in (("first", first), ("last", last)):

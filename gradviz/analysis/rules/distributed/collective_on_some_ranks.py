@@ -55,7 +55,7 @@ class CollectiveOnSomeRanks(JobRule):
         if aborted is not None and aborted.is_certain:
             yield self._aborted(aborted)
         found = job.divergence
-        if found is None:
+        if found is None or job.in_message:  # what a rank that gets no message does not call comes of that
             return
         only = only_called_by_some(found)
         if only is None or only[0].is_in_backward:

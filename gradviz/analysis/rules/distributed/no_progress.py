@@ -84,6 +84,8 @@ class NoProgress(JobRule):
             if busy
             else "start as many processes as the world size says"
             if unseen
+            else "let one rank send while the other receives"
+            if len(job.in_message) == len(job.waiting) > 1
             else "see where each rank stands, below",
             location=location_of(own_line(shown[0])) if shown else None,
             ranks=tuple(each.rank for each in busy) or tuple(unseen),

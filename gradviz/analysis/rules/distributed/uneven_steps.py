@@ -60,6 +60,22 @@ class UnevenSteps(JobRule):
             left = [each for each in job.ends if each.backward_calls < waiter.backward_calls and _has_left(each, line)]
             if left:
                 yield self._finding(job, waiter, line, left)
+        for waiter in job.in_message[:1]:
+            line = _line_of_loop(waiter)
+            left = [each for each in job.ends if each.rank != waiter.rank and _has_left(each, line)]
+            if left and line is not None and line.loop is not None:
+                yield self._of_message(job, waiter, line, left)
+
+    def _of_message(self, job: JobCase, waiter: RankEnd, line: CodeLine, left: list[RankEnd]) -> Finding:
+        assert line.loop is not None
+        return self.finding(
+            f"rank {waiter.rank} {end_words(waiter)}, and {job.who([each.rank for each in left])} left the loop",
+            why=f"its data is shorter, or it skips a step: rank {left[0].rank} {end_words(left[0])}",
+            fix="give the ranks at both ends as many batches: each send needs a receive",
+            location=Location(line.file, line.loop[0]),
+            symptom_location=location_of(own_line(waiter)),
+            ranks=tuple(each.rank for each in left),
+        )
 
     def _finding(self, job: JobCase, waiter: RankEnd, line: CodeLine | None, left: list[RankEnd]) -> Finding:
         waiting = [each.rank for each in job.in_backward if each.backward_calls == waiter.backward_calls]

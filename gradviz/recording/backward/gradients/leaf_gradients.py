@@ -9,7 +9,13 @@ from typing import Any
 from gradviz.graph.gradients import LeafGradient, TensorFigures
 from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import UNDEFINED, Flow, measuring
-from gradviz.recording.torch_access.distributed.sharded_parameters import local_part, own_parameter, sharded_of
+from gradviz.recording.torch_access.distributed.parameter_shards import is_of_shard
+from gradviz.recording.torch_access.distributed.sharded_parameters import (
+    is_flat_parameter,
+    local_part,
+    own_parameter,
+    sharded_of,
+)
 from gradviz.recording.torch_access.tensors import post_accumulate_hooks
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_variables
@@ -51,8 +57,10 @@ class LeafGradients:
 
     def _change(self, flow: Flow, index: int, variable: Any) -> _Change:
         before, arrived = self._before.get(index), flow.arrived.get((index, 0), UNDEFINED)
-        reducer = "fully_shard" if sharded_of(variable) is not None else self._reducers.get(id(variable), "")
         gradient = _gradient_of(variable)
+        reducer = "fully_shard" if sharded_of(variable) is not None else self._reducers.get(id(variable), "")
+        if is_flat_parameter(variable) and gradient is not None and is_of_shard(variable, gradient):
+            reducer = "FullyShardedDataParallel"
         if reducer and gradient is not None:
             # Also if nothing arrived here: other ranks may have sent something.
             outcome = "fresh" if before is None else "accumulated"

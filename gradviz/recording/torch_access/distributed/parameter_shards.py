@@ -7,9 +7,9 @@ how much of each is on this rank.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -72,24 +72,60 @@ def moved_by(function: type, args: tuple[Any, ...]) -> tuple[tuple[str, ...], tu
     return (), ()
 
 
-def flat_shards(modules: Iterable[Any]) -> Iterator[tuple[int, Sharding]]:
+class FlatPart(NamedTuple):
+    """What `FullyShardedDataParallel` has made of a parameter."""
+
+    sharding: Sharding
+    flat: Any
+    """The flat parameter that it is a part of; itself, if it is one."""
+
+
+def flat_shards(modules: Iterable[Any]) -> Iterator[tuple[int, FlatPart]]:
     """The parameters that `FullyShardedDataParallel` shares out, original or flat, by ``id()``."""
+    for module in modules:
+        handle = flat_handle(module)
+        if handle is not None:
+            yield from _of_flat(handle)
+
+
+def flat_handle(module: Any) -> Any:
+    """What holds the flat parameter of a `FullyShardedDataParallel`; None for other modules, or if it has none."""
     fsdp = sys.modules.get("torch.distributed.fsdp.fully_sharded_data_parallel")
-    for module in modules if fsdp is not None else ():
-        if isinstance(module, fsdp.FullyShardedDataParallel) and module._handle is not None:  # type: ignore[union-attr]
-            yield from _of_flat(module._handle)
+    return module._handle if fsdp is not None and isinstance(module, fsdp.FullyShardedDataParallel) else None
 
 
-def _of_flat(handle: Any) -> Iterator[tuple[int, Sharding]]:
+def flat_and_originals(module: Any) -> tuple[Any, Sequence[Any]] | None:
+    """The flat parameter of a `FullyShardedDataParallel` that keeps the original ones, and these; None for others."""
+    handle = flat_handle(module)
+    return (
+        None if handle is None or handle.flat_param._params is None else (handle.flat_param, handle.flat_param._params)
+    )
+
+
+def bytes_of_shard(flat: Any) -> int:
+    """What this rank has of a flat parameter."""
+    return int(flat._sharded_size.numel() * flat.element_size())
+
+
+def number_made_of(flat: Any) -> int:
+    """Of how many parameters a flat one is made."""
+    return int(flat._num_params)
+
+
+def is_of_shard(flat: Any, gradient: Any) -> bool:
+    """Whether the gradient of a flat parameter was reduced; inside ``no_sync()`` it is the whole one of this rank."""
+    return bool(gradient.shape == flat._sharded_size)
+
+
+def _of_flat(handle: Any) -> Iterator[tuple[int, FlatPart]]:
     flat, by = handle.flat_param, "FullyShardedDataParallel"
     size, mesh = flat.element_size(), (handle.world_size,)
-    yield (
-        id(flat),
-        Sharding(
-            by, tuple(flat._sharded_size), flat._sharded_size.numel() * size,
-            tuple(flat._unpadded_unsharded_size), flat._unpadded_unsharded_size.numel() * size, mesh=mesh,
-        ),
-    )  # fmt: skip
+    whole = flat._unpadded_unsharded_size
+    of_flat = Sharding(
+        by, tuple(flat._sharded_size), flat._sharded_size.numel() * size, tuple(whole), whole.numel() * size, mesh=mesh
+    )
+    yield id(flat), FlatPart(of_flat, flat)
     for parameter, shape, part in zip(flat._params or (), flat._shapes, flat._shard_param_infos, strict=False):
         count = part.numel_in_shard or 0 if part.in_shard else 0
-        yield id(parameter), Sharding(by, (count,), count * size, tuple(shape), prod(shape) * size, mesh=mesh)
+        sharding = Sharding(by, (count,), count * size, tuple(shape), prod(shape) * size, mesh=mesh)
+        yield id(parameter), FlatPart(sharding, flat)

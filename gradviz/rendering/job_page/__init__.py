@@ -1,0 +1,1 @@
+"""The page that compares the ranks of a job."""
