@@ -5,7 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank, Settings
+from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.capture.replica_log import ReplicaLog, ReplicaMoment, packed
+from gradviz.capture.sharding import Sharding
 from gradviz.graph.call_log import (
     Call,
     CallLog,
@@ -17,6 +19,7 @@ from gradviz.graph.call_log import (
     ValueFacts,
 )
 from gradviz.graph.compilations import Compilation, GradientCut, GraphBreak
+from gradviz.graph.exchanges import Exchange
 from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import (
@@ -37,6 +40,7 @@ from gradviz.graph.root_shares import LeafProducts, LossTerm, RootShares
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
 from tests.captures import small_capture, small_graph
 
+SHARDING = Sharding("fully_shard", (2, 3), 24, (4, 3), 48, ("Shard(0)",), (2,), ("dp",))
 FINGERPRINT = Fingerprint(7, 2.5, 2.0, 1, packed_projections([0.5, -0.5] * 4))
 
 
@@ -58,7 +62,7 @@ def broken_figures() -> TensorFigures:
 
 def unknown_figures() -> TensorFigures:
     """A gradient that was not sent, and could not have been measured."""
-    return TensorFigures((4,), is_undefined=True, unmeasured="sparse")
+    return TensorFigures((4,), is_undefined=True, unmeasured="sparse", placements=("Shard(0)",))
 
 
 def whole_capture() -> Capture:
@@ -81,7 +85,12 @@ def whole_capture() -> Capture:
         error=replace(capture.error, in_backward=True),
         calls=whole_call_log(capture.calls),
         settings=Settings(4, True, True, False, True, "AVX2"),
-        parameters=tuple(replace(each, gets_reduced_gradient=True) for each in capture.parameters),
+        parameters=tuple(
+            replace(each, gets_reduced_gradient=True, sharding=SHARDING, part_of="net.flat")
+            for each in capture.parameters
+        ),
+        traffic=(PeerTraffic("sent", 1, 2, 32, (4,), "float32", 2, "/project/train.py", 7),),
+        may_make_fewer_calls=True,
         missing={"hooks": "hooks of tensors are not seen"},
         replicas=ReplicaLog(("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),)),
         rank=Rank(1, 2, "a1b2", "host", "gloo", is_in_order=True),
@@ -158,6 +167,7 @@ def whole_graph() -> Graph:
         ModuleScope("step", "step()", call=1, kind="function"),
     )
     verdict = Verdict("GV101", "detached", "warning", "cut off", "because", "do not")
+    leaves = tuple(node.id for node in graph.nodes if node.is_leaf)
     return replace(
         graph,
         nodes=(*map(_with_gradients, graph.nodes), *more_nodes()),
@@ -195,12 +205,16 @@ def whole_graph() -> Graph:
             CutEdge(verdict, "detach", ("x",), "/project/train.py", 7, node=2, sources=(1,), constant=0, scope=1),
         ),
         unplaced_findings=(verdict,),
+        exchanges=(
+            Exchange("all_reduce", "DistributedDataParallel", leaves, len(leaves), 48, 1, "fp16", False, 1, 0.5),
+            Exchange("all_gather", "fully_shard", leaves, len(leaves), 48, is_in_forward=True),
+        ),
     )
 
 
 def more_nodes() -> tuple[Node, ...]:
     """Operations of compiled code, a reentrant checkpoint, and what is named with its dimensions."""
-    facts = TensorFacts((4,), "bfloat16", "cuda:0", "sparse_coo", "Masked")
+    facts = TensorFacts((4,), "bfloat16", "cuda:0", "sparse_coo", "Masked", ("Replicate()",))
     held = HeldTensor(("y",), requires_grad=False, retains_grad=True, has_grad=True, output_nr=1)
     product = Node(
         4, "MulBackward0", sequence_nr=7, edges=(Edge(2), None), outputs=(facts,), held=(held,),
