@@ -70,7 +70,7 @@ def test_the_document_has_these_keys_and_counts_each_storage_once(script: Path, 
     document: dict[str, Any] = json.loads(gradviz("memory", script, "--json", cwd=tmp_path).stdout)
 
     assert list(document) == [
-        *("saved_bytes", "parameter_bytes", "input_bytes", "unknown", "by_module", "by_line", "storages"),
+        *("saved_bytes", "parameter_bytes", "input_bytes", "unknown", "by_module", "by_line", "storages", "compiled"),
     ]
     assert (document["saved_bytes"], document["input_bytes"]) == (4 * LAYER, LAYER)
     assert document["parameter_bytes"] == 2 * 64 * 64 * 4  # nobody wants the gradient of x

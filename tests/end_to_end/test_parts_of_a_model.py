@@ -12,6 +12,8 @@ from gradviz.capture.capture_file import load_capture
 from tests.end_to_end.command import SCRIPTS, Run, gradviz
 
 HEALTHY = Path(__file__).parents[1] / "distributed" / "healthy"
+WIDE = ("--width", "160")
+"""So that no name is cut and no cell is wrapped."""
 shards_on_cpu = pytest.mark.skipif(
     not hasattr(torch.cpu.Stream, "record_event"), reason="fully_shard of this torch does not run on a CPU"
 )
@@ -29,8 +31,8 @@ def recorded(script: str, folder: Path) -> Path:
 
 def test_stages_of_a_pipeline_name_the_rank_at_their_ends_and_may_differ(tmp_path: Path) -> None:
     folder = recorded("stages_by_hand", tmp_path)
-    assert "· from rank 0" in gradviz("tree", "run.gradviz@1", "--width", "160", cwd=folder).text
-    assert "· to rank 1" in gradviz("tree", "run.gradviz@0", "--width", "160", cwd=folder).text
+    assert "· from rank 0" in gradviz("tree", "run.gradviz@1", *WIDE, cwd=folder).text
+    assert "· to rank 1" in gradviz("tree", "run.gradviz@0", *WIDE, cwd=folder).text
     compared = gradviz("ranks", "run.gradviz", cwd=folder)
     assert "ranks send each other tensors, so their parts of the work may differ" in compared.text
     assert compared.exit_code == 0
@@ -50,12 +52,12 @@ def test_what_torchs_pipelines_compute_to_learn_shapes_is_no_backward_call_of_th
 
 def test_a_redistribution_says_how_its_tensor_lies_on_the_ranks_before_and_after(tmp_path: Path) -> None:
     folder = recorded("redistribute", tmp_path)
-    tree = gradviz("tree", "run.gradviz", "--backward", "1", cwd=folder)
+    tree = gradviz("tree", "run.gradviz", "--backward", "1", *WIDE, cwd=folder)
     (line,) = [line for line in tree.stdout.splitlines() if "Shard(0)" in line]
     assert "redistribute Partial(sum) → Shard(0)" in line
     assert "redistribute.py:19" in line
     assert "to_local Replicate() → local" in tree.text
-    flow = gradviz("flow", "run.gradviz", "--backward", "1", cwd=folder)
+    flow = gradviz("flow", "run.gradviz", "--backward", "1", *WIDE, cwd=folder)
     assert "gradients of distributed tensors on other ranks: figures are of this rank's part" in flow.text
     capture = load_capture(folder / "run.rank1.gradviz")
     (graph, *_) = capture.graphs
@@ -77,7 +79,7 @@ def test_buckets_are_on_the_graph_in_the_order_in_which_they_are_sent(tmp_path: 
         assert all(run is not None and run.order <= each.after for run in runs)
     (document,) = json.loads(gradviz("flow", "--json", "run.gradviz", "--backward", "3", cwd=folder).stdout)["flows"]
     assert [each["bucket"] for each in document["exchanges"]] == [each.bucket for each in graph.exchanges]
-    flow = gradviz("flow", "run.gradviz", "--backward", "3", cwd=folder).text
+    flow = gradviz("flow", "run.gradviz", "--backward", "3", *WIDE, cwd=folder).text
     assert "exchanged with other ranks by DistributedDataParallel" in flow
     assert "all_reduce of bucket 0" in flow
     replayed = gradviz("replay", "--all", "run.gradviz", "--backward", "3", cwd=folder).text
@@ -88,7 +90,7 @@ def test_buckets_are_on_the_graph_in_the_order_in_which_they_are_sent(tmp_path: 
 @shards_on_cpu
 def test_a_sharded_model_tells_what_is_gathered_when_and_the_memory_of_all_ranks(tmp_path: Path) -> None:
     folder = recorded("fsdp2", tmp_path)
-    flow = gradviz("flow", "run.gradviz", "--backward", "1", cwd=folder).text
+    flow = gradviz("flow", "run.gradviz", "--backward", "1", *WIDE, cwd=folder).text
     assert "exchanged with other ranks by fully_shard" in flow
     assert "1 all_gather in the forward" in flow
     kinds = {each.kind for each in load_capture(folder / "run.rank0.gradviz").graphs[0].exchanges}
@@ -103,7 +105,7 @@ def test_a_sharded_model_tells_what_is_gathered_when_and_the_memory_of_all_ranks
 
 
 def test_a_flat_parameter_names_what_it_is_made_of_and_its_reduced_gradient(tmp_path: Path) -> None:
-    flow = gradviz("flow", "run.gradviz", "--backward", "1", cwd=recorded("fsdp1", tmp_path)).text
+    flow = gradviz("flow", "run.gradviz", "--backward", "1", *WIDE, cwd=recorded("fsdp1", tmp_path)).text
     inner = "model._fsdp_wrapped_module.0._fsdp_wrapped_module"
     assert f"model._fsdp_wrapped_module.0._flat_param is made of {inner}.weight, {inner}.bias" in flow
     assert "exchanged with other ranks by FullyShardedDataParallel" in flow
