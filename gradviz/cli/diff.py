@@ -44,7 +44,7 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
     """
     from gradviz.analysis.diff.closeness import Tolerance
     from gradviz.analysis.diff.comparison import compare
-    from gradviz.cli.captures.compared_sources import HowToRun, environment_of, side_of, words_of
+    from gradviz.cli.captures.compared_sources import HowToRun, environment_of, source_of, words_of
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.printing import print_document
     from gradviz.cli.terminal.progress import working
@@ -57,8 +57,9 @@ def diff_command(a: str, b: str | None, **options: Any) -> int:
     arguments_b = arguments if options["args_b"] is None else words_of(options["args_b"], "--args-b")
     environment_b = {**environment, **environment_of(options["env_b"], "--env-b")}
     backward, keep_going = options["backward"], options["keep_going"]
-    one = side_of(a, HowToRun(environment, arguments, backward, keep_going))
-    other = side_of(a if b is None else b, HowToRun(environment_b, arguments_b, backward, keep_going))
+    sources = source_of(a), source_of(a if b is None else b)
+    one = sources[0].side(HowToRun(environment, arguments, backward, keep_going))
+    other = sources[1].side(HowToRun(environment_b, arguments_b, backward, keep_going))
     with working("comparing"):
         compared = compare(one, other, Tolerance(options["rtol"]))
     difference = compared.difference

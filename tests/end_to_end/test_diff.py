@@ -127,6 +127,17 @@ y.sum().backward()
 """
 
 
+@pytest.mark.parametrize("other", ["missing.py", "missing.gradviz", "train.py@nothing"])
+def test_no_script_runs_if_the_other_side_does_not_exist(
+    other: str, repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository)
+    Path("train.py").write_text("open('it ran', 'w').close()\n" + SCRIPT)
+    assert run(["diff", "train.py", other]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not Path("it ran").exists()
+
+
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
     """Two commits of a script, and a change that is not committed."""

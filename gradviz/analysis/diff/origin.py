@@ -300,7 +300,10 @@ class ForwardComparison:
         if one.draw.before == other.draw.before:
             reason = "it drew another number of them from the same state of the generator"
         elif before_a is None and before_b is None:
-            reason = "the generator was in another state before the first draw: seeded differently, or not seeded"
+            reason = (
+                "the generator was in another state before the first draw: seeded differently, or not seeded; "
+                "begin both with torch.manual_seed(0)"
+            )
         else:
             reason = (
                 "the generator was in another state: seeded again, or drawn from outside of torch calls, in between"

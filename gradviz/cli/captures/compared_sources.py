@@ -33,17 +33,42 @@ class HowToRun:
     keep_going: bool = False
 
 
-def side_of(name: str, how: HowToRun) -> Side:
-    """Load the capture, or record the script, that `name` means: ``run.gradviz#2``, ``train.py``, ``train.py@HEAD``.
+@dataclass(frozen=True)
+class ComparedSource:
+    """One side of a comparison as it was named: ``run.gradviz#2``, ``train.py``, ``train.py@HEAD``. It exists."""
+
+    name: str
+    path: str
+    number: int | None = None
+    """Which backward call of a recording."""
+    commit: str | None = None
+    is_recording: bool = False
+
+    def side(self, how: HowToRun) -> Side:
+        """Load the recording, or record the script.
+
+        Raises:
+            BadInput: a recording cannot be read, or has no such backward call; a script cannot be recorded.
+            NothingRecorded: the script ended before there was anything to compare.
+        """
+        if self.is_recording:
+            capture = named_capture(self.path).capture
+            return Side(self.name, capture, graph_index(capture, self.number, self.name))
+        if self.commit is None:
+            return Side(self.name, _recorded(self.path, self.name, how, Path.cwd()))
+        with work_tree(Path(self.path), self.commit) as (folder, inside):
+            return Side(self.name, _recorded(str(inside), self.name, how, folder))
+
+
+def source_of(name: str) -> ComparedSource:
+    """What `name` means. Both sides are looked up before one runs, as a run may take long.
 
     Raises:
-        BadInput: there is no such file, commit or backward call.
-        NothingRecorded: the script ended before there was anything to compare.
+        BadInput: there is no such file or commit.
     """
     path, number = split_number(name)
     if _is_capture(path):
-        capture = named_capture(path).capture
-        return Side(name, capture, graph_index(capture, number, name))
+        return ComparedSource(name, path, number, is_recording=True)
     script, commit = _split_commit(path)
     if not Path(script).exists() and commit is None:
         raise BadInput(f"no such file: {script!r}", hint="name a script, a recording, or a script@COMMIT")
@@ -51,10 +76,9 @@ def side_of(name: str, how: HowToRun) -> Side:
         raise BadInput(
             f"{name}: #{number} is for recordings", hint=f"--backward {number} records that call of a script"
         )
-    if commit is None:
-        return Side(name, _recorded(script, name, how, Path.cwd()))
-    with work_tree(Path(script), commit) as (folder, inside):
-        return Side(name, _recorded(str(inside), name, how, folder))
+    if commit is not None:
+        _commit_of(Path(script), commit)
+    return ComparedSource(name, script, commit=commit)
 
 
 def _is_capture(path: str) -> bool:
@@ -113,12 +137,7 @@ def _recorded(script: str, name: str, how: HowToRun, folder: Path) -> Capture:
 @contextmanager
 def work_tree(script: Path, commit: str) -> Iterator[tuple[Path, Path]]:
     """The folder to run in, and the script, in a temporary work tree of its repository. The user's is not touched."""
-    folder = script.resolve().parent
-    while not folder.exists():
-        folder = folder.parent
-    refusal = f"{script} is in no git repository, so it has no commits"
-    top = Path(_git(folder, ["rev-parse", "--show-toplevel"], refusal, has_hint=False))
-    found = _git(top, ["rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"], f"no such commit: {commit!r}")
+    top, found = _commit_of(script, commit)
     relative = script.resolve().relative_to(top.resolve())
     with tempfile.TemporaryDirectory(prefix="gradviz-") as temporary:
         tree = Path(temporary) / top.name
@@ -130,6 +149,17 @@ def work_tree(script: Path, commit: str) -> Iterator[tuple[Path, Path]]:
             yield _same_folder(tree, top), inside
         finally:
             _git(top, ["worktree", "remove", "--force", str(tree)], "the temporary work tree cannot be removed")
+
+
+def _commit_of(script: Path, commit: str) -> tuple[Path, str]:
+    """The top folder of the script's repository, and the commit's full name."""
+    folder = script.resolve().parent
+    while not folder.exists():
+        folder = folder.parent
+    refusal = f"{script} is in no git repository, so it has no commits"
+    top = Path(_git(folder, ["rev-parse", "--show-toplevel"], refusal, has_hint=False))
+    found = _git(top, ["rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}"], f"no such commit: {commit!r}")
+    return top, found
 
 
 def _same_folder(tree: Path, top: Path) -> Path:

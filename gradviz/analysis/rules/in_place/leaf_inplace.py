@@ -67,7 +67,7 @@ class LeafInplace(Rule):
             symptom="raises",
             location=location_of_line(line),
             tensors=base.names,
-            evidence={"operation": call.function, "is_update_by_gradient": is_update},
+            evidence={"operation": call.function, **({"computed_from": "its own gradient"} if is_update else {})},
         )
 
     def _uses_its_gradient(self, flow: Dataflow, refused: RefusedChange) -> bool:
