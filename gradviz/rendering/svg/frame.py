@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.formats import Subject
@@ -13,6 +12,7 @@ from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, wrap, wrap_evenly
 from gradviz.rendering.svg.legend import LegendOptions, legend_markup
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.common_words import counted, listed, short_line_words
 from gradviz.safe_text import one_line
 
@@ -106,4 +106,4 @@ def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[s
 
 def _text(words: str, x: float, y: float, css_class: str = "") -> str:
     attribute = f' class="{css_class}"' if css_class else ""
-    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{escape(one_line(words))}</text>\n'
+    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{xml_text(one_line(words))}</text>\n'
