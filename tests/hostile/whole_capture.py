@@ -206,7 +206,7 @@ def whole_graph() -> Graph:
         ),
         unplaced_findings=(verdict,),
         exchanges=(
-            Exchange("all_reduce", "DistributedDataParallel", leaves, len(leaves), 48, 1, "fp16", False, 1, 0.5),
+            Exchange("all_reduce", "DDP", leaves, len(leaves), 48, 1, "fp16", False, 1, 0.5, 24, 0.25, 0.125),
             Exchange("all_gather", "fully_shard", leaves, len(leaves), 48, is_in_forward=True),
         ),
     )

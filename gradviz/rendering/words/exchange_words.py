@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.graph.exchanges import Exchange
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.number_words import byte_words, counted
+from gradviz.rendering.look.scales import seconds_words
 
 
 def exchange_words(exchange: Exchange) -> str:
@@ -16,8 +17,29 @@ def exchange_words(exchange: Exchange) -> str:
     if exchange.kind == "all_gather":
         what = counted(exchange.parameters, "sharded parameter")
     of = " " if bucket else " of "
-    hook = f" before {exchange.hook}" if exchange.hook else ""
-    return f"{exchange.kind}{bucket}{of}{what}, {byte_words(exchange.bytes)}{hook}"
+    return f"{exchange.kind}{bucket}{of}{what}, {size_words(exchange)}"
+
+
+def size_words(exchange: Exchange) -> str:
+    """``2.3 KiB``; with a communication hook ``2.3 KiB, of which fp16_compress_hook makes 1.1 KiB``."""
+    whole = byte_words(exchange.bytes)
+    if not exchange.hook:
+        return whole
+    if exchange.sent is None:
+        return f"{whole} before {exchange.hook}"
+    return f"{whole}, of which {exchange.hook} makes {byte_words(exchange.sent)}"
+
+
+def duration_words(exchange: Exchange) -> str:
+    """``over within 9 ms, for 4 ms of which nothing else was done``; empty if nothing tells."""
+    if exchange.seconds is None:
+        return ""
+    waited = exchange.waited
+    if waited is None:
+        return f"over within {seconds_words(exchange.seconds)}"
+    if waited >= exchange.seconds:
+        return f"waited for {seconds_words(exchange.seconds)}"
+    return f"over within {seconds_words(exchange.seconds)}, the last {seconds_words(waited)} of which backward waits"
 
 
 def begin_words(exchange: Exchange, runs: int) -> str:
@@ -33,4 +55,5 @@ def exchanges_of_leaf(graph: Graph, leaf: Node, runs: int) -> Iterator[str]:
     """A sentence for each exchange that a parameter takes part in."""
     for each in graph.exchanges:
         if leaf.id in each.leaves:
-            yield f"{each.by}: {exchange_words(each)}, {begin_words(each, runs)}"
+            duration = duration_words(each)
+            yield f"{each.by}: {exchange_words(each)}, {begin_words(each, runs)}{duration and f', {duration}'}"
