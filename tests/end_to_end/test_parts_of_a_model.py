@@ -92,6 +92,18 @@ def test_buckets_are_on_the_graph_in_the_order_in_which_they_are_sent(tmp_path: 
     assert all(each.sent is None or 2 * each.sent == each.bytes for each in graph.exchanges)
 
 
+def test_the_state_of_optimizers_is_told_of_each_rank_and_in_the_whole(tmp_path: Path) -> None:
+    folder = recorded("zero", tmp_path)
+    parameters, step = 76 * 4, 4
+    whole = 2 * parameters + 4 * step
+    job = json.loads(gradviz("memory", "--json", "run.gradviz", "--backward", "1", cwd=folder).stdout)["job"]
+    assert job["optimizer_bytes"] == sum(each["optimizer_bytes"] for each in job["ranks"]) == whole
+    assert [each["whole_optimizer_bytes"] for each in job["ranks"]] == [whole, whole]
+    assert "together 608 B 624 B" in gradviz("ranks", "run.gradviz", cwd=folder).text
+    (state,) = load_capture(folder / "run.rank0.gradviz").optimizers
+    assert state.name == "Adam in ZeroRedundancyOptimizer"
+
+
 @shards_on_cpu
 def test_a_sharded_model_tells_what_is_gathered_when_and_the_memory_of_all_ranks(tmp_path: Path) -> None:
     folder = recorded("fsdp2", tmp_path)

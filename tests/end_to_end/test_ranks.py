@@ -213,6 +213,12 @@ def test_the_memory_of_a_job_is_that_of_all_its_ranks(recorded: Path) -> None:
     assert "all recorded ranks: memory, and what is exchanged for parameters in a step" in text
     assert "together" in text
     assert "together" not in gradviz("memory", "run.gradviz", "--rank", "0", cwd=recorded).text
+    document = json.loads(gradviz("memory", "--json", "run.gradviz", cwd=recorded).stdout)
+    assert (document["rank"], document["job"]["world_size"]) == (0, 2)
+    assert [each["rank"] for each in document["job"]["ranks"]] == [0, 1]
+    assert document["job"]["parameter_bytes"] == sum(each["parameter_bytes"] for each in document["job"]["ranks"])
+    of_one = json.loads(gradviz("memory", "--json", "run.gradviz@1", cwd=recorded).stdout)
+    assert (of_one["rank"], of_one["job"]) == (1, None)
 
 
 def test_one_process_has_nothing_to_compare(recorded: Path) -> None:

@@ -62,7 +62,7 @@ def _parts(comparison: RankComparison) -> Iterator[str]:
     if any(charts):
         yield f'<div class="charts">{"".join(charts)}</div>'
     yield _section("ranks", rank_table(comparison))
-    yield _section(MEMORY, memory_table(comparison.ranks))
+    yield _section(MEMORY, memory_table(comparison.ranks, comparison.world_size))
     for title, table in ((PEERS, peer_table(comparison)), (COMMUNICATION, communication_table(comparison))):
         if table.rows:
             yield _section(title, table)

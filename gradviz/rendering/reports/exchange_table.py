@@ -8,8 +8,7 @@ from rich.table import Table
 
 from gradviz.graph.exchanges import Exchange
 from gradviz.graph.model import Graph
-from gradviz.graph.number_words import byte_words, counted
-from gradviz.rendering.look.scales import seconds_words
+from gradviz.graph.number_words import byte_words, counted, seconds_words
 from gradviz.rendering.reports.terminal_tables import empty_table
 from gradviz.rendering.words.common_words import listed
 

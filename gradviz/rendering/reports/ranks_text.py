@@ -26,11 +26,10 @@ def ranks_text(comparison: RankComparison, width: int, *, color: bool = False) -
     return printed(_parts(comparison, width), width, color=color)
 
 
-def rank_memory_text(ranks: Sequence[RankSummary], width: int, *, color: bool = False) -> str:
+def rank_memory_text(ranks: Sequence[RankSummary], world_size: int, width: int, *, color: bool = False) -> str:
     """Only the memory of all ranks."""
-    return printed(
-        (Text(f"all recorded ranks: {MEMORY}", style="bold"), _table(memory_table(ranks))), width, color=color
-    )
+    title = Text(f"all recorded ranks: {MEMORY}", style="bold")
+    return printed((title, _table(memory_table(ranks, world_size))), width, color=color)
 
 
 def ranks_title(comparison: RankComparison) -> str:
@@ -55,7 +54,7 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
         for detail in each.details:
             yield Padding(wrapped(detail, width - 2, ""), (0, 0, 0, 2))
     yield Text(f"\n{MEMORY}", style="bold")
-    yield _table(memory_table(comparison.ranks))
+    yield _table(memory_table(comparison.ranks, comparison.world_size))
     for title, table in ((PEERS, peer_table(comparison)), (COMMUNICATION, communication_table(comparison))):
         if table.rows:
             yield Text(f"\n{title}", style="bold")

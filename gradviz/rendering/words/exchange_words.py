@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.graph.exchanges import Exchange
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.number_words import byte_words, counted
-from gradviz.rendering.look.scales import seconds_words
+from gradviz.graph.number_words import byte_words, counted, seconds_words
 
 
 def exchange_words(exchange: Exchange) -> str:
