@@ -29,7 +29,17 @@ def ranks_text(comparison: RankComparison, width: int, *, color: bool = False) -
 def rank_memory_text(ranks: Sequence[RankSummary], world_size: int, width: int, *, color: bool = False) -> str:
     """Only the memory of all ranks."""
     title = Text(f"all recorded ranks: {MEMORY}", style="bold")
-    return printed((title, _table(memory_table(ranks, world_size))), width, color=color)
+    return printed((title, *_tables(memory_table(ranks, world_size), width)), width, color=color)
+
+
+def told_in_short(comparison: RankComparison) -> str:
+    """``2 differences stand out, 1 likely to be wrong``."""
+    differences = comparison.differences
+    if not differences:
+        return NO_DIFFERENCE
+    alarms = sum(each.is_alarm for each in differences)
+    told = f"{counted(len(differences), 'difference')} stand{'s' * (len(differences) == 1)} out"
+    return f"{told}, {alarms} likely to be wrong" if alarms else told
 
 
 def ranks_title(comparison: RankComparison) -> str:
@@ -54,7 +64,7 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
         for detail in each.details:
             yield Padding(wrapped(detail, width - 2, ""), (0, 0, 0, 2))
     yield Text(f"\n{MEMORY}", style="bold")
-    yield _table(memory_table(comparison.ranks, comparison.world_size))
+    yield from _tables(memory_table(comparison.ranks, comparison.world_size), width)
     for title, table in ((PEERS, peer_table(comparison)), (COMMUNICATION, communication_table(comparison))):
         if table.rows:
             yield Text(f"\n{title}", style="bold")
@@ -63,6 +73,18 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
         yield Text()
     for sentence in comparison.disclosures:
         yield wrapped(f"not compared: {sentence}", width, "dim")
+
+
+def _tables(content: RankTable, width: int) -> Iterator[RenderableType]:
+    """The table; two of half as many columns, if its numbers do not fit beside each other."""
+    cells = zip(*([column.title for column in content.columns], *content.rows), strict=True)
+    if sum(max(map(len, of_column)) + 2 for of_column in cells) - 2 <= width:
+        yield _table(content)
+        return
+    middle = len(content.columns) // 2 + 1
+    for part in (slice(1, middle), slice(middle, None)):
+        columns = content.columns[:1] + content.columns[part]
+        yield _table(RankTable(columns, [row[:1] + row[part] for row in content.rows]))
 
 
 def _table(content: RankTable) -> RenderableType:
