@@ -98,6 +98,20 @@ def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_chec
     assert list(tmp_path.iterdir()) == []
 
 
+def test_ranks_that_are_killed_before_their_first_backward_are_named_and_leave_no_files(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n")
+    words = SCRIPTS / "as_ranks.py", "--", "train.py"
+    run = gradviz("check", *words, cwd=tmp_path)
+    assert "0 of 2 ranks: 1 error" in run.text
+    assert "GV816 rank_failed all 2 ranks ended suddenly, in or after 0 backward calls" in run.text
+    assert run.exit_code == 9
+    refused = gradviz("record", "-o", "run.gradviz", *words, cwd=tmp_path)
+    assert "no process of" in refused.stderr
+    assert "rank 1 died, after 0 backward calls" in refused.stderr
+    assert refused.exit_code == 9
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
 def test_a_launcher_is_a_command_and_its_processes_are_recorded(tmp_path: Path) -> None:
     own = tmp_path / "own"
     own.mkdir()
