@@ -1,4 +1,4 @@
-"""A language model as in torch's example minGPT: sampler, autocast, accumulation inside no_sync, clipping, snapshots."""
+"""A language model as in torch's minGPT: sampler, autocast, accumulation inside no_sync, clipping, snapshots."""
 
 import tempfile
 from hashlib import sha256
