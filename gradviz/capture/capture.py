@@ -6,6 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.capture.optimizer_state import OptimizerState
 from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.capture.replica_log import ReplicaLog
 from gradviz.capture.sharding import Sharding
@@ -125,6 +126,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     """The parameters that other ranks should have alike, over the steps; None if nothing keeps them so."""
     traffic: tuple[PeerTraffic, ...] = ()
     """What it sent to single other ranks, and received from them."""
+    optimizers: tuple[OptimizerState, ...] = ()
+    """What optimizers keep that stepped; looked at only in jobs of several processes."""
     may_make_fewer_calls: bool = False
     """Whether torch's ``Join`` lets ranks whose data is shorter make fewer backward calls."""
 

@@ -11,6 +11,11 @@ from gradviz.graph.bounded_types import Count, LineNumber, Magnitude, Size
 WRAPPER = "forward"
 """`Stand.collective` of a rank that waits in a collective which its wrapper calls, such as DistributedDataParallel."""
 
+POINT_TO_POINT = frozenset(
+    ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
+)
+"""Functions of torch.distributed in which two ranks take part."""
+
 
 class CodeLine(Struct, frozen=True, omit_defaults=True):
     """A line of the program, with the statements around it."""
@@ -47,6 +52,8 @@ class Collective(Struct, frozen=True, omit_defaults=True):
     is_over: bool = False
     called: Magnitude = 0.0
     """Seconds since 1970, by the clock of the rank's host; 0 if unknown."""
+    peer: Count | None = None
+    """The other rank, of a send or a receive; None if unknown."""
 
 
 class Traffic(Struct, frozen=True, omit_defaults=True):
@@ -76,6 +83,8 @@ class Stand(Struct, frozen=True, omit_defaults=True):
     collective: str = ""
     """The function of torch.distributed in which it waits, or `WRAPPER`."""
     is_in_backward: bool = False
+    message: Collective | None = None
+    """The last send or receive that it called, if it waits for one: with several, it may be another of them."""
 
 
 class RankEnd(Struct, frozen=True, omit_defaults=True):

@@ -101,7 +101,7 @@ def check_command(
     if write_baseline is not None:
         check_outputs([write_baseline], inputs=source_choice.inputs)
     check_outputs(outputs, inputs=source_choice.inputs)
-    source = open_source(source_choice, own_output=True, needs_graph=False)
+    source = open_source(source_choice, own_output=True, needs_graph=False, tells_how_ranks_ended=True)
     if is_capture:  # Only the capture knows the name of its program.
         baseline = _baseline(settings.baseline, source.capture.program.name)
     with keeping_recording(source, source_choice):

@@ -13,6 +13,7 @@ from gradviz.cli.options.shared import GroupedCommand, recording_options, termin
 from gradviz.cli.terminal.progress import working
 
 if TYPE_CHECKING:
+    from gradviz.analysis.memory.job_memory import JobMemory
     from gradviz.capture.capture import Capture
     from gradviz.graph.model import Graph
 
@@ -26,13 +27,14 @@ if TYPE_CHECKING:
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all figures as JSON.")
 @terminal_options(min_width=40)
-def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: Any) -> int:
+def memory_command(output: str | None, as_json: bool, no_pager: bool, **chosen: Any) -> int:
     """Run SCRIPT, and show what its graph keeps in memory until its first backward() has run.
 
     Every storage is counted once, at the first line that keeps it.
     """
     from gradviz.analysis.memory.memory_document import memory_json
-    from gradviz.cli.captures.compared_ranks import memory_of_ranks
+    from gradviz.analysis.ranks.rank_memory import job_memory
+    from gradviz.cli.captures.compared_ranks import several_ranks
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import open_source, report_early_stop
     from gradviz.cli.captures.views import source_options
@@ -46,10 +48,11 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
         check_knows_saved_tensors,
         memory_report,
     )
+    from gradviz.rendering.reports.ranks_text import rank_memory_text
 
-    source_choice, terminal = source_options(others), standard_output(others["color"])
+    source_choice, terminal = source_options(chosen), standard_output(chosen["color"])
     options = ReportOptions(
-        others["by"], others["rows"], terminal.text_width(others["width"], MIN_WIDTH), terminal.has_colors
+        chosen["by"], chosen["rows"], terminal.text_width(chosen["width"], MIN_WIDTH), terminal.has_colors
     )
     if output is not None:
         _check_suffix(output)
@@ -67,14 +70,17 @@ def memory_command(output: str | None, as_json: bool, no_pager: bool, **others: 
         if takes_one and len(source.graphs) > 1:
             raise _several()
         with working("counting the memory"):
+            others = several_ranks(source, source_choice)
+            job = None if others is None else job_memory(others.summaries, others.world_size)
             if output is not None:
-                write_output(output, _content(output, source.capture, source.graphs[0]))
+                write_output(output, _content(output, source.capture, source.graphs[0], job))
             reports = [
-                memory_json(source.capture, graph) if as_json else memory_report(source.capture, graph, options)
+                memory_json(source.capture, graph, job) if as_json else memory_report(source.capture, graph, options)
                 for graph in source.graphs
             ]
-            if not as_json:
-                reports += memory_of_ranks(source, source_choice, options.width, has_colors=options.color)
+            if others is not None and not as_json:
+                width, has_colors = options.width, options.color
+                reports.append(rank_memory_text(others.summaries, others.world_size, width, color=has_colors))
         show("\n".join(reports), terminal, use_pager=not (no_pager or as_json))
     if output is not None:
         tell(f"wrote {output}")
@@ -106,13 +112,13 @@ def _check_suffix(path: str) -> None:
         )
 
 
-def _content(path: str, capture: Capture, graph: Graph) -> str | bytes:
+def _content(path: str, capture: Capture, graph: Graph, job: JobMemory | None) -> str | bytes:
     from gradviz.analysis.memory.kept_memory import memory_of
     from gradviz.analysis.memory.memory_document import memory_json
     from gradviz.rendering.svg.treemap import TreemapRenderer
 
     if Path(path).suffix.lower() == ".json":
-        return memory_json(capture, graph)
+        return memory_json(capture, graph, job)
     renderer, title = TreemapRenderer(), capture.titled(" ".join([capture.program.name, *capture.program.arguments]))
     draw = renderer.png if Path(path).suffix.lower() == ".png" else renderer.render
     return draw(title, graph, memory_of(graph))

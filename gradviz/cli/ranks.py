@@ -36,7 +36,7 @@ def ranks_command(
     from gradviz.file_output import check_outputs, write_output
     from gradviz.rendering.job_page.page import ranks_page
     from gradviz.rendering.reports.ranks_json import ranks_json
-    from gradviz.rendering.reports.ranks_text import ranks_text
+    from gradviz.rendering.reports.ranks_text import ranks_text, told_in_short
 
     terminal = standard_output(options["color"])
     choice = SourceOptions(
@@ -60,10 +60,10 @@ def ranks_command(
             comparison = compared_ranks(ranks.summaries, ranks.world_size, ranks.load, ranks.disclosures, ranks.ends)
         if output is not None:
             write_output(output, ranks_json(comparison) if _is_json(output) else ranks_page(comparison))
-            tell(f"wrote {output}")
+            tell(f"wrote {output}: {told_in_short(comparison)}")
         if as_json:
             print_document(ranks_json(comparison))
-        else:
+        elif output is None:
             text = ranks_text(comparison, terminal.text_width(options["width"], MIN_WIDTH), color=terminal.has_colors)
             show(text, terminal, use_pager=not no_pager)
     return source.exit_code or int(comparison.has_alarm)

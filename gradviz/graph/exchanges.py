@@ -32,3 +32,11 @@ class Exchange(Struct, frozen=True, omit_defaults=True):
     """It begins when the node with this `NodeRun.order` has run; None if it begins before any has."""
     began: Magnitude | None = None
     """Seconds from the beginning of the backward call; None in forward."""
+    sent: Count | None = None
+    """Bytes that the communication hook sent in their place; None without one, and if nothing tells."""
+    seconds: Magnitude | None = None
+    """From when it begins until it is known to be over. Nothing tells when one of several buckets was over: their
+    wrapper waits for all of them at the end of backward. None on a GPU, where nobody waits."""
+    waited: Magnitude | None = None
+    """Seconds of these for which the program did nothing but wait. For the buckets of a wrapper it is told once, at the
+    last of them."""

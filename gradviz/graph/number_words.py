@@ -1,4 +1,4 @@
-"""Words for counts, for positions in a sequence and for sizes of memory."""
+"""Words for counts, for positions in a sequence, for sizes of memory and for times."""
 
 from __future__ import annotations
 
@@ -28,3 +28,11 @@ def byte_words(size: int) -> str:
         value, unit = value / 1024, larger
     digits = 0 if unit == "B" or value >= 99.95 else 1 if value >= 9.995 else 2
     return f"{'−' if size < 0 else ''}{value:.{digits}f} {unit}"
+
+
+def seconds_words(seconds: float) -> str:
+    """``35 µs``, ``1.24 ms``, ``2.5 s``."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.3g} µs"

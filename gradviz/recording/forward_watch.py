@@ -35,6 +35,7 @@ from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensor_hooks import hook_name
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.ranks.exchange_watch import ExchangeWatch
+from gradviz.recording.ranks.optimizer_watch import OptimizerWatch
 from gradviz.recording.ranks.peer_watch import PeerWatch
 from gradviz.recording.ranks.replica_watch import ReplicaWatch
 from gradviz.recording.run.line_attribution import CallFrame, StackTable, calling_frame
@@ -97,14 +98,17 @@ class ForwardWatch:
         self.exchanges = ExchangeWatch(self.log.modules_that_ran, self.defects)
         self.remote_backward = RemoteBackwardNotice()
         self.replicas: ReplicaWatch | None = None
+        self.optimizers: OptimizerWatch | None = None
         self.peers: PeerWatch | None = None
         self.is_watching = False
 
     # -- starting and stopping -----------------------------------------------------------------------------------
 
     def watch_other_ranks(self) -> None:
-        """From `start` on, read the parameters that all ranks should have alike, and note what they send each other."""
+        """From `start` on, read the parameters that all ranks should have alike, what optimizers keep, and what ranks
+        send each other."""
         self.replicas = ReplicaWatch(self.log.modules_that_ran, self.defects)
+        self.optimizers = OptimizerWatch(self.log.modules_that_ran, self.defects)
         self.peers = PeerWatch(self.defects)
 
     def start(self) -> None:
@@ -202,6 +206,8 @@ class ForwardWatch:
             self.calls.optimizers.start()
         if self.replicas is not None:
             self.replicas.start()
+        if self.optimizers is not None:
+            self.optimizers.start()
 
     def _remove_probe(self) -> None:
         if self._custom_functions is not None:
@@ -212,6 +218,8 @@ class ForwardWatch:
             self.calls.optimizers.stop()
         if self.replicas is not None:
             self.replicas.stop()
+        if self.optimizers is not None:
+            self.optimizers.stop()
 
     # -- noting --------------------------------------------------------------------------------------------------
 

@@ -441,11 +441,12 @@ class Recorder:
         rank = self._rank if self._plan.member is None else self._plan.member.rank()
         if rank is None:
             return capture
-        replicas, peers = self._forward.replicas, self._forward.peers
+        replicas, peers, optimizers = self._forward.replicas, self._forward.peers, self._forward.optimizers
         return replace(
             capture,
             rank=rank,
             replicas=None if replicas is None else replicas.log(self._builder.parameter_names()),
+            optimizers=() if optimizers is None else optimizers.states(),
             traffic=() if peers is None else peers.traffic(),
             may_make_fewer_calls=is_joined(self._forward.log.modules_that_ran()),
             disclosures=(*capture.disclosures, *untried_backend(rank)),

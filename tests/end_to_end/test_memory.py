@@ -71,6 +71,7 @@ def test_the_document_has_these_keys_and_counts_each_storage_once(script: Path, 
 
     assert list(document) == [
         *("saved_bytes", "parameter_bytes", "input_bytes", "unknown", "by_module", "by_line", "storages", "compiled"),
+        *("rank", "job"),
     ]
     assert (document["saved_bytes"], document["input_bytes"]) == (4 * LAYER, LAYER)
     assert document["parameter_bytes"] == 2 * 64 * 64 * 4  # nobody wants the gradient of x

@@ -14,6 +14,8 @@ from tests.end_to_end.command import SCRIPTS, Run, gradviz
 HEALTHY = Path(__file__).parents[1] / "distributed" / "healthy"
 WIDE = ("--width", "160")
 """So that no name is cut and no cell is wrapped."""
+HAS_RECORDER = hasattr(torch._C._distributed_c10d, "_dump_fr_trace")
+"""Whether torch notes what is called with gloo."""
 shards_on_cpu = pytest.mark.skipif(
     not hasattr(torch.cpu.Stream, "record_event"), reason="fully_shard of this torch does not run on a CPU"
 )
@@ -84,7 +86,22 @@ def test_buckets_are_on_the_graph_in_the_order_in_which_they_are_sent(tmp_path: 
     assert "all_reduce of bucket 0" in flow
     replayed = gradviz("replay", "--all", "run.gradviz", "--backward", "3", cwd=folder).text
     assert "DistributedDataParallel begins the all_reduce of bucket 0: the gradients of" in replayed
-    assert "before fp16_compress_hook" in replayed
+    assert f"{'of which' if HAS_RECORDER else 'before'} fp16_compress_hook" in " ".join(replayed.split())
+    assert "waited for" in replayed
+    assert all((each.sent is not None) == HAS_RECORDER for each in graph.exchanges)
+    assert all(each.sent is None or 2 * each.sent == each.bytes for each in graph.exchanges)
+
+
+def test_the_state_of_optimizers_is_told_of_each_rank_and_in_the_whole(tmp_path: Path) -> None:
+    folder = recorded("zero", tmp_path)
+    parameters, step = 76 * 4, 4
+    whole = 2 * parameters + 4 * step
+    job = json.loads(gradviz("memory", "--json", "run.gradviz", "--backward", "1", cwd=folder).stdout)["job"]
+    assert job["optimizer_bytes"] == sum(each["optimizer_bytes"] for each in job["ranks"]) == whole
+    assert [each["whole_optimizer_bytes"] for each in job["ranks"]] == [whole, whole]
+    assert "together 608 B 624 B" in gradviz("ranks", "run.gradviz", cwd=folder).text
+    (state,) = load_capture(folder / "run.rank0.gradviz").optimizers
+    assert state.name == "Adam in ZeroRedundancyOptimizer"
 
 
 @shards_on_cpu

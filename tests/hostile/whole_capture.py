@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank, Settings
+from gradviz.capture.optimizer_state import OptimizerState
 from gradviz.capture.peer_traffic import PeerTraffic
 from gradviz.capture.replica_log import ReplicaLog, ReplicaMoment, packed
 from gradviz.capture.sharding import Sharding
@@ -90,6 +91,7 @@ def whole_capture() -> Capture:
             for each in capture.parameters
         ),
         traffic=(PeerTraffic("sent", 1, 2, 32, (4,), "float32", 2, "/project/train.py", 7),),
+        optimizers=(OptimizerState("Adam", 8, 16),),
         may_make_fewer_calls=True,
         missing={"hooks": "hooks of tensors are not seen"},
         replicas=ReplicaLog(("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),)),
@@ -206,7 +208,7 @@ def whole_graph() -> Graph:
         ),
         unplaced_findings=(verdict,),
         exchanges=(
-            Exchange("all_reduce", "DistributedDataParallel", leaves, len(leaves), 48, 1, "fp16", False, 1, 0.5),
+            Exchange("all_reduce", "DDP", leaves, len(leaves), 48, 1, "fp16", False, 1, 0.5, 24, 0.25, 0.125),
             Exchange("all_gather", "fully_shard", leaves, len(leaves), 48, is_in_forward=True),
         ),
     )

@@ -40,7 +40,9 @@ def job_report(
         program=f"{first.program}, {recorded}{world_size:,} {noun}",
         findings=_most_severe_first((*about_all.findings, *_merged_findings(reports, world_size))),
         source=source,
-        checked=tuple(_shared(reports, world_size, lambda report: "; ".join(report.checked))),
+        checked=tuple(
+            _shared(reports, world_size, lambda report: "; ".join(report.checked) or "no gradient was checked")
+        ),
         rules=tuple(sorted({*first.rules, *about_all.rules})),
         suppressed=max(report.suppressed for _, report in reports) + about_all.suppressed,
         known=max(report.known for _, report in reports) + about_all.known,

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.finding import Location, text_at
 from gradviz.analysis.memory.compiled_memory import CompiledMemory, compiled_memory
+from gradviz.analysis.memory.job_memory import JobMemory
 from gradviz.analysis.memory.kept_memory import StorageUse, Unknown, memory_of
 from gradviz.analysis.memory.memory_groups import Group, by_line, by_module
 from gradviz.capture.capture import Capture
@@ -79,10 +80,14 @@ class MemoryDocument(Struct, frozen=True):
     storages: tuple[StorageUse, ...]
     """Parameters and buffers included; the largest first."""
     compiled: tuple[CompiledBytes, ...] = ()
+    rank: int | None = None
+    """Of which rank of a job all of the above is; None for a program of one process."""
+    job: JobMemory | None = None
+    """All ranks of the job, if there are several; None if one of them was asked for."""
 
 
-def memory_document(capture: Capture, graph: Graph) -> MemoryDocument:
-    """Everything about one graph of a capture."""
+def memory_document(capture: Capture, graph: Graph, job: JobMemory | None = None) -> MemoryDocument:
+    """Everything about one graph of a capture, and about the job that it belongs to."""
     memory = memory_of(graph)
     return MemoryDocument(
         saved_bytes=memory.saved_bytes,
@@ -96,6 +101,8 @@ def memory_document(capture: Capture, graph: Graph) -> MemoryDocument:
         by_line=tuple(_line(capture, group) for group in by_line(memory)),
         storages=memory.storages,
         compiled=tuple(map(_compiled, compiled_memory(graph))),
+        rank=None if capture.rank is None else capture.rank.number,
+        job=job,
     )
 
 
@@ -127,9 +134,9 @@ def source_text(capture: Capture, key: tuple[str | int, ...]) -> str:
     return text_at(capture.sources, Location(str(file), int(line))).strip()
 
 
-def memory_json(capture: Capture, graph: Graph) -> str:
+def memory_json(capture: Capture, graph: Graph, job: JobMemory | None = None) -> str:
     """The document as text."""
-    return json_text(memory_document(capture, graph))
+    return json_text(memory_document(capture, graph, job))
 
 
 def memory_schema() -> dict[str, Any]:

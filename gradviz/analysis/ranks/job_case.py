@@ -8,9 +8,9 @@ from functools import cached_property
 
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_words import rank_words
-from gradviz.analysis.ranks.stand_words import POINT_TO_POINT, is_of_connection, pending
+from gradviz.analysis.ranks.stand_words import awaited_message, is_of_connection, pending
 from gradviz.capture.capture import Rank
-from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd
+from gradviz.capture.rank_end import POINT_TO_POINT, WRAPPER, CodeLine, Collective, RankEnd
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ class JobCase:
     def in_message(self) -> tuple[RankEnd, ...]:
         """The ranks that wait to send to a single rank, or to receive from one."""
         return tuple(
-            each for each in self.waiting if each.stand is not None and each.stand.collective in POINT_TO_POINT
+            each
+            for each in self.waiting
+            if each.stand is not None and (each.stand.collective in POINT_TO_POINT or awaited_message(each) is not None)
         )
 
     @cached_property
@@ -159,7 +161,10 @@ def is_aborted_in_collective(end: RankEnd) -> bool:
 
 def is_waiting(end: RankEnd) -> bool:
     """Whether this rank stands in a collective or in a backward, where others are waited for."""
-    return end.stand is not None and bool(end.stand.collective or end.stand.is_in_backward or pending(end))
+    stand = end.stand
+    if stand is None:
+        return False
+    return bool(stand.collective or awaited_message(end) or stand.is_in_backward or pending(end))
 
 
 def _of_stacks(ends: Sequence[RankEnd]) -> Divergence | None:

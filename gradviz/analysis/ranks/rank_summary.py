@@ -41,6 +41,8 @@ class BackwardSummary(Struct, frozen=True):
     """The same of ``.grad``, if a wrapper made it out of the gradients of several ranks."""
     exchanged: int = 0
     """Bytes that it gave to others for its parameters: in backward, and in the forward before it."""
+    waited: float | None = None
+    """Seconds for which it stood still for that; None if nothing tells."""
     loss: float | None = None
     """The number on which backward was called, if values were recorded."""
 
@@ -67,6 +69,9 @@ class RankSummary(Struct, frozen=True):
     """What it sent to single ranks and received from them: ranks that do so are stages of a pipeline, or similar."""
     parameter_bytes: tuple[int, int] = (0, 0)
     """What it has of the parameters of its modules, and what there is of them in the whole."""
+    optimizer_bytes: tuple[int, int | None] | None = None
+    """What it has of the state of its optimizers, and what there is of it in the whole, if a rank can know that; None
+    if no optimizer was seen to step."""
     may_make_fewer_calls: bool = False
     """As in `Capture`."""
     is_tensor_parallel: bool = False
@@ -96,6 +101,7 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         "" if capture.replicas is None else _digest(capture.replicas.names),
         capture.traffic[:MAX_TRAFFIC],
         parameter_bytes(capture),
+        optimizer_bytes(capture),
         capture.may_make_fewer_calls,
         any(_is_distributed(node) for graph in graphs for node in _parameters(graph)),
     )
@@ -112,6 +118,15 @@ def parameter_bytes(capture: Capture) -> tuple[int, int]:
             size = parameter.tensor.bytes or 0
             here, whole = here + size, whole + size
     return here, whole
+
+
+def optimizer_bytes(capture: Capture) -> tuple[int, int | None] | None:
+    """The same of what its optimizers keep; None if none stepped."""
+    if not capture.optimizers:
+        return None
+    wholes = [each.whole_bytes for each in capture.optimizers if each.whole_bytes is not None]
+    is_known = len(wholes) == len(capture.optimizers)
+    return sum(each.bytes for each in capture.optimizers), sum(wholes) if is_known else None
 
 
 def _is_distributed(leaf: Node) -> bool:
@@ -163,9 +178,15 @@ def _of_call(graph: Graph) -> BackwardSummary:
             for node in _parameters(graph)
             if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
         ),
-        sum(each.bytes for each in graph.exchanges),
+        sum(each.bytes if each.sent is None else each.sent for each in graph.exchanges),
+        _waited(graph),
         _loss(graph),
     )
+
+
+def _waited(graph: Graph) -> float | None:
+    known = [each.waited for each in graph.exchanges if each.waited is not None]
+    return sum(known) if known else None
 
 
 def _loss(graph: Graph) -> float | None:

@@ -9,10 +9,6 @@ from gradviz.graph.number_words import counted
 from gradviz.graph.query.own_line import line_words_of
 
 MAX_RANKS = 16
-POINT_TO_POINT = frozenset(
-    ("send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list")
-)
-"""Functions of torch.distributed in which two ranks take part."""
 _OF_THE_CONNECTION = (
     "closed by peer", "reset by peer", "Broken pipe", "Connection refused", "DistBackendError", "DistNetworkError",
     "DistStoreError", "NCCL error", "remote process exited", "gloo",
@@ -48,7 +44,9 @@ def end_words(end: RankEnd) -> str:
     if end.stand.is_in_backward:
         return f"waits in backward {end.backward_calls}{at}{_sequence(end)}"
     if end.stand.collective:
-        return f"waits in {end.stand.collective}(){at}{_sequence(end)}, {after}"
+        return f"waits in {end.stand.collective}(){at}{_sequence(end)}{_message(end)}, {after}"
+    if awaited_message(end) is not None:
+        return f"waits for a message{at}{_message(end)}, {after}"
     return f"stands{at}, {after}"
 
 
@@ -58,6 +56,19 @@ def _sequence(end: RankEnd) -> str:
     if waiting is None or not waiting.number:
         return ""
     return f" ({waiting.name} {waiting.number} of its process group{shapes_words(waiting)})"
+
+
+def awaited_message(end: RankEnd) -> Collective | None:
+    """The send or the receive for which a rank waits, or the last of several; None if it may wait for a collective."""
+    return None if end.stand is None or pending(end) is not None else end.stand.message
+
+
+def _message(end: RankEnd) -> str:
+    message = awaited_message(end)
+    if message is None:
+        return ""
+    word = "to" if "send" in message.name else "from"
+    return f" ({message.name} {message.number} {word} rank {message.peer}{shapes_words(message)})"
 
 
 def pending(end: RankEnd) -> Collective | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.job_file import JobFile, is_job, named_file
 from gradviz.capture.rank_end import RankEnd
@@ -70,6 +72,7 @@ def report_of_job(
     from gradviz.analysis.ranks.job_findings import job_findings
     from gradviz.analysis.ranks.rank_comparison import compared_ranks
     from gradviz.analysis.ranks.rank_summary import summary_of
+    from gradviz.analysis.ranks.rank_words import kind_words
     from gradviz.analysis.ranks.stand_words import standing_words
 
     reports, summaries = [], []
@@ -86,4 +89,8 @@ def report_of_job(
     job = JobCase(ranks.ends, ranks.hung_for, rank, ranks.world_size, comparison)
     about_all = job_findings(job, rules.rules, sources, baseline)
     standing = standing_words(ranks.ends, ranks.hung_for)
-    return job_report(reports or [(rank, own)], ranks.world_size, ranks.disclosures, standing, about_all)
+    merged = job_report(reports or [(rank, own)], ranks.world_size, ranks.disclosures, standing, about_all)
+    if reports:
+        return merged
+    title = f"{own.program}, 0 of {ranks.world_size:,} {kind_words(rank, ranks.world_size)}"
+    return replace(merged, program=title, checked=("no rank was recorded, so no gradient could be checked",))

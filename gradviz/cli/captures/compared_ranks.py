@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,13 +46,18 @@ def recorded_ranks(source: Source, options: SourceOptions) -> RecordedRanks:
     return RecordedRanks(summaries, ranks.world_size, capture_of_rank(source, options), ranks.disclosures, ranks.ends)
 
 
-def memory_of_ranks(source: Source, options: SourceOptions, width: int, *, has_colors: bool) -> Iterator[str]:
-    """The memory of all ranks as text, if the source is a job of several."""
-    from gradviz.rendering.reports.ranks_text import rank_memory_text
+@dataclass(frozen=True)
+class SeveralRanks:
+    """The ranks of a job whose memory is told together."""
 
+    summaries: list[RankSummary]
+    world_size: int
+
+
+def several_ranks(source: Source, options: SourceOptions) -> SeveralRanks | None:
+    """All ranks of the job that the source is one of; None if there is only one."""
     ranks = other_ranks(source, options)
-    summaries = (
-        [] if ranks is None else [summary_of(each, each.rank) for each in ranks.captures if each.rank is not None]
-    )
-    if len(summaries) > 1:
-        yield rank_memory_text(summaries, width, color=has_colors)
+    if ranks is None:
+        return None
+    summaries = [summary_of(each, each.rank) for each in ranks.captures if each.rank is not None]
+    return SeveralRanks(summaries, ranks.world_size) if len(summaries) > 1 else None

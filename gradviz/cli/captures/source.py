@@ -25,6 +25,7 @@ from gradviz.graph.query.own_line import file_name
 from gradviz.recording.run.recording_plan import NO_LIMITS, RunLimits
 
 if TYPE_CHECKING:
+    from gradviz.capture.rank_end import RankEnd
     from gradviz.capture.spool import Spool
     from gradviz.recording.ranks.collected_job import CollectedJob
 
@@ -165,12 +166,19 @@ class Source:
     """What was kept while the program ran; to be removed when the output is written."""
 
 
-def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph: bool = True) -> Source:
+def open_source(
+    options: SourceOptions,
+    *,
+    own_output: bool = False,
+    needs_graph: bool = True,
+    tells_how_ranks_ended: bool = False,
+) -> Source:
     """Load the capture or run the program. The program's traceback goes to standard error, as under python.
 
     Args:
         own_output: the command prints to standard output, so the program's output goes to standard error.
         needs_graph: raise `NothingRecorded` if there is no graph.
+        tells_how_ranks_ended: the command has something to tell of a job of which no rank was recorded.
     """
     _name_spools(options)
     if options.is_capture:
@@ -193,7 +201,8 @@ def open_source(options: SourceOptions, *, own_output: bool = False, needs_graph
                 tell(sentence)
         exit_code = 1
     if ran.job is not None:
-        capture = chosen_capture(ran.job, options)
+        if ran.job.ranks or not (tells_how_ranks_ended and _lost_ranks(ran.job)):
+            capture = chosen_capture(ran.job, options, exit_code)
         if needs_graph:
             tell_rank(ran.job, capture, options)
     if needs_graph and not capture.graphs:
@@ -223,10 +232,21 @@ def _kept_outputs(options: SourceOptions) -> list[Path]:
     return list({file.with_suffix(CAPTURE_SUFFIX): file for file in files}.values())
 
 
-def chosen_capture(job: CollectedJob, options: SourceOptions) -> Capture:
+def _lost_ranks(job: CollectedJob) -> list[RankEnd]:
+    return [end for end in job.ends if end.how in ("died", "failed")]
+
+
+def chosen_capture(job: CollectedJob, options: SourceOptions, exit_code: int) -> Capture:
     """The capture of the rank that the options name, else of the first; says on standard error which it is."""
     if not job.ranks:
-        raise NothingRecorded(f"no process of {options.name} was recorded", hint="; ".join(job.disclosures) or None)
+        from gradviz.analysis.ranks.stand_words import end_words
+
+        job.remove()
+        lost = [f"rank {end.rank} {end_words(end)}" for end in _lost_ranks(job)[:4]]
+        why = "; ".join([*lost, *job.disclosures])
+        refusal = NothingRecorded(f"no process of {options.name} was recorded", hint=why or None)
+        refusal.exit_code = exit_code or refusal.exit_code
+        raise refusal
     numbers = [each.rank.number for each in job.ranks]
     if options.rank is not None and options.rank not in numbers:
         kind = job.ranks[0].rank.kind

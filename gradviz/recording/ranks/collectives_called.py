@@ -37,6 +37,14 @@ def collectives_called() -> CollectivesCalled:
     return CollectivesCalled(tuple(found[-MAX_COLLECTIVES:]), len(found), _traffic(found))
 
 
+def bytes_called_since(moment: float) -> list[int]:
+    """What this process gave to each collective that it called since then, by the clock of `time`; in order."""
+    from gradviz.recording.torch_access.distributed.flight_recorder import entries
+
+    found = map(_collective, entries(with_stacks=False))
+    return [_bytes(each) for each in found if each.called >= moment]
+
+
 def _collective(entry: dict[str, Any]) -> Collective:
     frames = [(each["filename"], each["line"], each["name"]) for each in entry.get("frames", ())]
     group = entry.get("process_group") or ("",)

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from time import perf_counter
+from time import perf_counter, time
 from typing import Any
 
 from gradviz.graph.exchanges import Exchange, ExchangeKind
+from gradviz.graph.number_words import byte_words
 from gradviz.recording.backward.gradients.gradient_watch import RunTimes
+from gradviz.recording.ranks.collectives_called import bytes_called_since
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.torch_access.distributed.buckets import Bucket, buckets_of
+from gradviz.recording.torch_access.distributed import buckets
+from gradviz.recording.torch_access.distributed.buckets import (
+    Bucket,
+    buckets_of,
+    bytes_of_gradients,
+    exchanging_wrappers,
+)
 from gradviz.recording.torch_access.distributed.parameter_shards import bytes_of_shard, number_made_of
 from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.name_lookup import is_loaded
@@ -40,6 +48,8 @@ class _Noted:
     count: int
     bytes: int
     at: float
+    seconds: float | None = None
+    """How long the program waited for it; None if it does not."""
 
 
 class ExchangeWatch:
@@ -53,6 +63,8 @@ class ExchangeWatch:
         self._modules = modules
         self._defects = defects
         self._noted: deque[_Noted] = deque(maxlen=MAX_NOTED)
+        self.too_large: dict[str, None] = {}
+        """The sizes of wrappers whose buckets were not read, in words."""
         self._of_shards = {
             Replacement(f"{_SHARDED}.foreach_all_gather"): self._noting_gathering,
             Replacement(f"{_SHARDED}.foreach_reduce"): self._noting_reduction,
@@ -81,8 +93,19 @@ class ExchangeWatch:
     def of_backward(self, walk: Walk, times: RunTimes) -> tuple[Exchange, ...]:
         """What was exchanged for the parameters of a graph, whose backward call has just ended."""
         leaves = {id(own_parameter(variable)): index for index, variable in leaf_variables(walk)}
-        found = [each for buckets in buckets_of(self._modules()) for each in _sent(buckets, leaves, times)]
+        found = [each for wrapper in self._wrappers(leaves) for each in _of_wrapper(buckets_of(wrapper), leaves, times)]
         return (*found, *(self._exchange(each, leaves, times) for each in self._noted))
+
+    def _wrappers(self, leaves: Container[int]) -> Iterator[Any]:
+        """Those with parameters in a graph, whose buckets can be read."""
+        for wrapper in exchanging_wrappers(self._modules()):
+            if not any(id(each) in leaves for each in wrapper.module.parameters()):
+                continue
+            size = bytes_of_gradients(wrapper)
+            if size <= buckets.MAX_BYTES:
+                yield wrapper
+            else:
+                self.too_large[f"{byte_words(size)} of gradients (limit {byte_words(buckets.MAX_BYTES)})"] = None
 
     def _exchange(self, noted: _Noted, leaves: Mapping[int, int], times: RunTimes) -> Exchange:
         is_in_forward = noted.at < times.began
@@ -96,6 +119,8 @@ class ExchangeWatch:
             is_in_forward=is_in_forward,
             after=ran - 1 if ran else None,
             began=None if is_in_forward else noted.at - times.began,
+            seconds=noted.seconds,
+            waited=noted.seconds,
         )
 
     def _noting_gathering(self, original: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +130,9 @@ class ExchangeWatch:
             result = original(parameters, group, *args, **kwargs)
             with self._defects.caught():
                 whole = getattr(result, "all_gather_output", None)
-                self._note("all_gather", parameters, 0 if whole is None else whole.nbytes // group.size(), at)
+                is_over = whole is not None and getattr(result, "all_gather_work", None) is None
+                size = 0 if whole is None else whole.nbytes // group.size()
+                self._note("all_gather", parameters, size, at, whole if is_over else None)
             return result
 
         return foreach_all_gather
@@ -113,52 +140,68 @@ class ExchangeWatch:
     def _noting_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def foreach_reduce(parameters: Any, gradients: Any, *args: Any, **kwargs: Any) -> Any:
+            at, size, one = perf_counter(), 0, None
+            with self._defects.caught():  # before the call, which empties the list
+                size, one = sum(each.nbytes for each in gradients), gradients[0]
+            result = original(parameters, gradients, *args, **kwargs)
             with self._defects.caught():
-                self._note("reduce_scatter", parameters, sum(each.nbytes for each in gradients), perf_counter())
-            return original(parameters, gradients, *args, **kwargs)
+                self._note("reduce_scatter", parameters, size, at, one)
+            return result
 
         return foreach_reduce
 
     def _noting_flat_gathering(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def _all_gather_flat_param(handle: Any, *args: Any, **kwargs: Any) -> Any:
+            at = perf_counter()
+            result = original(handle, *args, **kwargs)
             with self._defects.caught():
-                self._note_flat("all_gather", handle.flat_param, bytes_of_shard(handle.flat_param))
-            return original(handle, *args, **kwargs)
+                self._note_flat("all_gather", handle.flat_param, bytes_of_shard(handle.flat_param), at)
+            return result
 
         return _all_gather_flat_param
 
     def _noting_flat_reduction(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
         def _reduce_grad(state: Any, handle: Any) -> Any:
+            at, size = perf_counter(), 0
             with self._defects.caught():
                 gradient = handle.flat_param.grad
-                self._note_flat("reduce_scatter", handle.flat_param, 0 if gradient is None else gradient.nbytes)
-            return original(state, handle)
+                size = 0 if gradient is None else gradient.nbytes
+            result = original(state, handle)
+            with self._defects.caught():
+                self._note_flat("reduce_scatter", handle.flat_param, size, at)
+            return result
 
         return _reduce_grad
 
-    def _note(self, kind: ExchangeKind, parameters: Iterable[Any], size: int, at: float) -> None:
+    def _note(self, kind: ExchangeKind, parameters: Iterable[Any], size: int, at: float, waited_for: Any) -> None:
+        """`waited_for` is a tensor that was there when the call returned, if the call waits."""
         ids = tuple(id(each.sharded_param) for each in parameters)
-        self._noted.append(_Noted(kind, "fully_shard", ids, len(ids), size, at))
+        self._noted.append(_Noted(kind, "fully_shard", ids, len(ids), size, at, _seconds_since(at, waited_for)))
 
-    def _note_flat(self, kind: ExchangeKind, flat: Any, size: int) -> None:
+    def _note_flat(self, kind: ExchangeKind, flat: Any, size: int, at: float) -> None:
         made_of = number_made_of(flat)
-        self._noted.append(_Noted(kind, "FullyShardedDataParallel", (id(flat),), made_of, size, perf_counter()))
+        seconds = _seconds_since(at, flat)
+        self._noted.append(_Noted(kind, "FullyShardedDataParallel", (id(flat),), made_of, size, at, seconds))
+
+
+def _seconds_since(at: float, tensor: Any) -> float | None:
+    """How long the program waited for this tensor; None on a GPU, where calls return before their work is done."""
+    return perf_counter() - at if tensor is not None and tensor.device.type == "cpu" else None
 
 
 def _known(parameters: Iterable[int], leaves: Mapping[int, int]) -> tuple[int, ...]:
     return tuple(leaves[each] for each in parameters if each in leaves)
 
 
-def _sent(buckets: Sequence[Bucket], leaves: Mapping[int, int], times: RunTimes) -> Iterator[Exchange]:
-    """The buckets of one wrapper, if the graph has any of its parameters."""
-    if not any(each in leaves for bucket in buckets for each in bucket.parameters):
-        return
-    last = -1
-    for bucket in buckets:
+def _of_wrapper(found: Sequence[Bucket], leaves: Mapping[int, int], times: RunTimes) -> Iterator[Exchange]:
+    """The buckets of one wrapper."""
+    last, sent = -1, _sent_by_hook(found, times)
+    for bucket, size in zip(found, sent, strict=True):
         known = _known(bucket.parameters, leaves)
         last = max(last, *(times.order[each] for each in known if each in times.order), -1)
+        began = max(0.0, times.ends[last] - times.began) if last >= 0 else 0.0
         yield Exchange(
             "all_reduce",
             "DistributedDataParallel",
@@ -168,5 +211,21 @@ def _sent(buckets: Sequence[Bucket], leaves: Mapping[int, int], times: RunTimes)
             bucket.number,
             bucket.hook,
             after=last if last >= 0 else None,
-            began=max(0.0, times.ends[last] - times.began) if last >= 0 else 0.0,
+            began=began,
+            sent=size,
+            seconds=max(0.0, times.over - times.began - began) if bucket.is_waited_for else None,
+            waited=_seconds_after_last_run(times) if bucket.is_waited_for and bucket is found[-1] else None,
         )
+
+
+def _sent_by_hook(found: Sequence[Bucket], times: RunTimes) -> Sequence[int | None]:
+    """What the communication hook gave to others for each bucket, if it calls one collective for each."""
+    unknown = [None] * len(found)
+    if not any(bucket.hook for bucket in found):
+        return unknown
+    sent = bytes_called_since(time() - (perf_counter() - times.began))
+    return sent if len(sent) == len(found) else unknown
+
+
+def _seconds_after_last_run(times: RunTimes) -> float:
+    return max(0.0, times.over - times.ends[-1]) if times.ends else 0.0

@@ -115,7 +115,6 @@ class Member:
     def end(self, problem: str = "") -> None:
         """The program has ended."""
         self._has_ended = True
-        self._termination.stop()
         self._sudden_stack.stop()
         self._counter.stop()
         self._has_recorded_all = True
@@ -134,11 +133,14 @@ class Member:
     def tell_end(self, problem: str = "") -> None:
         """What this process recorded is written; nothing more comes."""
         self._tell(problem, has_ended=True)
+        self._termination.stop()
 
     def tell_end_if_known(self, problem: str = "") -> None:
         """The same for a process that may have nothing to do with the job."""
         if self._backward_calls or self._rank is not None:
             self.tell_end(problem)
+        else:
+            self._termination.stop()
 
     def watch_the_others(self) -> None:
         """Begin to look whether all may end."""
@@ -216,10 +218,10 @@ class Member:
         return self._rank_end(how, time.time(), "", where_it_stands())
 
     def _be_terminated(self) -> None:
-        """The launcher ends this process, as a rule because another rank has failed."""
-        self.keep()
+        """The launcher ends this process, as a rule because another rank has failed; it does not wait for long."""
         if self._rank is not None and self._end is None:
             self._note_stand("terminated")
+        self.keep()
 
     def _ended(self) -> RankEnd | None:
         if self._rank is None:

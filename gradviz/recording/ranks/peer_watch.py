@@ -22,6 +22,7 @@ from gradviz.capture.peer_traffic import Direction, PeerTraffic
 from gradviz.graph.model import Graph
 from gradviz.graph.query.own_line import is_tracer
 from gradviz.recording.forward.forward_memory import storage_of
+from gradviz.recording.ranks.last_message import forget_messages, note_message
 from gradviz.recording.run.file_kinds import own_line
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.patches import Replacement
@@ -35,6 +36,7 @@ MAX_REMEMBERED = 1_024
 MAX_ROWS = 64
 _PIPELINES = "torch.distributed.pipelining.stage"
 _WORDS: dict[Direction, str] = {"sent": "to", "received": "from"}
+_FUNCTIONS: dict[Direction, str] = {"sent": "send", "received": "recv"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class PeerWatch:
 
     def start(self) -> None:
         """Begin to note messages."""
+        forget_messages()
         for method, make in self._methods.items():
             method.put(make)
 
@@ -133,6 +136,8 @@ class PeerWatch:
     def _note(self, direction: Direction, group: Any, tensors: Sequence[torch.Tensor], peer: int) -> None:
         rank = torch.distributed.get_global_rank(group, peer)
         file, line = own_line((each.f_code, number) for each, number in walk_stack(sys._getframe(2))) or ("", 0)
+        for tensor in tensors:
+            note_message(_FUNCTIONS[direction], rank, tuple(tensor.shape), _dtype(tensor), (file, line))
         for tensor in filter(_may_have_gradient, tensors):
             self._numbers[direction, rank] += 1
             number = self._numbers[direction, rank]
@@ -140,11 +145,15 @@ class PeerWatch:
             if storage is not None:
                 message = _Message(direction, rank, number, weak_storage(storage))
                 self._messages.append((storage_address(storage), message))
-            shape, dtype = tuple(tensor.shape), str(tensor.dtype).removeprefix("torch.")
+            shape, dtype = tuple(tensor.shape), _dtype(tensor)
             key = direction, rank, shape, dtype, file, line
             before = self._traffic.get(key) or PeerTraffic(direction, rank, 0, 0, shape, dtype, number, file, line)
             if key in self._traffic or len(self._traffic) < MAX_ROWS:
                 self._traffic[key] = replace(before, calls=before.calls + 1, bytes=before.bytes + tensor.nbytes)
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _may_have_gradient(tensor: torch.Tensor) -> bool:

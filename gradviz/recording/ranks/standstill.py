@@ -9,13 +9,14 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from traceback import walk_stack, walk_tb
 from types import FrameType
 
-from gradviz.capture.rank_end import WRAPPER, CodeLine, Stand
+from gradviz.capture.rank_end import POINT_TO_POINT, WRAPPER, CodeLine, Stand
 from gradviz.recording.ranks.code_lines import code_line
+from gradviz.recording.ranks.last_message import last_message
 from gradviz.recording.run.file_kinds import STAND_IN, is_library_file
 
 MAX_LINES = 16
@@ -23,6 +24,7 @@ _PACKAGE = str(Path(__file__).parents[2]) + "/"
 
 _COLLECTIVES = "torch/distributed/distributed_c10d.py"
 _WRAPPER = "torch/nn/parallel/distributed.py"
+_PIPELINES = "torch/distributed/pipelining/"
 _ENGINE_FILE = "torch/autograd/graph.py"
 
 
@@ -79,11 +81,19 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
     if known and known[0][0].endswith(_WRAPPER):  # whose collectives are called by compiled code
         waiting.append(WRAPPER)
     own = [frame for frame in known if _is_own(frame)]
-    return Stand(
-        tuple(code_line(*frame) for frame in own[:MAX_LINES]),
-        next((name for name in reversed(waiting) if name != "wrapper"), ""),
-        is_in_engine(known),
-    )
+    lines = tuple(code_line(*frame) for frame in own[:MAX_LINES])
+    collective = next((name for name in reversed(waiting) if name != "wrapper"), "")
+    waits_for_message = collective in POINT_TO_POINT or (not collective and _is_waiting_for_work(known, lines))
+    return Stand(lines, collective, is_in_engine(known), last_message() if waits_for_message else None)
+
+
+def _is_waiting_for_work(frames: Sequence[tuple[str, int, str]], lines: Sequence[CodeLine]) -> bool:
+    """Whether the innermost frame is one that waits for what torch.distributed does meanwhile, which has no frame."""
+    if not frames:
+        return False
+    if _PIPELINES in frames[0][0]:
+        return True
+    return bool(lines) and _is_own(frames[0]) and ".wait(" in lines[0].text
 
 
 def is_in_engine(frames: Iterable[tuple[str, int, str]]) -> bool:

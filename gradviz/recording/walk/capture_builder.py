@@ -145,6 +145,8 @@ class CaptureBuilder:
     def with_exchanges(self, graph: Graph, walked: Walk, times: RunTimes) -> Graph:
         """The graph of a backward call that has just ended, with what ranks exchanged for its parameters."""
         exchanges = self._forward.exchanges.of_backward(walked, times)
+        for size in self._forward.exchanges.too_large:
+            self.disclose(f"the buckets of DistributedDataParallel: it exchanges {size}")
         return replace(graph, exchanges=exchanges) if exchanges else graph
 
     def note_reduced_gradients(self) -> None:

@@ -16,13 +16,14 @@ from gradviz.analysis.memory.kept_memory import keeps_unknown, kept_bytes
 from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
+from gradviz.graph.number_words import seconds_words
 from gradviz.graph.query.operation_kinds import OperationKind, kind_of_operation, kind_of_several
 from gradviz.graph.query.root_names import why_it_did_not_begin
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.color_ramps import CATEGORIES, COLOURED_KINDS, STEPS, ColorBy, Ink, Quantity
 from gradviz.rendering.look.node_label import NodeLabel, node_labels_of, tinted
 from gradviz.rendering.look.palette import Theme
-from gradviz.rendering.look.scales import Scale, scale_for, seconds_words
+from gradviz.rendering.look.scales import Scale, scale_for
 from gradviz.rendering.words.difference_words import FIRST_DIFFERENCE, NODE_STATES, common_state, marks_in
 from gradviz.rendering.words.gradient_words import (
     STATE_WORDS,

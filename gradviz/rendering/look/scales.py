@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log10
 
-from gradviz.graph.number_words import byte_words
+from gradviz.graph.number_words import byte_words, seconds_words
 from gradviz.rendering.look.color_ramps import STEPS, Quantity
 
 MIN_DECADES = 4
@@ -99,11 +99,3 @@ _SCALES: dict[Quantity, Callable[[Sequence[float]], Scale]] = {
     "memory": _memory_scale,
     "time": _time_scale,
 }
-
-
-def seconds_words(seconds: float) -> str:
-    """``35 µs``, ``1.24 ms``, ``2.5 s``."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3)):
-        if seconds >= size:
-            return f"{seconds / size:.3g} {unit}"
-    return f"{seconds / 1e-6:.3g} µs"

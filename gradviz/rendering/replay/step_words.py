@@ -18,7 +18,7 @@ from gradviz.rendering.replay.gradient_numbers import short_words, tensor_words
 from gradviz.rendering.replay.gradient_sums import SumWords
 from gradviz.rendering.replay.step_names import StepNames
 from gradviz.rendering.words.common_words import counted, listed
-from gradviz.rendering.words.exchange_words import exchange_words
+from gradviz.rendering.words.exchange_words import duration_words, exchange_words
 from gradviz.rendering.words.formula_words import NodeFormulas, node_formulas, with_minus
 from gradviz.view.model import Item
 
@@ -82,7 +82,8 @@ class ReplayWords:
         orders = {run.order for node in step.nodes if (run := self.graph.nodes[node].run) is not None}
         for each in self.graph.exchanges:
             if each.after in orders and not each.is_in_forward:
-                yield f"{each.by} begins the {exchange_words(each)}"
+                duration = duration_words(each)
+                yield f"{each.by} begins the {exchange_words(each)}{duration and f': {duration}'}"
 
     def _inside(self, step: Step) -> str:
         """The operations in a box without views, in the order of the engine: ``NativeLayerNorm, Addmm ×4, Gelu``."""

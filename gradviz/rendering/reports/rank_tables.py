@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gradviz.analysis.memory.job_memory import RankMemory
 from gradviz.analysis.ranks.rank_difference import RankComparison
+from gradviz.analysis.ranks.rank_memory import job_memory
 from gradviz.analysis.ranks.rank_summary import RankSummary
 from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.analysis.ranks.stand_words import at_words
-from gradviz.graph.number_words import byte_words
+from gradviz.graph.number_words import byte_words, seconds_words
 from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.words.common_words import range_words
 
@@ -59,7 +61,7 @@ def rank_table(comparison: RankComparison) -> RankTable:
 
 def titled_tables(comparison: RankComparison) -> Iterator[tuple[str, RankTable]]:
     """The tables below the first one, each with its title; what ranks sent is left out if they sent nothing."""
-    yield MEMORY, memory_table(comparison.ranks)
+    yield MEMORY, memory_table(comparison.ranks, comparison.world_size)
     for title, table in (
         ("sent to single ranks", peer_table(comparison)),
         ("given to collectives by each rank", communication_table(comparison)),
@@ -68,23 +70,32 @@ def titled_tables(comparison: RankComparison) -> Iterator[tuple[str, RankTable]]
             yield title, table
 
 
-def memory_table(ranks: Sequence[RankSummary]) -> RankTable:
-    """Bytes of parameters on each rank and in the whole, of what graphs keep, and of what is given to others.
+def memory_table(ranks: Sequence[RankSummary], world_size: int) -> RankTable:
+    """Bytes of parameters on each rank and in the whole, of what optimizers and graphs keep, and of what is given to
+    others.
 
     Ranks with the same figures share a row; of more rows than fit, the largest are shown.
     """
-    groups: dict[tuple[int, ...], list[RankSummary]] = {}
-    for each in ranks:
-        groups.setdefault(_bytes(each), []).append(each)
-    shown = sorted(groups.items(), key=lambda group: -(group[0][0] + group[0][2]))[:MAX_SINGLE]
-    shown.sort(key=lambda group: group[1][0].rank.number)
-    rows: list[tuple[str, ...]] = [(numbers_words(group), *map(byte_words, figures)) for figures, group in shown]
+    memory = job_memory(ranks, world_size)
+    has_optimizers = memory.optimizer_bytes is not None
+    has_waits = any(each.waited_seconds is not None for each in memory.ranks)
+    groups: dict[tuple[int | None, ...], list[tuple[RankSummary, RankMemory]]] = {}
+    for pair in zip(ranks, memory.ranks, strict=True):
+        groups.setdefault(_figures(pair[1], has_optimizers=has_optimizers), []).append(pair)
+    shown = sorted(groups.items(), key=lambda group: -_bytes(group[1][0][1]))[:MAX_SINGLE]
+    shown.sort(key=lambda group: group[1][0][0].rank.number)
+    rows: list[tuple[str, ...]] = []
+    for figures, group in shown:
+        waits = (_waits([each.waited_seconds for _, each in group]),) * has_waits
+        rows.append((numbers_words([rank for rank, _ in group]), *map(_bytes_or_dash, figures), *waits))
+    titles = ["parameters", "of", *("optimizer", "of") * has_optimizers, "graphs", "exchanged"]
+    titles += ["waited"] * has_waits
     if len(groups) > len(shown):
-        rows.append((f"and {len(groups) - len(shown):,} more groups", "", "", "", ""))
+        rows.append((f"and {len(groups) - len(shown):,} more groups", *[""] * len(titles)))
     if len(ranks) > 1:
-        here, _, kept, exchanged = (sum(column) for column in zip(*map(_bytes, ranks), strict=True))
-        rows.append(("together", byte_words(here), "", byte_words(kept), byte_words(exchanged)))
-    titles = ("parameters", "of", "graph memory", "exchanged")
+        state = (_bytes_or_dash(memory.optimizer_bytes), "") * has_optimizers
+        sums = byte_words(memory.kept_bytes), byte_words(memory.exchanged_bytes)
+        rows.append(("together", byte_words(memory.parameter_bytes), "", *state, *sums, *[""] * has_waits))
     return RankTable((Column(ranks[0].rank.kind), *(Column(title, True) for title in titles)), rows)
 
 
@@ -141,9 +152,24 @@ def _line(file: str, line: int) -> str:
     return line_words_of(file, line) if line else "-"
 
 
-def _bytes(rank: RankSummary) -> tuple[int, int, int, int]:
-    here, whole = rank.parameter_bytes
-    return here, whole, rank.kept, 0 if rank.last is None else rank.last.exchanged
+def _figures(rank: RankMemory, *, has_optimizers: bool) -> tuple[int | None, ...]:
+    state = (rank.optimizer_bytes, rank.whole_optimizer_bytes) * has_optimizers
+    return rank.parameter_bytes, rank.whole_parameter_bytes, *state, rank.kept_bytes, rank.exchanged_bytes
+
+
+def _bytes(rank: RankMemory) -> int:
+    return rank.parameter_bytes + (rank.optimizer_bytes or 0) + rank.kept_bytes
+
+
+def _bytes_or_dash(size: int | None) -> str:
+    return "-" if size is None else byte_words(size)
+
+
+def _waits(seconds: Sequence[float | None]) -> str:
+    known = [each for each in seconds if each is not None]
+    if not known:
+        return "-"
+    return f"{'≤ ' if min(known) < max(known) else ''}{seconds_words(max(known))}"
 
 
 def _groups(comparison: RankComparison) -> list[list[RankSummary]]:

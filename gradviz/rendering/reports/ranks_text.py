@@ -23,11 +23,20 @@ def ranks_text(comparison: RankComparison, width: int, *, color: bool = False) -
     return printed(_parts(comparison, width), width, color=color)
 
 
-def rank_memory_text(ranks: Sequence[RankSummary], width: int, *, color: bool = False) -> str:
+def rank_memory_text(ranks: Sequence[RankSummary], world_size: int, width: int, *, color: bool = False) -> str:
     """Only the memory of all ranks."""
-    return printed(
-        (Text(f"all recorded ranks: {MEMORY}", style="bold"), _table(memory_table(ranks))), width, color=color
-    )
+    title = Text(f"all recorded ranks: {MEMORY}", style="bold")
+    return printed((title, *_tables(memory_table(ranks, world_size), width)), width, color=color)
+
+
+def told_in_short(comparison: RankComparison) -> str:
+    """``2 differences stand out, 1 likely to be wrong``."""
+    differences = comparison.differences
+    if not differences:
+        return NO_DIFFERENCE
+    alarms = sum(each.is_alarm for each in differences)
+    told = f"{counted(len(differences), 'difference')} stand{'s' * (len(differences) == 1)} out"
+    return f"{told}, {alarms} likely to be wrong" if alarms else told
 
 
 def ranks_title(comparison: RankComparison) -> str:
@@ -53,11 +62,24 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
             yield Padding(wrapped(detail, width - 2, ""), (0, 0, 0, 2))
     for title, table in titled_tables(comparison):
         yield Text(f"\n{title}", style="bold")
-        yield _table(table)
+        yield from _tables(table, width)
     if comparison.disclosures:
         yield Text()
     for sentence in comparison.disclosures:
         yield wrapped(f"not compared: {sentence}", width, "dim")
+
+
+def _tables(content: RankTable, width: int) -> Iterator[RenderableType]:
+    """The table; two of half as many columns, if it has only numbers and they do not fit beside each other."""
+    cells = zip(*([column.title for column in content.columns], *content.rows), strict=True)
+    fits = sum(max(map(len, of_column)) + 2 for of_column in cells) - 2 <= width
+    if fits or not all(column.is_number for column in content.columns[1:]):
+        yield _table(content)
+        return
+    middle = len(content.columns) // 2 + 1
+    for part in (slice(1, middle), slice(middle, None)):
+        columns = content.columns[:1] + content.columns[part]
+        yield _table(RankTable(columns, [row[:1] + row[part] for row in content.rows]))
 
 
 def _table(content: RankTable) -> RenderableType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradviz.graph.exchanges import Exchange
-from gradviz.graph.number_words import byte_words, counted
+from gradviz.graph.number_words import byte_words, counted, seconds_words
 
 
 def exchange_words(exchange: Exchange) -> str:
@@ -13,8 +13,29 @@ def exchange_words(exchange: Exchange) -> str:
     if exchange.kind == "all_gather":
         what = counted(exchange.parameters, "sharded parameter")
     of = " " if bucket else " of "
-    hook = f" before {exchange.hook}" if exchange.hook else ""
-    return f"{exchange.kind}{bucket}{of}{what}, {byte_words(exchange.bytes)}{hook}"
+    return f"{exchange.kind}{bucket}{of}{what}, {size_words(exchange)}"
+
+
+def size_words(exchange: Exchange) -> str:
+    """``2.3 KiB``; with a communication hook ``2.3 KiB, of which fp16_compress_hook makes 1.1 KiB``."""
+    whole = byte_words(exchange.bytes)
+    if not exchange.hook:
+        return whole
+    if exchange.sent is None:
+        return f"{whole} before {exchange.hook}"
+    return f"{whole}, of which {exchange.hook} makes {byte_words(exchange.sent)}"
+
+
+def duration_words(exchange: Exchange) -> str:
+    """``over within 9 ms, for 4 ms of which nothing else was done``; empty if nothing tells."""
+    if exchange.seconds is None:
+        return ""
+    waited = exchange.waited
+    if waited is None:
+        return f"over within {seconds_words(exchange.seconds)}"
+    if waited >= exchange.seconds:
+        return f"waited for {seconds_words(exchange.seconds)}"
+    return f"over within {seconds_words(exchange.seconds)}, the last {seconds_words(waited)} of which backward waits"
 
 
 def begin_words(exchange: Exchange, runs: int) -> str:
@@ -27,5 +48,7 @@ def begin_words(exchange: Exchange, runs: int) -> str:
 
 
 def exchange_sentence(exchange: Exchange, runs: int) -> str:
-    """``DistributedDataParallel: all_reduce of bucket 0: ..., begins after step 7 of 14``."""
-    return f"{exchange.by}: {exchange_words(exchange)}, {begin_words(exchange, runs)}"
+    """``DistributedDataParallel: all_reduce of bucket 0: ..., begins after step 7 of 14, over within 9 ms``."""
+    duration = duration_words(exchange)
+    what = f"{exchange.by}: {exchange_words(exchange)}, {begin_words(exchange, runs)}"
+    return f"{what}, {duration}" if duration else what

@@ -157,6 +157,12 @@ def _other_rank(node: Node, direction: str) -> str:
     return str(node.attributes.get(direction, "")).partition(",")[0]
 
 
+def _gradient_from(node: Node) -> str:
+    """``gradient from rank 1``, for a stage whose backward begins without the tensor that it sent."""
+    rank = _other_rank(node, "gradient received")
+    return rank and f"gradient {rank}"
+
+
 def _leaf(facts: SubjectFacts, item: Item, node_id: int) -> ItemText:
     node = facts.graph.nodes[node_id]
     names = _nearest_first(facts, item, node.names)
@@ -236,11 +242,11 @@ def _given_shape(facts: SubjectFacts, item: Item, shape: str) -> str:
 
 def _root(facts: SubjectFacts, item: Item) -> ItemText:
     root = facts.graph.roots[item.root or 0]
-    backward = facts.graph.backward
-    tensor = root.tensor or facts.graph.nodes[root.node].output(root.output_nr)
+    backward, node = facts.graph.backward, facts.graph.nodes[root.node]
+    tensor = root.tensor or node.output(root.output_nr)
     return ItemText(
         title=facts.root_names[item.root or 0],
-        badge=_other_rank(facts.graph.nodes[root.node], "sent"),
+        badge=_other_rank(node, "sent") or _gradient_from(node),
         subtitle=f"{backward.function}()" if backward else "",
         shape=shape_words(tensor),
         **_place(facts, backward.call_site if backward else None),

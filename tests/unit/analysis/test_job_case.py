@@ -65,6 +65,16 @@ def test_other_shapes_at_one_line_are_told_with_the_shapes() -> None:
     assert "rank 0 gives [3] float, rank 1 gives [5] float" in finding.message.replace("  ", " ")
 
 
+def test_a_stage_that_waits_for_a_message_of_one_that_left_the_loop_names_it() -> None:
+    message = Collective("recv", 5, "p2p", ((2, 4),), ("float32",), line(8), peer=0)
+    waiter = RankEnd(1, "hung", 1.0, 4, "", Stand((line(8),), message=message))
+    (finding,) = found(hung(0, call("barrier", 1, CodeLine("train.py", 26), is_over=False)), waiter)
+    assert (finding.code, finding.ranks) == ("GV811", (0,))
+    assert finding.location is not None
+    assert finding.location.line == 5
+    assert "waits for a message at train.py:8 (recv 5 from rank 0 of [2, 4] float32)" in finding.message
+
+
 def test_a_rank_that_never_came_is_named() -> None:
     (finding,) = found(hung(0, call("barrier", 1, line(12), is_over=False)), size=3)
     assert finding.code == "GV817"

@@ -55,15 +55,16 @@ class RankFailed(JobRule):
     def check_job(self, job: JobCase) -> Iterator[Finding]:
         lost = [each for each in job.lost if not is_aborted_in_collective(each) and not is_refused_by_ddp(each.error)]
         for end in lost[:1]:
-            yield self._finding(job, end)
+            alike = [each for each in lost if _is_same_death(each, end)]
+            yield self._finding(job, end, [each.rank for each in alike])
 
-    def _finding(self, job: JobCase, end: RankEnd) -> Finding:
+    def _finding(self, job: JobCase, end: RankEnd, ranks: list[int]) -> Finding:
         after = counted(end.backward_calls, "backward call")
-        others = [each for each in job.ends if each.rank != end.rank and each.how != "finished"]
+        others = [each for each in job.ends if each.rank not in ranks and each.how != "finished"]
         told = "; ".join(f"rank {each.rank} {end_words(each)}" for each in others[:2])
         line = own_line(end)
         if end.how == "died":
-            what = f"rank {end.rank} ended suddenly{at_words(line)}, in or after {after}"
+            what = f"{job.who(ranks)} ended suddenly{at_words(line)}, in or after {after}"
             fix = "look for a signal in the launcher's log: SIGKILL is most often a lack of memory (dmesg says so)"
         elif end.how == "terminated":
             what = f"rank {end.rank} was ended by SIGTERM{at_words(line)}, after {after}, before the others failed"
@@ -74,8 +75,14 @@ class RankFailed(JobRule):
         return self.finding(
             what,
             symptom="raises",
-            why=f"its peers lose their connection, or wait for it: {told}" if told else "",
+            why=f"{'its' if len(ranks) == 1 else 'their'} peers lose their connection, or wait: {told}" if told else "",
             fix=fix,
             location=location_of(line),
-            ranks=(end.rank,),
+            ranks=tuple(ranks),
         )
+
+
+def _is_same_death(one: RankEnd, other: RankEnd) -> bool:
+    """Whether both died at the same line, so that nothing says which was first."""
+    where = own_line(one), one.backward_calls
+    return one is other or (one.how == other.how == "died" and where == (own_line(other), other.backward_calls))

@@ -72,7 +72,8 @@ class GradientRecorder:
     def times(self) -> RunTimes:
         """When the nodes ran."""
         flow = self._watch.flow
-        return RunTimes(flow.began, {index: order for order, index in enumerate(flow.runs)}, flow.ends)
+        order = {index: number for number, index in enumerate(flow.runs)}
+        return RunTimes(flow.began, order, flow.ends, flow.over)
 
     @property
     def has_parts(self) -> bool:

@@ -55,6 +55,8 @@ class Flow:
     """When the call began, by `perf_counter`."""
     ends: list[float] = field(default_factory=list)
     """When each of these runs ended."""
+    over: float = 0.0
+    """When the call had ended."""
     repeats: Counter[int] = field(default_factory=Counter)
     """Further runs of nodes that ran several times; what they sent then is not kept."""
 
@@ -68,6 +70,8 @@ class RunTimes:
     """By index of the node: as which of all it ran."""
     ends: Sequence[float]
     """When each ended, in that order."""
+    over: float
+    """When the call had ended, and wrappers had waited for what they exchange."""
 
 
 class GradientWatch:
@@ -133,6 +137,7 @@ class GradientWatch:
 
     def stop(self) -> None:
         """Remove all hooks; safe to call twice."""
+        self.flow.over = self.flow.over or perf_counter()
         handles, self._handles = self._handles, []
         for handle in handles:
             handle.remove()

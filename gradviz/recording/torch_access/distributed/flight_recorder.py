@@ -16,20 +16,20 @@ from gradviz.recording.torch_access.name_lookup import find
 CAPABILITY = "flight recorder"
 
 
-def entries() -> list[dict[str, Any]]:
+def entries(*, with_stacks: bool = True) -> list[dict[str, Any]]:
     """What torch recorded, in order; empty if it does not record, or this torch has no such recorder."""
     if not works(CAPABILITY):
         return []
     try:
-        return [each for dump in _dumps() for each in pickle.loads(dump).get("entries", ())]
+        return [each for dump in _dumps(with_stacks) for each in pickle.loads(dump).get("entries", ())]
     except Exception:  # its format is private, and what has moved is not known
         note_failure(CAPABILITY)
         return []
 
 
-def _dumps() -> Iterator[bytes]:
+def _dumps(with_stacks: bool) -> Iterator[bytes]:
     """Of gloo and other backends without a device, and of NCCL, which has a recorder of its own."""
     for name in ("_dump_fr_trace", "_dump_nccl_trace"):
         dump = find(f"torch._C._distributed_c10d.{name}")
         if dump is not None:
-            yield dump(True, True, False)
+            yield dump(True, with_stacks, False)

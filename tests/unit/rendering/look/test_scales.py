@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from gradviz.rendering.look.scales import scale_for, seconds_words
+from gradviz.graph.number_words import seconds_words
+from gradviz.rendering.look.scales import scale_for
 
 
 def test_gradients_are_spread_over_whole_decades() -> None:
