@@ -92,8 +92,8 @@ class _Search:
         """The compiled nodes, by id."""
         found: dict[int, FoundRegion] = {}
         for index in (node.id for node in self.graph.nodes if node.kind == "compiled"):
-            row = self.log.row_of(self.walked.sequence_nrs[index]) if self.log is not None else None
-            call = row.number if row is not None else -1 - index
+            call = self._call_of(index)
+            call = -1 - index if call is None else call
             try:
                 found[index] = FoundRegion(call, self._inner(index))
             except UnknownRegion as reason:
@@ -102,15 +102,20 @@ class _Search:
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
         return found
 
+    def _call_of(self, index: int) -> int | None:
+        """A number of the call of compiled code that made a node."""
+        row = self.log.row_of(self.walked.sequence_nrs[index]) if self.log is not None else None
+        return self.log.first_part(row.number) if self.log is not None and row is not None else None
+
     def uncompiled(self) -> list[UncompiledRegion]:
         """Code that Dynamo traced and a backend runs as it is, so that autograd has its own nodes for it."""
         traced = [each for each in self.finder.traced if not each.aot_ids]
         calls: dict[int, list[int]] = {}
         for node in self.graph.nodes if traced and self.log is not None else ():
             if node.forward_call == COMPILED_CALL and node.kind != "compiled":
-                row = self.log.row_of(self.walked.sequence_nrs[node.id]) if self.log is not None else None
-                if row is not None:
-                    calls.setdefault(row.number, []).append(node.id)
+                call = self._call_of(node.id)
+                if call is not None:
+                    calls.setdefault(call, []).append(node.id)
         found: list[UncompiledRegion] = []
         for call, nodes in calls.items():
             position = 0
