@@ -8,10 +8,11 @@ nothing to Dynamo. They are off while it compiles, which would be slow otherwise
 
 from __future__ import annotations
 
+import dis
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import cache, wraps
 from types import CodeType, FrameType
 from typing import Any
 
@@ -86,8 +87,7 @@ class UncompiledCode:
             self._offsets.clear()
             if self._scopes:
                 self._scopes.clear()
-                running = self._thread.running_calls
-                self._thread.enter_scope(_peek(), running[-1].scope if running else NO_SCOPE)
+                self._thread.enter_scope(_peek(), self._running_scope())
         self._limit = self._functions = None
         return self._row
 
@@ -133,7 +133,8 @@ class UncompiledCode:
 
     def _trace_and_profile(self) -> tuple[Any, Any]:
         """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
-        switch_off, module_code, offsets, traces_lines = off_switch(), self._module_code, self._offsets, self._traces_lines
+        switch_off, offsets, has_lines = off_switch(), self._offsets, self._traces_lines
+        module_code = self._module_code
 
         @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -156,16 +157,12 @@ class UncompiledCode:
 
         @untraced
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
-            if _peek() != self._last:
+            if frame.f_code not in has_lines or _peek() != self._last:
                 callback = switch_off(None)
+                has_lines[frame.f_code] = _is_of_program(frame.f_code)
                 self._look(frame, event, None)
                 switch_off(callback)
-            code = frame.f_code
-            if code not in traces_lines:
-                callback = switch_off(None)
-                traces_lines[code] = not (is_torch_file(code.co_filename) or code.co_filename.startswith("<"))
-                switch_off(callback)
-            return lines if traces_lines[code] else None
+            return lines if has_lines[frame.f_code] else None
 
         return trace, profile
 
@@ -195,15 +192,19 @@ class UncompiledCode:
         return False
 
     def _function(self, maker: FrameType, event: str, arg: Any) -> Any:
+        """What was called there; None if it is not known: one of several operators of a line."""
         if event == "call" and maker.f_code is self._custom_code:
             return CUSTOM_CALL
         written = _function_in_python(maker)
         if written is not None:
             return written
-        if event != "c_return":
-            return None
-        owner = getattr(arg, "__self__", None)
-        return getattr(torch.Tensor, arg.__name__, None) if isinstance(owner, torch.Tensor) else arg
+        if event == "c_return":
+            owner = getattr(arg, "__self__", None)
+            return getattr(torch.Tensor, arg.__name__, None) if isinstance(owner, torch.Tensor) else arg
+        code, line_of = maker.f_code, self._stacks.line_of
+        line = line_of(code, self._offsets.get(id(maker), maker.f_lasti))
+        methods = {method for offset, method in _operators(code) if line_of(code, offset) == line}
+        return getattr(torch.Tensor, methods.pop(), None) if len(methods) == 1 else None
 
     def _note(self, start: int, end: int, maker: FrameType, function: Any) -> None:
         thread = self._thread
@@ -218,22 +219,57 @@ class UncompiledCode:
         module = frame.f_locals.get("self")
         if not isinstance(module, torch.nn.Module):
             return
-        thread = self._thread
-        outer = thread.running_calls[-1] if thread.running_calls else None
-        parent = self._scopes[-1][1] if self._scopes else outer.scope if outer is not None else NO_SCOPE
-        around = self._log.module_of(parent)
-        scope = parent if around is not None and compiled_from(around) is module else self._log.new_scope(module, parent)
+        parent = self._running_scope()
+        is_inside = compiled_from(self._log.module_of(parent)) is module  # what torch.compile wrapped
+        scope = parent if is_inside else self._log.new_scope(module, parent)
         self._scopes.append((frame, scope))
-        thread.enter_scope(_peek(), scope)
+        self._thread.enter_scope(_peek(), scope)
 
     def _leave_module(self, frame: FrameType) -> None:
-        if not any(known is frame for known, _ in self._scopes):
-            return
-        while self._scopes.pop()[0] is not frame:
-            pass
+        if any(known is frame for known, _ in self._scopes):
+            while self._scopes.pop()[0] is not frame:
+                pass  # calls that an exception ended
+            self._thread.enter_scope(_peek(), self._running_scope())
+
+    def _running_scope(self) -> int:
+        if self._scopes:
+            return self._scopes[-1][1]
         running = self._thread.running_calls
-        outer = running[-1].scope if running else NO_SCOPE
-        self._thread.enter_scope(_peek(), self._scopes[-1][1] if self._scopes else outer)
+        return running[-1].scope if running else NO_SCOPE
+
+
+def _is_of_program(code: CodeType) -> bool:
+    return not (is_torch_file(code.co_filename) or code.co_filename.startswith("<"))
+
+
+@cache
+def _operators(code: CodeType) -> tuple[tuple[int, str], ...]:
+    """Offset and method of each instruction that is an operator; only methods that change or index are named."""
+    found = []
+    for each in dis.get_instructions(code):
+        name, sign = each.opname, each.argrepr if each.opname == "BINARY_OP" else ""
+        if name in ("BINARY_SUBSCR", "BINARY_SLICE") or sign.startswith("["):
+            found.append((each.offset, "__getitem__"))
+        elif name in ("STORE_SUBSCR", "STORE_SLICE"):
+            found.append((each.offset, "__setitem__"))
+        elif name.startswith("INPLACE_") or sign.endswith("="):
+            found.append((each.offset, _IN_PLACE.get(sign or name, "")))
+        elif name.startswith(("BINARY_", "UNARY_")):
+            found.append((each.offset, ""))
+    return tuple(found)
+
+
+_IN_PLACE = {
+    "+=": "__iadd__",
+    "-=": "__isub__",
+    "*=": "__imul__",
+    "/=": "__itruediv__",
+    "INPLACE_ADD": "__iadd__",
+    "INPLACE_SUBTRACT": "__isub__",
+    "INPLACE_MULTIPLY": "__imul__",
+    "INPLACE_TRUE_DIVIDE": "__itruediv__",
+}
+"""By sign, and by the names of Python 3.10."""
 
 
 def _is_of_compiler(file: str) -> bool:

@@ -57,9 +57,7 @@ class StackTable:
         self._traced_stacks: dict[tuple[TracedFrame, ...], TracedStack] = {}
         self.module_call_code = module_call_code()
 
-    def current(
-        self, frame: FrameType | None, running_calls: list[CallFrame], first_offset: int | None = None
-    ) -> int:
+    def current(self, frame: FrameType | None, running_calls: list[CallFrame], first_offset: int | None = None) -> int:
         """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is in.
 
         Args:
