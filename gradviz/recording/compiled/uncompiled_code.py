@@ -23,7 +23,8 @@ from gradviz.recording.run.file_kinds import is_library_file, is_torch_file, tor
 from gradviz.recording.run.line_attribution import StackTable
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.run.traced_stacks import is_made_by_fx
-from gradviz.recording.torch_access.dynamo.untraced import off_switch, untraced
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo.untraced import can_be_off, off_switch, untraced
 from gradviz.recording.torch_access.frames import custom_function_code, module_runner_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modes import is_checkpointing
@@ -73,7 +74,8 @@ class UncompiledCode:
     def begin(self, row: int, thread: ThreadLog, limit: FrameType) -> None:
         """A compiled function is about to run; its nodes are to be in `row`."""
         self._row, self._thread, self._limit = row, thread, limit
-        self._is_running = self._compiler.is_in_force and sys.gettrace() is None and sys.getprofile() is None
+        is_free = sys.gettrace() is None and sys.getprofile() is None
+        self._is_running = is_free and self._compiler.is_in_force and works("uncompiled code") and can_be_off()
         if self._is_running:
             self._last = _peek()
             self._functions = self._trace_and_profile()
