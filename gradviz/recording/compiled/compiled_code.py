@@ -18,6 +18,7 @@ from typing import Any
 
 from gradviz.recording.compiled.inner_calls import InnerCalls
 from gradviz.recording.compiled.region_calls import RegionCalls
+from gradviz.recording.compiled.uncompiled_code import UncompiledCode
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
@@ -42,7 +43,7 @@ class CompiledCodeWatch:
     def __init__(self, watch: ForwardWatch, *, holds_calls: bool = False) -> None:
         self._watch = watch
         self._thread = threading.get_ident()
-        self._row = 0
+        self._uncompiled = UncompiledCode(watch.log, watch.stacks, watch.defects)
         self._compiled_call: FrameType | None = None
         """The frame of Dynamo's wrapper that entered compiled code first; the same frame will leave it."""
         self._is_leaving = False
@@ -69,6 +70,7 @@ class CompiledCodeWatch:
             notice.start()
         for holder in self._holders:
             holder.start()
+        self._uncompiled.start()
         self._note_what_is_compiled()
 
     def stop(self) -> None:
@@ -77,6 +79,7 @@ class CompiledCodeWatch:
             notice.stop()
         for holder in self._holders:
             holder.stop()
+        self._uncompiled.stop()
         self._stop_noting()
         self._switch.take_back()
         self._export.take_back()
@@ -115,7 +118,8 @@ class CompiledCodeWatch:
 
     def _enter(self, wrapper: FrameType, function: str = "torch.compile", *, only_traces: bool = False) -> None:
         self._compiled_call = wrapper
-        self._row = self._watch.pause(wrapper, function, only_traces=only_traces)
+        row = self._watch.pause(wrapper, function, only_traces=only_traces)
+        self._uncompiled.begin(row, self._watch.log.of_thread(self._thread), wrapper)
 
     def install(self) -> None:
         """Replace Dynamo's switch by one that also pauses the watch."""
@@ -188,4 +192,4 @@ class CompiledCodeWatch:
     def _after_compiled_call(self) -> None:
         self._is_leaving = False
         self._compiled_call = None
-        self._watch.resume(self._row)
+        self._watch.resume(self._uncompiled.end())

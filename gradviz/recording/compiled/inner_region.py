@@ -23,7 +23,7 @@ from gradviz.recording.forward.module_tree import distinct_modules, parameters_i
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
 from gradviz.recording.run.traced_stacks import frames_of
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, has_method
 from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, away_from_modes, kept_without_hooks
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -138,13 +138,20 @@ def dotted_source(text: str) -> str:
 
 
 def frame_module(
-    traced: TracedGraph, leaves: Sequence[Any], modules: ModuleNames, known: Mapping[int, torch.nn.Module]
+    traced: TracedGraph,
+    running: torch.nn.Module | None,
+    leaves: Sequence[Any],
+    modules: ModuleNames,
+    known: Mapping[int, torch.nn.Module],
 ) -> torch.nn.Module | None:
-    """The module whose compiled ``forward`` ran: the one that has the parameters which the region got.
+    """The module whose compiled ``forward`` ran: the one that was running, or has the parameters which the region got.
 
     Args:
+        running: the innermost module call that was seen.
         leaves: for each input that is a tensor, the leaf that it is, or None.
     """
+    if running is not None and has_method(running, traced.function, traced.code_file):
+        return running
     by_path = {path: number for number, path in modules.paths.items()}
     tensors = [each for each in traced.inputs if isinstance(each, TensorInput)]
     for given, leaf in zip(tensors, leaves, strict=False):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -35,6 +35,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     aot_id_of,
     output_plan_of,
 )
+from gradviz.recording.torch_access.modules import compiled_from
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata, python_function_class
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_walker import Walk
@@ -63,13 +64,23 @@ class RegionFinder:
         ]
 
     def regions_of(
-        self, graph: Graph, walked: Walk, modules: ModuleNames, called: list[torch.nn.Module], log: ThreadLog | None
+        self,
+        graph: Graph,
+        walked: Walk,
+        modules: ModuleNames,
+        called: list[torch.nn.Module],
+        log: ThreadLog | None,
+        module_of: Callable[[int], torch.nn.Module | None],
     ) -> FoundRegions:
-        """The regions of a graph, those that were compiled and those that were only traced."""
+        """The regions of a graph, those that were compiled and those that were only traced.
+
+        Args:
+            module_of: finds the module of a scope of the log.
+        """
         for each in self.traced:
             if id(each) not in self.cuts:
                 self.cuts[id(each)] = gradient_cuts(each, modules)
-        search = _Search(self, graph, walked, modules, called, log)
+        search = _Search(self, graph, walked, modules, called, log, module_of)
         return FoundRegions(search.compiled(), search.uncompiled())
 
 
@@ -83,6 +94,7 @@ class _Search:
     modules: ModuleNames
     called: list[torch.nn.Module]
     log: ThreadLog | None
+    module_of: Callable[[int], torch.nn.Module | None]
 
     @cached_property
     def known(self) -> dict[int, torch.nn.Module]:
@@ -92,8 +104,8 @@ class _Search:
         """The compiled nodes, by id."""
         found: dict[int, FoundRegion] = {}
         for index in (node.id for node in self.graph.nodes if node.kind == "compiled"):
-            row = self.log.row_of(self.walked.sequence_nrs[index]) if self.log is not None else None
-            call = row.number if row is not None else -1 - index
+            call = self._call_of(index)
+            call = -1 - index if call is None else call
             try:
                 found[index] = FoundRegion(call, self._inner(index))
             except UnknownRegion as reason:
@@ -102,15 +114,20 @@ class _Search:
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
         return found
 
+    def _call_of(self, index: int) -> int | None:
+        """A number of the call of compiled code that made a node."""
+        row = self.log.row_of(self.walked.sequence_nrs[index]) if self.log is not None else None
+        return self.log.first_part(row.number) if self.log is not None and row is not None else None
+
     def uncompiled(self) -> list[UncompiledRegion]:
         """Code that Dynamo traced and a backend runs as it is, so that autograd has its own nodes for it."""
         traced = [each for each in self.finder.traced if not each.aot_ids]
         calls: dict[int, list[int]] = {}
         for node in self.graph.nodes if traced and self.log is not None else ():
             if node.forward_call == COMPILED_CALL and node.kind != "compiled":
-                row = self.log.row_of(self.walked.sequence_nrs[node.id]) if self.log is not None else None
-                if row is not None:
-                    calls.setdefault(row.number, []).append(node.id)
+                call = self._call_of(node.id)
+                if call is not None:
+                    calls.setdefault(call, []).append(node.id)
         found: list[UncompiledRegion] = []
         for call, nodes in calls.items():
             position = 0
@@ -133,7 +150,7 @@ class _Search:
             if matched:
                 inner_ids = dict(zip(nodes, matched, strict=False))
                 leaves = _leaves_of(found, inner_ids, self.walked)
-                inner = self._made(each, found, leaves, found.results)
+                inner = self._made(nodes[0], each, found, leaves, found.results)
                 operations = [
                     index for index, number in enumerate(found.walk.sequence_nrs) if number != LEAF_SEQUENCE_NR
                 ]
@@ -158,17 +175,26 @@ class _Search:
         _check_inputs(traced, edges)
         _check_outputs(found, results, plan, input_metadata(wrapper))
         leaves = [_leaf(self.walked, edge) for edge in edges]
-        return self._made(traced, found, leaves, results, recomputed_operations(function_class))
+        return self._made(index, traced, found, leaves, results, recomputed_operations(function_class))
+
+    def _running_module(self, index: int) -> torch.nn.Module | None:
+        """The module that ran when a node was made."""
+        if self.log is None:
+            return None
+        module = self.module_of(self.log.scope_of(self.walked.sequence_nrs[index]))
+        inner: torch.nn.Module | None = compiled_from(module)
+        return module if inner is None else inner
 
     def _made(
         self,
+        index: int,
         traced: TracedGraph,
         found: Replay,
         leaves: list[Any],
         results: list[Result],
         recomputed: list[fx.Node] | None = None,
     ) -> InnerRegion:
-        frame = frame_module(traced, leaves, self.modules, self.known)
+        frame = frame_module(traced, self._running_module(index), leaves, self.modules, self.known)
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
         return InnerRegionMaker(traced, found, tables, self.finder.facts, recomputed).make(results)
 

@@ -81,6 +81,8 @@ class ThreadLog:
         """Rows of calls that change their input because of ``inplace=True``."""
         self.row_placements: dict[int, Moved] = {}
         """Rows of calls that returned distributed tensors, or made such a tensor an ordinary one."""
+        self._first_parts: dict[int, int] = {}
+        """For rows that are later parts of a call: its first row."""
         self._scope_starts = array("q")
         self._scope_ids = array("q")
         self.running_calls: list[CallFrame] = []
@@ -111,6 +113,17 @@ class ThreadLog:
         """Set the end of a row that was added before its nodes were made."""
         if row >= self._forgotten:
             self._ends[row - self._forgotten] = end
+
+    def add_part(self, row: int, start: int) -> int:
+        """The call of `row`, which ended before other calls, makes nodes again from `start` on; returns the new row."""
+        function = self._function_list[self._functions[row - self._forgotten]]
+        new = self.add_row(start, start, function, self._stacks[row - self._forgotten])
+        self._first_parts[new] = self.first_part(row)
+        return new
+
+    def first_part(self, row: int) -> int:
+        """The first row of the call that this row belongs to."""
+        return self._first_parts.get(row, row)
 
     def enter_scope(self, sequence_nr: int, scope: int) -> None:
         """From `sequence_nr` on, nodes belong to the module call `scope`."""
@@ -166,6 +179,7 @@ class ThreadLog:
         self.row_numbers = {row: number for row, number in self.row_numbers.items() if row >= self._forgotten}
         self.checkpointed_rows = {row for row in self.checkpointed_rows if row >= self._forgotten}
         self.inplace_rows = {row for row in self.inplace_rows if row >= self._forgotten}
+        self._first_parts = {row: first for row, first in self._first_parts.items() if row >= self._forgotten}
         self.row_placements = {row: moved for row, moved in self.row_placements.items() if row >= self._forgotten}
         self.tensor_hooks = {number: hooks for number, hooks in self.tensor_hooks.items() if number >= oldest}
 
@@ -226,6 +240,11 @@ class ForwardLog:
         self.scopes[scope] = ScopeEntry(module_id, parent, self._call_counts[module_id])
         self._call_counts[module_id] += 1
         return scope
+
+    def module_of(self, scope: int) -> torch.nn.Module | None:
+        """The module of a call, while it is alive."""
+        entry = self.scopes.get(scope)
+        return self.modules[entry.module][0]() if entry is not None else None
 
     def called_modules(self) -> list[torch.nn.Module]:
         """Modules that ran outside any other and are still alive, in the order of their first call."""

@@ -57,8 +57,12 @@ class StackTable:
         self._traced_stacks: dict[tuple[TracedFrame, ...], TracedStack] = {}
         self.module_call_code = module_call_code()
 
-    def current(self, frame: FrameType | None, running_calls: list[CallFrame]) -> int:
-        """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is in."""
+    def current(self, frame: FrameType | None, running_calls: list[CallFrame], first_offset: int | None = None) -> int:
+        """Id of the stack from `frame` upwards; `running_calls` are the module calls that it is in.
+
+        Args:
+            first_offset: the instruction that ran in `frame`, if that is no longer where the frame is.
+        """
         verdicts = self._verdicts
         pending: list[tuple[list[int], CallFrame]] = []
         segment: list[int] = []
@@ -72,7 +76,7 @@ class StackTable:
                 verdict = self._classify(frame)
             if verdict == _KEEP:
                 segment.append(code_id)
-                segment.append(frame.f_lasti)
+                segment.append(frame.f_lasti if first_offset is None else first_offset)
             elif verdict == _MODULE_CALL:
                 if depth:
                     depth -= 1
@@ -87,6 +91,7 @@ class StackTable:
             elif verdict == _END:
                 self._drop(running_calls, depth)
                 break
+            first_offset = None
             frame = frame.f_back
         else:
             # The top was reached without meeting these calls: a `BaseException` ended them.

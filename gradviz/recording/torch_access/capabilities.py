@@ -479,6 +479,17 @@ CAPABILITIES = (
         waits_for="torch._dynamo.output_graph",
     ),
     Capability(
+        "uncompiled code",
+        "to know the lines and modules of what runs uncompiled behind graph breaks",
+        ("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__", "torch.autograd.Function.apply"),
+        probes.uncompiled_code,
+        instead="",
+        lost="lines and modules of what runs uncompiled behind graph breaks: it has the line of the compiled call",
+        unseen="what runs uncompiled behind graph breaks is not seen",
+        seen="2.6 to 2.15",
+        waits_for="torch._dynamo.convert_frame",
+    ),
+    Capability(
         "compiled modules",
         "to name parameters of torch.compile(model) as the model does",
         ("OptimizedModule._orig_mod",),

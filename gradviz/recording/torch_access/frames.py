@@ -19,6 +19,16 @@ def module_call_code() -> CodeType | None:
     return next((code for code in nested if code.co_name == "inner"), own)
 
 
+def module_runner_code() -> CodeType | None:
+    """Code of the frame in which each module call runs, also without hooks."""
+    return getattr(find("torch.nn.modules.module.Module._call_impl"), "__code__", None)
+
+
+def custom_function_code() -> CodeType | None:
+    """Code of the frame from which torch runs the forward of a custom function."""
+    return getattr(find("torch.autograd.Function.apply"), "__code__", None)
+
+
 def custom_backward_code() -> CodeType | None:
     """Code of the frame from which the engine runs the backward of a custom function."""
     apply = getattr(find("torch.autograd.function.BackwardCFunction"), "apply", None)

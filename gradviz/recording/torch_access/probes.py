@@ -19,6 +19,7 @@ import torch
 
 from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.checkpointing import inputs_of_checkpoint
+from gradviz.recording.torch_access.frames import custom_function_code
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import (
     attribute,
@@ -576,6 +577,25 @@ def compilations() -> bool:
     is_told = takes[:2] == ["self", "tx"] and "reason" in takes and why.user_stack == [] and not why.graph_break
     is_numbered = find("torch._guards.CompileContext.current_compile_id")() is None
     return is_told and is_numbered and isinstance(list(find("torch._dynamo.utils.get_compilation_metrics")()), list)
+
+
+def uncompiled_code() -> bool:
+    """Dynamo compiles a frame in one method, and custom functions run in a frame of torch that is known."""
+    import torch._dynamo.convert_frame
+
+    method = find("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__")
+    takes_frame = list(inspect.signature(method).parameters)[:2] == ["self", "frame"]
+    callers = []
+
+    class Probe(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, given: Any) -> Any:
+            caller = sys._getframe().f_back
+            callers.append(caller.f_code if caller is not None else None)
+            return given.clone()
+
+    Probe.apply(torch.ones(1))  # type: ignore[no-untyped-call]
+    return takes_frame and callers == [custom_function_code()]
 
 
 def compiled_modules() -> bool:

@@ -116,7 +116,7 @@ class CaptureBuilder:
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._regions[recorded.graph_index] = self._region_finder.regions_of(
-            graph, walked, module_names, models, self._log_of_graph()
+            graph, walked, module_names, models, self._log_of_graph(), self._forward.log.module_of
         )
         self._note_parameters(models, module_names)
         return recorded

@@ -232,9 +232,12 @@ class _OneGraph:
         constants: tuple[int, ...] = ()
         operand: int | float | None = None
         if row is not None:
-            forward_call = _RECOMPUTED if kind == "checkpoint" else self._public_name(row.function)
+            if kind == "checkpoint":
+                forward_call = _RECOMPUTED
+            elif row.function is not None:
+                forward_call = self._public_name(row.function)
             call_site = self.sites.site_of(row.stack)
-            if kind == "operation" or kind == "view":
+            if forward_call is not None and (kind == "operation" or kind == "view"):
                 kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
             # A composite call makes several nodes; the last one made the result.
             is_last = number == row.last_sequence_nr

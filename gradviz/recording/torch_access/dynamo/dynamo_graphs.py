@@ -65,6 +65,7 @@ class TracedGraph:
     """Index of its compilation among those that were noted; -1 if it was not."""
     code_name: str = ""
     """The name of the code object that runs: also of a part behind a graph break."""
+    code_file: str = ""
     logs_calls: bool = False
     """Whether every torch call is to be noted when it is run on fake tensors."""
     replay: Any = None
@@ -147,7 +148,7 @@ def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool)
     traced = _copied(module, keeps_constants=keeps_constants)
     if not is_torch_file(code.co_filename):  # torch's own modules are compiled in a function of Dynamo
         traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
-    traced.code_name = code.co_name
+    traced.code_name, traced.code_file = code.co_name, code.co_filename
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
@@ -181,11 +182,20 @@ def backend_name(backend: Any) -> str:
 def _module_of_frame(variables: dict[str, Any], file: str, function: str) -> tuple[int, str]:
     """The module whose ``forward`` is the compiled code; its parts after a graph break have the same variables."""
     for name, value in variables.items():
-        if isinstance(value, torch.nn.Module):
-            code = getattr(getattr(type(value), function, None), "__code__", None)
-            if code is not None and code.co_filename == file:
-                return id(value), name
+        if isinstance(value, torch.nn.Module) and has_method(value, function, file):
+            return id(value), name
     return 0, ""
+
+
+def has_method(module: torch.nn.Module, function: str, file: str) -> bool:
+    """Whether a function with this name in this file is a method of the module, or a decorator made it its forward."""
+    method = getattr(type(module), function, None) or getattr(type(module), "forward", None)
+    while method is not None:
+        code = getattr(method, "__code__", None)
+        if code is not None and (code.co_name, code.co_filename) == (function, file):
+            return True
+        method = getattr(method, "__wrapped__", None)
+    return False
 
 
 def _copied(module: fx.GraphModule, *, keeps_constants: bool) -> TracedGraph:

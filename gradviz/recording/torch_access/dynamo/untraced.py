@@ -34,6 +34,12 @@ def skip_what_waits() -> None:
 _waiting: list[CodeType] = []
 
 
+def can_be_off() -> bool:
+    """Whether this torch tells how Dynamo is switched off, and kept from a function."""
+    names = ("torch._C._dynamo.eval_frame.set_eval_frame", "torch._dynamo.eval_frame.skip_code")
+    return all(find(name) is not None for name in names)
+
+
 def off_switch() -> Callable[[None], Any]:
     """Called with None, it switches Dynamo off on this thread, and returns what was on.
 

@@ -1,0 +1,294 @@
+"""Notes which line and which module made a node in code that runs uncompiled inside a compiled function.
+
+Behind some graph breaks Python goes on by itself: a loop that Dynamo gave up, a recurrent layer, a frame that it skips.
+Function modes and module hooks must not be active there, because Dynamo would see them at the next compiled frame. So
+Python's own trace and profile functions are set while a compiled function runs, unless the program has some: they tell
+nothing to Dynamo. They are off while it compiles, which would be slow otherwise.
+"""
+
+from __future__ import annotations
+
+import dis
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, wraps
+from types import CodeType, FrameType
+from typing import Any
+
+import torch
+
+from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.run.file_kinds import is_library_file, is_torch_file, torch_folder
+from gradviz.recording.run.line_attribution import StackTable
+from gradviz.recording.run.recording_failures import Defects, shielded
+from gradviz.recording.run.traced_stacks import is_made_by_fx
+from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo.untraced import can_be_off, off_switch, untraced
+from gradviz.recording.torch_access.frames import custom_function_code, module_runner_code
+from gradviz.recording.torch_access.import_notice import ImportNotice
+from gradviz.recording.torch_access.modes import is_checkpointing
+from gradviz.recording.torch_access.modules import compiled_from
+from gradviz.recording.torch_access.name_lookup import find
+from gradviz.recording.torch_access.nodes import peek_sequence_nr
+from gradviz.recording.torch_access.patches import Replacement
+
+_COMPILER = "torch._dynamo.convert_frame"
+_FUNCTIONAL = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
+"""Files of torch with functions that users call, and that a function mode would see as one call."""
+_peek = peek_sequence_nr
+
+
+class UncompiledCode:
+    """Adds rows to the log of the thread, between `begin` and `end`; in between, rows of the compiled function."""
+
+    def __init__(self, log: ForwardLog, stacks: StackTable, defects: Defects) -> None:
+        self.defects = defects
+        self._log, self._stacks = log, stacks
+        self._thread = ThreadLog()
+        self._compiler = Replacement(f"{_COMPILER}.CatchErrorsWrapper.__call__")
+        self._notice = ImportNotice(_COMPILER, self._install)
+        self._module_code, self._custom_code = module_runner_code(), custom_function_code()
+        self._row = 0
+        self._limit: FrameType | None = None
+        """The frame that called the compiled function."""
+        self._last = 0
+        """The number of the next node when this was last looked at."""
+        self._offsets: dict[int, int] = {}
+        """For each running frame, by ``id()``, the instruction at which its line begins."""
+        self._scopes: list[tuple[FrameType, int]] = []
+        """The module calls that run, with their frames."""
+        self._traces_lines: dict[CodeType, bool] = {}
+        self._is_running = False
+        self._functions: tuple[Any, Any] | None = None
+
+    def start(self) -> None:
+        """Be silent while Dynamo compiles, from now on or when the program imports it."""
+        self._notice.start()
+
+    def stop(self) -> None:
+        """Put Dynamo and the import system back."""
+        self._notice.stop()
+        self._compiler.take_back()
+
+    def begin(self, row: int, thread: ThreadLog, limit: FrameType) -> None:
+        """A compiled function is about to run; its nodes are to be in `row`."""
+        self._row, self._thread, self._limit = row, thread, limit
+        is_free = sys.gettrace() is None and sys.getprofile() is None
+        self._is_running = is_free and self._compiler.is_in_force and works("uncompiled code") and can_be_off()
+        if self._is_running:
+            self._last = _peek()
+            self._functions = self._trace_and_profile()
+            self._set(*self._functions)
+
+    def end(self) -> int:
+        """It has ended, or is left for a while; returns the row that is to be closed."""
+        if self._is_running:
+            self._is_running = False
+            self._unset()
+            self._offsets.clear()
+            if self._scopes:
+                self._scopes.clear()
+                self._thread.enter_scope(_peek(), self._running_scope())
+        self._limit = self._functions = None
+        return self._row
+
+    # -- Python's trace and profile functions --------------------------------------------------------------------
+
+    def _set(self, trace: Any, profile: Any) -> None:
+        sys.settrace(trace)
+        sys.setprofile(profile)
+
+    def _unset(self) -> None:
+        """Unless the program has replaced them."""
+        trace, profile = self._functions or (None, None)
+        if sys.gettrace() is trace:
+            sys.settrace(None)
+        if sys.getprofile() is profile:
+            sys.setprofile(None)
+
+    def _install(self) -> None:
+        if find(self._compiler.path) is not None:
+            self._compiler.put(self._silent_while)
+
+    def _silent_while(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def compile_frame(*args: Any, **options: Any) -> Any:
+            with self._silence():
+                return original(*args, **options)
+
+        return compile_frame
+
+    @contextmanager
+    def _silence(self) -> Iterator[None]:
+        functions = self._functions
+        if functions is None or (sys.gettrace(), sys.getprofile()) != functions:
+            yield
+            return
+        self._unset()
+        try:
+            yield
+        finally:
+            if self._is_running:
+                self._last = max(self._last, _peek())
+                self._set(*functions)
+
+    def _trace_and_profile(self) -> tuple[Any, Any]:
+        """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
+        switch_off, offsets, has_lines = off_switch(), self._offsets, self._traces_lines
+        module_code = self._module_code
+
+        @untraced
+        def profile(frame: FrameType, event: str, arg: Any) -> None:
+            if _peek() != self._last or (frame.f_code is module_code and event in ("call", "return")):
+                callback = switch_off(None)
+                self._look(frame, event, arg)
+                switch_off(callback)
+
+        @untraced
+        def lines(frame: FrameType, event: str, arg: Any) -> Any:
+            if _peek() != self._last:
+                callback = switch_off(None)
+                self._look(frame, event, None)
+                switch_off(callback)
+            if event == "line":
+                offsets[id(frame)] = frame.f_lasti
+            elif event == "return":
+                offsets.pop(id(frame), None)
+            return lines
+
+        @untraced
+        def trace(frame: FrameType, event: str, arg: Any) -> Any:
+            if frame.f_code not in has_lines or _peek() != self._last:
+                callback = switch_off(None)
+                has_lines[frame.f_code] = _is_of_program(frame.f_code)
+                self._look(frame, event, None)
+                switch_off(callback)
+            return lines if has_lines[frame.f_code] else None
+
+        return trace, profile
+
+    # -- noting --------------------------------------------------------------------------------------------------
+
+    @shielded
+    def _look(self, frame: FrameType, event: str, arg: Any) -> None:
+        now = _peek()
+        if now != self._last:
+            start, self._last = self._last, now
+            maker = frame.f_back if event == "call" else frame
+            if maker is not None and not self._is_compiled(frame):
+                self._note(start, now, maker, self._function(maker, event, arg))
+        if frame.f_code is self._module_code:
+            if event == "call":
+                self._enter_module(frame)
+            elif event == "return":
+                self._leave_module(frame)
+
+    def _is_compiled(self, frame: FrameType | None) -> bool:
+        """Whether compiled code runs there, or what torch wraps around it."""
+        while frame is not None and frame is not self._limit:
+            file = frame.f_code.co_filename
+            if is_made_by_fx(file) or _is_of_compiler(file):
+                return True
+            frame = frame.f_back
+        return False
+
+    def _function(self, maker: FrameType, event: str, arg: Any) -> Any:
+        """What was called there; None if it is not known: one of several operators of a line."""
+        if event == "call" and maker.f_code is self._custom_code:
+            return CUSTOM_CALL
+        written = _function_in_python(maker)
+        if written is not None:
+            return written
+        if event == "c_return":
+            owner = getattr(arg, "__self__", None)
+            return getattr(torch.Tensor, arg.__name__, None) if isinstance(owner, torch.Tensor) else arg
+        code, line_of = maker.f_code, self._stacks.line_of
+        line = line_of(code, self._offsets.get(id(maker), maker.f_lasti))
+        methods = {method for offset, method in _operators(code) if line_of(code, offset) == line}
+        return getattr(torch.Tensor, methods.pop(), None) if len(methods) == 1 else None
+
+    def _note(self, start: int, end: int, maker: FrameType, function: Any) -> None:
+        thread = self._thread
+        thread.close_row(self._row, start)
+        stack = self._stacks.current(maker, [], self._offsets.get(id(maker)))
+        row = thread.add_row(start, end, function, stack)
+        if is_checkpointing():
+            thread.checkpointed_rows.add(row)
+        self._row = thread.add_part(self._row, end)
+
+    def _enter_module(self, frame: FrameType) -> None:
+        module = frame.f_locals.get("self")
+        if not isinstance(module, torch.nn.Module):
+            return
+        parent = self._running_scope()
+        is_inside = compiled_from(self._log.module_of(parent)) is module  # what torch.compile wrapped
+        scope = parent if is_inside else self._log.new_scope(module, parent)
+        self._scopes.append((frame, scope))
+        self._thread.enter_scope(_peek(), scope)
+
+    def _leave_module(self, frame: FrameType) -> None:
+        if any(known is frame for known, _ in self._scopes):
+            while self._scopes.pop()[0] is not frame:
+                pass  # calls that an exception ended
+            self._thread.enter_scope(_peek(), self._running_scope())
+
+    def _running_scope(self) -> int:
+        if self._scopes:
+            return self._scopes[-1][1]
+        running = self._thread.running_calls
+        return running[-1].scope if running else NO_SCOPE
+
+
+def _is_of_program(code: CodeType) -> bool:
+    return not (is_torch_file(code.co_filename) or code.co_filename.startswith("<"))
+
+
+@cache
+def _operators(code: CodeType) -> tuple[tuple[int, str], ...]:
+    """Offset and method of each instruction that is an operator; only methods that change or index are named."""
+    found = []
+    for each in dis.get_instructions(code):
+        name, sign = each.opname, each.argrepr if each.opname == "BINARY_OP" else ""
+        if name in ("BINARY_SUBSCR", "BINARY_SLICE") or sign.startswith("["):
+            found.append((each.offset, "__getitem__"))
+        elif name in ("STORE_SUBSCR", "STORE_SLICE"):
+            found.append((each.offset, "__setitem__"))
+        elif name.startswith("INPLACE_") or sign.endswith("="):
+            found.append((each.offset, _IN_PLACE.get(sign or name, "")))
+        elif name.startswith(("BINARY_", "UNARY_")):
+            found.append((each.offset, ""))
+    return tuple(found)
+
+
+_IN_PLACE = {
+    "+=": "__iadd__",
+    "-=": "__isub__",
+    "*=": "__imul__",
+    "/=": "__itruediv__",
+    "INPLACE_ADD": "__iadd__",
+    "INPLACE_SUBTRACT": "__isub__",
+    "INPLACE_MULTIPLY": "__imul__",
+    "INPLACE_TRUE_DIVIDE": "__itruediv__",
+}
+"""By sign, and by the names of Python 3.10."""
+
+
+def _is_of_compiler(file: str) -> bool:
+    """Whether torch's code that runs compiled code is in the file, or inductor wrote it."""
+    if file.startswith(torch_folder()):
+        return file.removeprefix(torch_folder()).startswith(("_functorch/", "_inductor/"))
+    return "torchinductor_" in file and not is_library_file(file)
+
+
+def _function_in_python(frame: FrameType) -> Any:
+    """The function of torch, written in Python, that the program called there."""
+    found: Any = None
+    here: FrameType | None = frame
+    while here is not None and here.f_code.co_filename.endswith(_FUNCTIONAL) and is_torch_file(here.f_code.co_filename):
+        found, here = here.f_code, here.f_back
+    if found is None:
+        return None
+    owner = torch.Tensor if found.co_filename.endswith("_tensor.py") else torch.nn.functional
+    name = found.co_name if hasattr(owner, found.co_name) else found.co_name.lstrip("_")
+    return getattr(owner, name, None) or getattr(torch, name, None)

@@ -1,0 +1,89 @@
+"""Code that runs uncompiled behind a graph break has the lines, modules and functions of uncompiled code."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.recording.child import child_result
+from tests.shared_runs import SharedFolders
+
+_RUN = """
+import logging
+import sys
+
+logging.disable(logging.WARNING)
+from torch._dynamo.utils import counters
+
+from tests.integration.recording.compiled.uncompiled_programs import PROGRAMS, gradients, told
+
+found = {}
+for name, make in PROGRAMS.items():
+    counters.clear()
+    plain, plain_counts = gradients(make, "aot_eager"), json.dumps(counters["stats"])
+    torch._dynamo.reset()
+    counters.clear()
+    compiled, recorded = told(make, "aot_eager")
+    counts = json.dumps(counters["stats"])
+    torch._dynamo.reset()
+    found[name] = {
+        "plain": told(make, None)[0],
+        "compiled": compiled,
+        "same": all(map(torch.equal, plain, recorded)) and counts == plain_counts,
+        "traced": str((sys.gettrace(), sys.getprofile())),
+    }
+    torch._dynamo.reset()
+print(json.dumps(found))
+"""
+
+NAMES = ("recurrent", "loop", "in_place", "custom", "blocks")
+
+
+@pytest.fixture
+def found(shared: SharedFolders) -> dict[str, dict[str, Any]]:
+    """What is told of each program."""
+
+    def fill(folder: Path) -> None:
+        (folder / "found.json").write_text(json.dumps(child_result(_RUN)))
+
+    result: dict[str, dict[str, Any]] = json.loads((shared.folder("uncompiled-code", fill) / "found.json").read_text())
+    assert tuple(result) == NAMES
+    return result
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_operations_behind_graph_breaks_have_their_lines_modules_and_calls(
+    found: dict[str, dict[str, Any]], name: str
+) -> None:
+    assert found[name]["compiled"] == found[name]["plain"]
+
+
+def test_looking_at_uncompiled_code_changes_no_gradient_no_graph_and_leaves_no_trace_function(
+    found: dict[str, dict[str, Any]],
+) -> None:
+    assert {name: (each["same"], each["traced"]) for name, each in found.items()} == dict.fromkeys(
+        NAMES, (True, "(None, None)")
+    )
+
+
+def test_the_profile_function_of_a_program_stays() -> None:
+    script = """
+import logging
+import sys
+
+logging.disable(logging.WARNING)
+
+from tests.integration.recording.compiled.uncompiled_programs import PROGRAMS, gradients
+from tests.integration.recording.helpers import record
+
+seen = []
+sys.setprofile(lambda frame, event, arg: seen.append(event))
+record(lambda: gradients(PROGRAMS["loop"], "aot_eager"))
+stays = sys.getprofile() is not None
+sys.setprofile(None)
+print(json.dumps([stays, len(seen) > 1000]))
+"""
+    assert child_result(script) == [True, True]
