@@ -39,6 +39,33 @@ class KnownOptimizer:
     names: dict[str, None] = field(default_factory=dict)
     groups: list[list[KnownTensor]] = field(default_factory=list)
     learning_rates: list[float | None] = field(default_factory=list)
+    highest_rate: float | None = None
+    idle_steps: int = 0
+    keeps_state: bool = False
+
+    def note_rates(self) -> None:
+        """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
+        rates = [rate for rate in self.learning_rates if rate is not None]
+        first = (_number(group.get("initial_lr")) for group in getattr(self.weak(), "param_groups", ()))
+        known = [rate for rate in (*rates, *first, self.highest_rate) if rate is not None]
+        self.highest_rate = max(known, default=None)
+        if rates and self.highest_rate is not None and len(rates) == len(self.learning_rates):
+            self.idle_steps += max(rates) < _MIN_RATE * self.highest_rate
+
+    def note_state(self, state: Any) -> None:
+        """A step has ended: see whether there is something that the next one needs."""
+        if not self.keeps_state and isinstance(state, dict):
+            kept = next(iter(state.values()), None)
+            values = kept.values() if isinstance(kept, dict) else ()
+            self.keeps_state = any(_is_tensor(value) for value in values)
+
+
+_MIN_RATE = 1e-4
+"""Of the highest learning rate: with less a step hardly does anything."""
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) else None
 
 
 class Optimizers:
@@ -98,9 +125,7 @@ class Optimizers:
         known.groups = [
             [tensors.known(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)] for group in groups
         ]
-        known.learning_rates = [
-            float(group["lr"]) if type(group.get("lr")) in (int, float) else None for group in groups
-        ]
+        known.learning_rates = [_number(group.get("lr")) for group in groups]
 
     # -- what its methods read -----------------------------------------------------------------------------------
 
@@ -172,6 +197,7 @@ class Optimizers:
         writer = self._writer
         with writer.shield(), measuring():
             self.note_groups(known)
+            known.note_rates()
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
             row.optimizer = known
             for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
@@ -190,6 +216,7 @@ class Optimizers:
         with writer.shield(), measuring():
             known = self.find(optimizer)
             self.note_groups(known)
+            known.note_rates()
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
             row.optimizer = known
             for position, tensor in _parameters_of(optimizer):
@@ -220,6 +247,7 @@ class Optimizers:
                 return
             del self._stepping[self._stepping.index(row) :]
             writer.close(row)
+            known.note_state(getattr(optimizer, "state", None))
             before = {id(use.known): use.version for use in row.inputs}
             for position, tensor in _parameters_of(optimizer):
                 found = writer.uses.tensors.find(tensor)

@@ -125,7 +125,7 @@ def relu_in_place(program: Program) -> Iterator[Planted]:
 @operator("nan_from_op", "nan_in_masked_branch")
 def root_of_a_relu(program: Program) -> Iterator[Planted]:
     for statement, _ in results(program):
-        edit = program.replace(statement.value, f"torch.sqrt(F.relu({program.of(statement.value)}))")
+        edit = program.replace(statement.value, f"torch.sqrt(torch.relu({program.of(statement.value)}).square())")
         yield Planted((edit,), value=program.probe(statement.value))
 
 
@@ -159,7 +159,7 @@ def parameter_as_plain_leaf(program: Program) -> Iterator[Planted]:
             yield Planted((program.replace(call, f"({program.of(call.args[0])}).requires_grad_()"),))
 
 
-@operator("non_leaf", "not_registered", "not_stepped")
+@operator("non_leaf", "not_registered", "not_stepped", "graph_freed")
 def leaf_times_a_factor(program: Program) -> Iterator[Planted]:
     for call in program.all(ast.Call):
         if any(keyword.arg == "requires_grad" and program.of(keyword.value) == "True" for keyword in call.keywords):

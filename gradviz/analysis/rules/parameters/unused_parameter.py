@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import (
     Siblings,
@@ -88,8 +89,10 @@ class UnusedParameter(Rule):
             yield from self._distributed(histories)
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
+        copies = copies_in_optimizers(histories, forgotten_parameters(histories))
         for group in _without(reduced, histories, never_used(histories)):
-            yield from self._never_used(case, group)
+            if not copies.keys() >= set(group.tensors):
+                yield from self._never_used(case, group)
         for term in case.lost_terms:
             yield self._lost(case, term)
         if case.capture.error is None:
