@@ -9,9 +9,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_that_keeps
+from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.capture.capture import ScriptError
 
 
 class NotRegistered(Rule):
@@ -76,7 +76,7 @@ class NotRegistered(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         hidden = [n for n in histories.untrained if histories.tensor(n).hidden_in is not None]
-        if _found_no_parameters(case.capture.error):
+        if found_no_parameters(case.capture.error):
             hidden = [n for n in histories.log.parameters if histories.tensor(n).hidden_in is not None]
             yield from self._of_modules(histories, hidden, is_raised=True)
             return
@@ -131,10 +131,6 @@ class NotRegistered(Rule):
 def _location_where_kept(histories: ParameterHistories, number: int) -> Location | None:
     made, owner = histories.made_by(number), histories.tensor(number).hidden_in
     return None if made is None or owner is None else location_of_line(line_that_keeps(histories.flow, made, owner))
-
-
-def _found_no_parameters(error: ScriptError | None) -> bool:
-    return error is not None and "empty parameter list" in error.message
 
 
 def _with_gradients_read(histories: ParameterHistories) -> set[int]:

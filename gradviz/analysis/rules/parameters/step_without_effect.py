@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
 
@@ -62,7 +63,10 @@ class StepWithoutEffect(Rule):
         if case.capture.error is not None:
             return
         told: set[int] = set()
+        copies = copies_in_optimizers(case.histories, forgotten_parameters(case.histories))
         for group in unchanged_parameters(case.histories):
+            if copies.keys() >= set(group.tensors):
+                continue
             if group.reason == "no learning rate":
                 told.update(case.histories.optimizers_of(group.tensors[0]))
             yield self._finding(case, group)
