@@ -258,10 +258,10 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """The tensors in each of its parameter groups, in their last state."""
     learning_rates: tuple[Number | None, ...] = ()
     """Of each group; None where it is not a number."""
-    highest_rate: Number | None = None
-    """The highest learning rate of any group at any step, or before a schedule began; None if no step was seen."""
-    idle_steps: Count = 0
-    """Steps at which all learning rates were less than a ten-thousandth of the highest until then."""
+    highest_rates: tuple[Number | None, ...] = ()
+    """Of each group, the highest learning rate at any step, or before a schedule began; empty if no step was seen."""
+    idle_steps: tuple[Count, ...] = ()
+    """Of each group, the steps at which its learning rate was less than a ten-thousandth of its highest until then."""
     keeps_state: bool = False
     """Whether it kept tensors from step to step, as momentum and Adam's averages are."""
 

@@ -141,8 +141,8 @@ class CallLogBuilder:
             tuple(known.names),
             tuple(tuple(self._number(tensor) for tensor in group) for group in groups),
             tuple(known.learning_rates),
-            known.highest_rate,
-            known.idle_steps,
+            tuple(known.highest_rates),
+            tuple(known.idle_steps),
             known.keeps_state,
         )
 

@@ -39,18 +39,20 @@ class KnownOptimizer:
     names: dict[str, None] = field(default_factory=dict)
     groups: list[list[KnownTensor]] = field(default_factory=list)
     learning_rates: list[float | None] = field(default_factory=list)
-    highest_rate: float | None = None
-    idle_steps: int = 0
+    highest_rates: list[float | None] = field(default_factory=list)
+    idle_steps: list[int] = field(default_factory=list)
     keeps_state: bool = False
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
-        rates = [rate for rate in self.learning_rates if rate is not None]
-        first = (_number(group.get("initial_lr")) for group in getattr(self.weak(), "param_groups", ()))
-        known = [rate for rate in (*rates, *first, self.highest_rate) if rate is not None]
-        self.highest_rate = max(known, default=None)
-        if rates and self.highest_rate is not None and len(rates) == len(self.learning_rates):
-            self.idle_steps += max(rates) < _MIN_RATE * self.highest_rate
+        for index, (rate, group) in enumerate(zip(self.learning_rates, self.weak().param_groups, strict=True)):
+            if index == len(self.highest_rates):
+                self.highest_rates.append(None)
+                self.idle_steps.append(0)
+            known = (rate, _number(group.get("initial_lr")), self.highest_rates[index])
+            highest = self.highest_rates[index] = max((each for each in known if each is not None), default=None)
+            if rate is not None and highest is not None:
+                self.idle_steps[index] += rate < _MIN_RATE * highest
 
     def note_state(self, state: Any) -> None:
         """A step has ended: see whether there is something that the next one needs."""
@@ -197,7 +199,8 @@ class Optimizers:
         writer = self._writer
         with writer.shield(), measuring():
             self.note_groups(known)
-            known.note_rates()
+            if known.learning_rates:
+                known.note_rates()
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
             row.optimizer = known
             for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
@@ -216,7 +219,8 @@ class Optimizers:
         with writer.shield(), measuring():
             known = self.find(optimizer)
             self.note_groups(known)
-            known.note_rates()
+            if known.learning_rates:
+                known.note_rates()
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
             row.optimizer = known
             for position, tensor in _parameters_of(optimizer):

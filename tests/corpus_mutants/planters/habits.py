@@ -104,7 +104,8 @@ def one_hot_for_softmax(program: Program) -> Iterator[Planted]:
         name = name_of(call.func) or ""
         if name.split(".")[-1] == "softmax" and call.args and one_line(call):
             value = program.of(call.args[0])
-            yield Planted((program.replace(call, f"F.one_hot(({value}).argmax(-1), ({value}).shape[-1]).float()"),))
+            edit = program.replace(call, f"F.one_hot(({value}).argmax(-1), ({value}).shape[-1]).float()")
+            yield Planted((edit,), value=program.probe(call))
 
 
 @operator("inplace_modified_saved", "leaf_inplace", "view_inplace", needs="raise")
@@ -120,13 +121,6 @@ def relu_in_place(program: Program) -> Iterator[Planted]:
                 for line in lines_of(statement)
             ]
             yield Planted((program.replace(call.func, f"{name}_".replace("F.sigmoid", "torch.sigmoid")),), tuple(made))
-
-
-@operator("nan_from_op", "nan_in_masked_branch")
-def root_of_a_relu(program: Program) -> Iterator[Planted]:
-    for statement, _ in results(program):
-        edit = program.replace(statement.value, f"torch.sqrt(torch.relu({program.of(statement.value)}).square())")
-        yield Planted((edit,), value=program.probe(statement.value))
 
 
 @operator("requires_grad_false")

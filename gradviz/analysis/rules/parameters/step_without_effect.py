@@ -75,26 +75,30 @@ class StepWithoutEffect(Rule):
                 yield finding
 
     def _decayed(self, case: Case, number: int) -> Finding | None:
-        """An optimizer most of whose steps had next to no learning rate, if it was higher before."""
+        """An optimizer with a group most of whose steps had next to no learning rate, if it was higher before."""
         histories = case.histories
         optimizer = histories.log.optimizers[number]
         steps = [row for row in histories.steps if histories.log.calls[row].optimizer == number]
-        highest, rates = optimizer.highest_rate, [rate for rate in optimizer.learning_rates if rate is not None]
-        is_idle = optimizer.idle_steps >= _MIN_IDLE_STEPS and 2 * optimizer.idle_steps > len(steps)
-        if not highest or not rates or not is_idle or len(rates) < len(optimizer.learning_rates):
+        idle, highest, rate = max(
+            zip(optimizer.idle_steps, optimizer.highest_rates, optimizer.learning_rates, strict=False),
+            key=lambda each: each[0],
+            default=(0, None, None),
+        )
+        if highest is None or rate is None or idle < _MIN_IDLE_STEPS or 2 * idle <= len(steps):
             return None
         step = location_of_call(histories.flow, steps[-1])
         changing = _line_of_schedule(case, step)
         name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        part = "" if len(optimizer.learning_rates) == 1 else "a group of "
         return self.finding(
-            f"the learning rate of {name} fell from {highest:.3g} to {max(rates):.3g}: {optimizer.idle_steps:,} of "
-            f"{len(steps):,} steps hardly change anything",
+            f"the learning rate of {part}{name} fell from {highest:.3g} to {rate:.3g}: {idle:,} of {len(steps):,} "
+            "steps hardly change anything",
             symptom="grad_wrong",
             why=_WORDS["no learning rate"][1],
             fix="look at what lowers it: a schedule may be stepped for each batch where its figures mean epochs",
             location=changing or step,
             symptom_location=step if changing not in (None, step) else None,
-            evidence={"steps": len(steps), "idle_steps": optimizer.idle_steps},
+            evidence={"steps": len(steps), "idle_steps": idle},
         )
 
     def _finding(self, case: Case, group: Unchanged) -> Finding:
@@ -124,7 +128,9 @@ def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
     histories = case.histories
     number = histories.optimizers_of(group.tensors[0])[0]
     made = next((location_of_call(histories.flow, row) for row in histories.given_at(number)), None)
-    is_constant = histories.log.optimizers[number].highest_rate == 0
+    optimizer = histories.log.optimizers[number]
+    groups = zip(optimizer.groups, optimizer.highest_rates, strict=False)
+    is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
     return made if is_constant else _line_of_schedule(case, location_of_call(histories.flow, group.step))
 
 

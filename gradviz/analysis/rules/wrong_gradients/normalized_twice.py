@@ -77,9 +77,7 @@ class NormalizedTwice(Rule):
             if loss == "nll_loss"
             else f"{loss}() normalizes its input itself: for values between 0 and 1 its gradient is small, and never "
             "points to a certain answer",
-            fix="use log_softmax() there"
-            if loss == "nll_loss"
-            else f"leave out {maker}(), and give the logits to {loss}()",
+            fix="use log_softmax() there" if loss == "nll_loss" else f"leave out {maker}(): give {loss}() the logits",
             location=above if above is not None else location,
             symptom_location=location if above != location else None,
             evidence={"loss": loss, "input": maker},

@@ -62,7 +62,9 @@ class StaleOptimizerParams(Rule):
         newcomers = [
             n for n in histories.untrained if histories.tensor(n).hidden_in is None and histories.tensor(n).names
         ]
-        replaced = dict(_replacements(histories, frozenset(newcomers), optimizer_made))
+        # A new one that the program normalizes or clips by hand trains as little as any other.
+        candidates = histories.reached - histories.trained
+        replaced = dict(_replacements(histories, candidates, optimizer_made))
         unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(histories, n, optimizer_made)) is not None}
         forgotten = forgotten_parameters(histories)
         originals = frozenset(newcomers).difference(replaced)
@@ -79,7 +81,9 @@ class StaleOptimizerParams(Rule):
         if copied:
             yield self._copies_in_optimizer(histories, copied)
         for row in dict.fromkeys(replaced.values()):
-            yield self._replaced(histories, row, [n for n in newcomers if replaced.get(n) == row], forgotten, made[0])
+            yield self._replaced(
+                histories, row, [n for n in sorted(replaced) if replaced[n] == row], forgotten, made[0]
+            )
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
