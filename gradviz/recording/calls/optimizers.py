@@ -45,7 +45,8 @@ class KnownOptimizer:
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
-        for index, (rate, group) in enumerate(zip(self.learning_rates, self.weak().param_groups, strict=True)):
+        groups = getattr(self.weak(), "param_groups", ())
+        for index, (rate, group) in enumerate(zip(self.learning_rates, groups, strict=False)):
             if index == len(self.highest_rates):
                 self.highest_rates.append(None)
                 self.idle_steps.append(0)

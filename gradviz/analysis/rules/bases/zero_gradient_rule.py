@@ -46,7 +46,8 @@ class ZeroGradientRule(Rule):
         flow = case.dataflow
         call = flow.log.calls[branch.call]
         operand = next((use for use in call.inputs if use.requires_grad), None)
-        values = None if operand is None else flow.values_of(operand, branch.call)
+        is_product = branch.cause == "masked_out"
+        values = None if operand is None or is_product else flow.values_of(operand, branch.call)
         zero = ZeroGradient(
             branch.cause, branch.graph, branch.node, (), (), branch.steps, call=branch.call, operand=values
         )

@@ -11,6 +11,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_that_keeps
 from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.read_gradients import with_gradients_read
 from gradviz.analysis.rule import Rule
 
 
@@ -80,7 +81,7 @@ class NotRegistered(Rule):
             hidden = [n for n in histories.log.parameters if histories.tensor(n).hidden_in is not None]
             yield from self._of_modules(histories, hidden, is_raised=True)
             return
-        read = _with_gradients_read(histories)
+        read = with_gradients_read(histories)
         yield from self._of_modules(histories, [n for n in hidden if n not in read], is_raised=False)
         yield from self._made_in_forward(histories)
 
@@ -131,12 +132,6 @@ class NotRegistered(Rule):
 def _location_where_kept(histories: ParameterHistories, number: int) -> Location | None:
     made, owner = histories.made_by(number), histories.tensor(number).hidden_in
     return None if made is None or owner is None else location_of_line(line_that_keeps(histories.flow, made, owner))
-
-
-def _with_gradients_read(histories: ParameterHistories) -> set[int]:
-    """Tensors other than parameters whose gradients the program reads, so that it uses them for something else."""
-    leaves = (each.gradient_of for number, each in enumerate(histories.log.tensors) if histories.flow.users(number))
-    return {leaf for leaf in leaves if leaf is not None and histories.tensor(leaf).role != "parameter"}
 
 
 def _remedy(histories: ParameterHistories, tensors: list[int]) -> str:
