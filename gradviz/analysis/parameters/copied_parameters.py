@@ -20,10 +20,13 @@ def forgotten_parameters(histories: ParameterHistories) -> list[int]:
 def copies_in_optimizers(histories: ParameterHistories, forgotten: list[int]) -> dict[int, int]:
     """What an optimizer has and nothing uses, with the parameter of the same shape that it was copied from, which no
     optimizer has."""
-    originals = frozenset(histories.untrained)
+    originals, flow = frozenset(histories.untrained), histories.flow
     found: dict[int, int] = {}
     for number in forgotten if originals else ():
-        above = (use.tensor for row in histories.flow.ancestors(number) for use in histories.log.calls[row].inputs)
+        # A parameter has the memory of the clone that it was made of.
+        same = dict.fromkeys((number, *flow.sharing_memory(number)))
+        rows = (row for tensor in same for row in flow.ancestors(tensor))
+        above = (use.tensor for row in rows for use in histories.log.calls[row].inputs)
         shape = histories.tensor(number).facts.shape
         original = next((n for n in above if n in originals and histories.tensor(n).facts.shape == shape), None)
         if original is not None:
