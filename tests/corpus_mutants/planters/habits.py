@@ -137,7 +137,8 @@ def grad_off_after_a_step(program: Program) -> Iterator[Planted]:
 
 @operator("evaluation_mode")
 def eval_after_a_step(program: Program) -> Iterator[Planted]:
-    yield from _after_steps(program, "{}.eval()")
+    if re.search(r"Dropout|BatchNorm|dropout", program.text):
+        yield from _after_steps(program, "{}.eval()")
 
 
 @operator("requires_grad_false", "not_registered")
@@ -156,7 +157,8 @@ def parameter_as_plain_leaf(program: Program) -> Iterator[Planted]:
 @operator("non_leaf", "not_registered", "not_stepped", "graph_freed")
 def leaf_times_a_factor(program: Program) -> Iterator[Planted]:
     for call in program.all(ast.Call):
-        if any(keyword.arg == "requires_grad" and program.of(keyword.value) == "True" for keyword in call.keywords):
+        is_flagged = any(each.arg == "requires_grad" and program.of(each.value) == "True" for each in call.keywords)
+        if is_flagged and program.loop(call) is None:
             yield Planted(
                 (program.replace(call, f"{program.of(call)} * 0.5"),), lines_of(*_optimizers(program).values())
             )

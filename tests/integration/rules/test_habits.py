@@ -122,7 +122,8 @@ FAULTS = {
     ),
     "of two cuts, the one at the end raises": (
         HEAD + "before = torch.optim.SGD(net.parameters(), lr=0.1)\n"
-        "opt = torch.optim.SGD(head.parameters(), lr=0.1)\n" + LOOP + "    scores = head(net(x).detach())\n    loss = scores.square().mean().long() / 10  # here\n" + STEP,
+        "opt = torch.optim.SGD(head.parameters(), lr=0.1)\n" + LOOP
+        + "    scores = head(net(x).detach())\n    loss = scores.square().mean().long() / 10  # here\n" + STEP,
         "integer_cast",
     ),
 }  # fmt: skip
@@ -139,7 +140,7 @@ HEALTHY = {
     "a part that is frozen once": PLAIN + LOSS + STEP + "    if step == 0:\n        net.requires_grad_(False)\n",
     "frozen for one loss, and free for the next": PLAIN + LOSS + STEP + "    head.requires_grad_(False)\n"
     "    loss = head(net(x)).square().mean()\n" + STEP + "    head.requires_grad_(True)\n",
-    "probabilities for a loss of probabilities": PLAIN + "    loss = F.nll_loss(head(net(x)).log_softmax(1), y)\n" + STEP,
+    "log-probabilities for their loss": PLAIN + "    loss = F.nll_loss(head(net(x)).log_softmax(1), y)\n" + STEP,
     "soft targets": PLAIN + "    with torch.no_grad():\n        target = head(net(x)).softmax(1)\n"
     "    loss = F.cross_entropy(head(net(x)), target)\n" + STEP,
     "a first state of zeros": HEAD + "cell = nn.Linear(12, 8)\n"
