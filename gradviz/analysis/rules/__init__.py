@@ -53,6 +53,7 @@ from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
+from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
@@ -137,6 +138,7 @@ RULES: tuple[type[Rule], ...] = (
     TrainingMode,
     StepWithoutEffect,
     OptimizerMadeAnew,
+    PlainTensor,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -353,6 +353,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV712": (
+        ("assign torch.nn.Parameter(...)", (("torch.ones(1)", "torch.nn.Parameter(torch.ones(1))"),)),
+        (
+            "register_buffer('scale', ...)",
+            (("self.scale = torch.ones(1)", 'self.register_buffer("scale", torch.ones(1))'),),
+        ),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (
