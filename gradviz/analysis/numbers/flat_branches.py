@@ -37,6 +37,8 @@ class FlatBranch(Struct, frozen=True):
     node: int
     call: int
     steps: int
+    may_be_meant: bool = False
+    """Whether it is multiplied by the number 0: a weight that is switched off."""
 
 
 def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
@@ -60,7 +62,7 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
             origin = origins.get(node.id)
             is_source = origin is not None and origin.state == "zero" and origin.by == "node" and not origin.is_aside
             if name == "mul":
-                is_off = _is_times_made_zeros(flow, values, row)
+                is_off = _is_times_zero(flow, call) or _is_times_made_zeros(flow, values, row)
             else:
                 is_off = is_source and (is_flat or _is_in_use(flow, row))
             if is_off and _takes_all(graph, node):
@@ -69,13 +71,20 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
         if is_flat or (len(members) == bounded[site] and len({number for number, *_ in members}) >= _MIN_STEPS):
             is_product = plain_name(flow.log.calls[members[-1][2]].function) == "mul"
             cause: ZeroCause = "zero_gradient_op" if is_flat else "masked_out" if is_product else "saturation"
-            yield FlatBranch(cause, *members[-1], len(members))
+            may_be_meant = is_product and _is_times_zero(flow, flow.log.calls[members[-1][2]])
+            yield FlatBranch(cause, *members[-1], len(members), may_be_meant)
 
 
 def _takes_all(graph: Graph, node: Node) -> bool:
     """Whether its input gets nothing from anywhere else."""
     targets = [graph.nodes[edge.target] for edge in node.edges if edge is not None]
     return bool(targets) and all(state_of(target.arrived) == "zero" for target in targets)
+
+
+def _is_times_zero(flow: Dataflow, call: Call) -> bool:
+    """Whether several values are multiplied by the number 0. Single ones, terms of a loss, have another rule."""
+    is_zero = any(type(each) in (int, float) and each == 0 for each in call.scalars.values())
+    return is_zero and len(call.inputs) == 1 and prod(shape_of(flow, call.inputs[0].tensor)) > 1
 
 
 def _is_times_made_zeros(flow: Dataflow, origins: ValueOrigins, row: int) -> bool:

@@ -141,7 +141,7 @@ def eval_after_a_step(program: Program) -> Iterator[Planted]:
         yield from _after_steps(program, "{}.eval()")
 
 
-@operator("requires_grad_false", "not_registered")
+@operator("requires_grad_false", "not_registered", "plain_tensor")
 def parameter_left_plain(program: Program) -> Iterator[Planted]:
     for call in _parameters(program):
         yield Planted((program.replace(call, program.of(call.args[0])),))

@@ -155,6 +155,38 @@ HEALTHY = {
     "a hook that averages": HEAD + OPT + "for p in both:\n    p.register_hook(lambda g: g / 8)\n" + LOOP + LOSS + STEP,
 }  # fmt: skip
 
+PLAIN_TENSOR = (
+    HEAD
+    + """
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = {}
+        self.shift = nn.Parameter(torch.zeros(3))
+    def forward(self, x):
+        return x * self.scale + self.shift
+scaled = Scaled()
+opt = torch.optim.SGD([*both, *scaled.parameters()], lr=0.1)
+"""
+    + LOOP
+    + "    loss = F.cross_entropy(scaled(head(net(x))), y)\n"
+    + STEP
+)
+
+
+@pytest.mark.parametrize("made", ["torch.ones(3)", "torch.randn(3) * 0.1", "torch.full((3,), 2.0)"])
+def test_a_tensor_that_a_module_keeps_without_parameter_is_a_note_on_its_line(made: str, tmp_path: Path) -> None:
+    source = PLAIN_TENSOR.format(made)
+    (note,) = findings(source, tmp_path)
+    assert (note.cause, note.severity) == ("plain_tensor", "note")
+    assert note.location is not None
+    assert "self.scale = " in source.splitlines()[note.location.line - 1]
+
+
+@pytest.mark.parametrize("made", ["nn.Parameter(torch.ones(3))", "2.0", "torch.tensor(1)"])
+def test_parameters_and_numbers_are_no_plain_tensors(made: str, tmp_path: Path) -> None:
+    assert findings(PLAIN_TENSOR.format(made), tmp_path) == []
+
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_of_the_whole_training_has_its_cause_and_its_line(name: str, tmp_path: Path) -> None:

@@ -56,6 +56,7 @@ class ZeroGradientRule(Rule):
         trained = sorted((leaves | {use.tensor for use in call.live_inputs}) & case.histories.trained) or sorted(leaves)
         return self.finding(
             f"{self.verdict(zero, operation)}: {case.histories.together(trained)} learn from other paths only",
+            severity="note" if branch.may_be_meant else self.severity,
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=self.fix(zero, operation),
