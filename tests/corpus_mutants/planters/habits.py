@@ -216,3 +216,54 @@ def _parameters(program: Program) -> Iterator[ast.Call]:
         plain = re.fullmatch(r"(torch\.)?nn\.Parameter", name_of(call.func) or "")
         if plain and len(call.args) == 1 and one_line(call):
             yield call
+
+
+@operator("gradient_into_target", "requires_grad_false", "inplace_modified_saved", "optimizer_step_before_backward",
+          "copy_is_the_same", "cancelled_out", "zero_gradient_op", "gradient_always_zero")  # fmt: skip
+def alias_for_copy(program: Program) -> Iterator[Planted]:
+    for call in program.all(ast.Call):
+        if (name_of(call.func) or "").endswith("deepcopy") and len(call.args) == 1:
+            yield Planted((program.replace(call, program.of(call.args[0])),))
+
+
+@operator("grad_argument", "unscaled_step", "clip_misplaced", "step_without_effect")
+def step_without_the_scaler(program: Program) -> Iterator[Planted]:
+    for statement, call, _ in _alone(program, "step"):
+        if len(call.args) == 1 and name_of(call.args[0]) in _optimizers(program):
+            edit = program.replace(statement, f"{program.of(call.args[0])}.step()")
+            yield Planted((edit,), _neighbours(program, statement))
+
+
+@operator("graph_freed", "optimizer_step_before_backward")
+def forward_before_the_loop(program: Program) -> Iterator[Planted]:
+    for statement, _ in results(program):
+        loop = program.loop(statement)
+        if loop in program.tree.body and statement in loop.body and isinstance(statement.value, ast.Call):
+            assert loop is not None
+            before = loop.body[: loop.body.index(statement)]
+            if all(isinstance(each, ast.Assign) for each in before) and len(before) < 3:
+                lines = [*(program.of(each) for each in before), program.of(statement)]
+                yield Planted((program.before(loop, *lines), program.drop(statement)), lines_of(loop.body[-1]))
+
+
+@operator("inference_tensor", "no_grad_block")
+def inference_for_no_grad(program: Program) -> Iterator[Planted]:
+    for call in program.all(ast.Call):
+        if name_of(call.func) == "torch.no_grad" and not call.args:
+            users = [each for each in program.all(ast.With) if each.items[0].context_expr is call]
+            yield Planted((program.replace(call.func, "torch.inference_mode"),), lines_of(*users))
+
+
+@operator("tensor_rewrap", "term_without_gradient", "detached")
+def tensor_for_stack(program: Program) -> Iterator[Planted]:
+    for call in program.all(ast.Call):
+        if name_of(call.func) == "torch.stack" and len(call.args) == 1 and not call.keywords:
+            yield Planted((program.replace(call.func, "torch.tensor"),), value=program.probe(call))
+
+
+@operator("inplace_modified_saved", "leaf_inplace", "view_inplace", needs="raise")
+def added_in_place(program: Program) -> Iterator[Planted]:
+    for statement, name in results(program):
+        formula = statement.value
+        if isinstance(formula, ast.BinOp) and isinstance(formula.op, ast.Add) and name_of(formula.left) == name:
+            yield Planted((program.replace(statement, f"{name} += {program.of(formula.right)}"),))

@@ -160,7 +160,7 @@ def _location_where_flagged(histories: ParameterHistories, number: int) -> Locat
     off = [row for row, flag in histories.flag_changes(number) if not flag]
     if off:
         return location_of_flag(histories, off[-1])
-    makers = histories.flow.producers(number)
+    makers = [row for row in histories.flow.producers(number) if histories.log.calls[row].kind != "step"]
     return (
         location_of_call(histories.flow, makers[-1]) if makers else location_of_line(histories.line_where_made(number))
     )
