@@ -258,6 +258,12 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """The tensors in each of its parameter groups, in their last state."""
     learning_rates: tuple[Number | None, ...] = ()
     """Of each group; None where it is not a number."""
+    highest_rates: tuple[Number | None, ...] = ()
+    """Of each group, the highest learning rate at any step, or before a schedule began; empty if no step was seen."""
+    idle_steps: tuple[Count, ...] = ()
+    """Of each group, the steps at which its learning rate was less than a ten-thousandth of its highest until then."""
+    keeps_state: bool = False
+    """Whether it kept tensors from step to step, as momentum and Adam's averages are."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

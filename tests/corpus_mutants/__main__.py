@@ -1,7 +1,8 @@
 """``python -m tests.corpus_mutants``: plants faults in healthy programs, and scores what is said.
 
 Prints a table by operator: how many first findings of ``gradviz check`` name a right cause, a line that one would
-edit, and both; in how many nothing was found. README.md beside this file tells more.
+edit, and both; in how many nothing was found, and in how many of these at least a note tells cause and line. README.md
+beside this file tells more.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ class Score:
     cause: bool
     line: bool
     silent: bool
+    noted: bool
+    """Whether nothing above a note was found, but a note has a right cause and line."""
     failure: str | None
     lines: list[int]
     said: list[list[Any]]
@@ -154,6 +157,10 @@ def _score_all(
             any(each["cause"] in mutant.operator.causes for each in first),
             any(each.get("line") in mutant.lines for each in first),
             not said.findings,
+            not said.findings
+            and any(
+                each["cause"] in mutant.operator.causes and each.get("line") in mutant.lines for each in said.notes
+            ),
             said.failure,
             sorted(mutant.lines),
             [_row(each) for each in said.findings[:3]],
@@ -173,7 +180,7 @@ def _print_table(scores: list[Score]) -> None:
     groups: dict[str, list[Score]] = defaultdict(list)
     for score in scores:
         groups[score.operator].append(score)
-    titles = ("cause", "line", "both", "nothing found")
+    titles = ("cause", "line", "both", "nothing found", "of it, a note")
     print(f"\n{'operator':<36}{'n':>5}{''.join(f'{title:>15}' for title in titles)}")
     raising, quiet = ([s for s in scores if s.raised == raised] for raised in (True, False))
     rows = [*sorted(groups.items()), ("that raise", raising), ("that do not raise", quiet), ("all", scores)]
@@ -183,6 +190,7 @@ def _print_table(scores: list[Score]) -> None:
             _share(s.line for s in group),
             _share(s.cause and s.line for s in group),
             _share(s.silent for s in group),
+            _share(s.noted for s in group),
         )
         print(f"{name:<36}{len(group):>5}{''.join(f'{share:>15}' for share in shares)}")
     failures = [score for score in scores if score.failure]

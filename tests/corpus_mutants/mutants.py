@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 
-from tests.corpus_mutants.planters import meaning, missing, optimizers
+from tests.corpus_mutants.planters import habits, meaning, missing, optimizers
 from tests.corpus_mutants.planting import OPERATORS, Mutant, Operator, Program
 
 HERE = Path(__file__).parent
 CONTROLS = HERE.parent / "corpus" / "cases"
-PLANTERS = (missing, optimizers, meaning)
+PLANTERS = (missing, optimizers, meaning, habits)
 """They fill `OPERATORS` when they are imported."""
 MAX_POSITIONS = 2
 

@@ -31,10 +31,11 @@ class Trace:
 
 @dataclass(frozen=True)
 class Said:
-    """What ``gradviz check`` told: its findings above notes, in order."""
+    """What ``gradviz check`` told: its findings above notes, in order, and its notes."""
 
     findings: tuple[dict[str, Any], ...]
     failure: str | None = None
+    notes: tuple[dict[str, Any], ...] = ()
 
 
 class Runner:
@@ -69,7 +70,8 @@ class Runner:
             except ValueError:
                 continue
             if "findings" in report:
-                return Said(tuple(each for each in report["findings"] if each["severity"] != "note"))
+                notes = tuple(each for each in report["findings"] if each["severity"] == "note")
+                return Said(tuple(each for each in report["findings"] if each not in notes), None, notes)
         return Said((), f"exit code {code}, no report: {output[-200:]} {errors[-1000:]}")
 
     def _run(self, folder: Path, entry: str, words: list[str]) -> tuple[int, str]:

@@ -85,12 +85,19 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
     flow = histories.flow
     for row, term, exit_row in _constant_terms(flow, backward, root):
         cut = _cut_above(flow, term, row, exit_row, flow.step_before(backward))
-        if cut is None:
+        if cut is None or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
         leaves, _ = histories.live_leaves(cut.live_inputs, cut.call)
         parameters = leaves.union(cut.live_inputs) & histories.trained
         if parameters:
             yield DeadTerm(term, cut, row, backward, tuple(sorted(parameters)))
+
+
+def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:
+    """Whether it was computed with trained parameters that were frozen by then: without a cut it is a constant, too."""
+    calls = (histories.log.calls[each] for each in histories.flow.ancestors(term, row, since))
+    uses = (use for call in calls for use in call.inputs)
+    return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
 
 
 def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None, since: int) -> Cut | None:

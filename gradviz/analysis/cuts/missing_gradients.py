@@ -43,6 +43,8 @@ class CutOff(Struct, frozen=True):
     """Whether it makes a whole loss, or a whole term of one, a constant."""
     is_partial: bool = False
     """Whether other paths bring them gradients."""
+    is_behind_another: bool = False
+    """Whether another cut is on its way to the root, so that mending this one alone brings no gradient."""
     is_of_leaf: bool = False
     """Whether the root was made a leaf, so that the backward call reaches nothing else."""
 
@@ -103,7 +105,13 @@ class MissingGradients:
         return tuple(
             sorted(
                 (found for found in best if found.tensors),
-                key=lambda found: (not found.is_refused, -len(found.tensors), _rank(found), found.cut.call),
+                key=lambda found: (
+                    not found.is_refused,
+                    found.is_refused and found.is_behind_another,
+                    -len(found.tensors),
+                    _rank(found),
+                    found.cut.call,
+                ),
             )
         )
 
@@ -206,7 +214,9 @@ class MissingGradients:
         )
 
     def _to_blame(self, backward: int, root: int, wants: frozenset[int]) -> Iterator[CutOff]:
-        for cut_path, cuts in cut_paths_on(self._flow, root, backward, self._key):
+        found = list(cut_paths_on(self._flow, root, backward, self._key))
+        rows = {cut.call for _, cuts in found for cut in cuts}
+        for cut_path, cuts in found:
             if self._makes_new_leaf(cut_path):
                 continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
@@ -224,6 +234,7 @@ class MissingGradients:
                     tensors,
                     is_draw(self._flow, cut_path),
                     ends,
+                    is_behind_another=not rows.isdisjoint(cut_path.calls[1:]),
                     is_of_leaf=self._starts_at_a_leaf(backward, root),
                 )
 

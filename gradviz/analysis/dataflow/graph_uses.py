@@ -56,7 +56,8 @@ class GraphUses:
         for row, call in enumerate(self._calls):
             if call.scope is None or not call.node_count or not self._flow.is_by_program(call):
                 continue
-            if self._is_traced(call):
+            # torch makes the node of a custom function where gradients are off, too, and drops it at once.
+            if self._is_traced(call) or (call.outputs and not any(use.has_grad_fn for use in call.outputs)):
                 continue
             outermost = self._outermost(call.scope)
             runs.setdefault(outermost, []).append(row)

@@ -14,15 +14,18 @@ from gradviz.graph.call_log import Call, Definition
 from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node
 
-Alteration = Literal["not_finite", "zero", "constant", "without_sign", "changed"]
-"""The worst first. ``without_sign``: the same norm, but no element is negative any more; ``changed``: any other change,
-which is the purpose of hooks."""
+Alteration = Literal["not_finite", "zero", "constant", "without_sign", "shrunk", "changed"]
+"""The worst first. ``without_sign``: the same norm, but no element is negative any more; ``shrunk``: almost nothing is
+left; ``changed``: any other change, which is the purpose of hooks."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
 """The node at which torch calls the hooks of a module."""
 _REGISTER = frozenset({"torch.Tensor.register_hook", "torch.Tensor.register_post_accumulate_grad_hook"})
 _REGISTER_ON_MODULE = "torch.nn.Module.register_full_backward_hook"
 _SAME = 1e-3
+_MAX_SHRUNK = 1e-3
+"""Of a norm that was not large before."""
+_MAX_USUAL_NORM = 1e3
 
 
 class HookedGradient(Struct, frozen=True):
@@ -69,7 +72,16 @@ def _alteration(before: TensorFigures, after: TensorFigures) -> Alteration | Non
         return "zero"
     if after.count > 1 and after.minimum == after.maximum and before.minimum != before.maximum:
         return "constant"
-    return "without_sign" if _lost_its_sign(before, after) else "changed"
+    if _lost_its_sign(before, after):
+        return "without_sign"
+    return "shrunk" if _is_almost_gone(before, after) else "changed"
+
+
+def _is_almost_gone(before: TensorFigures, after: TensorFigures) -> bool:
+    """Whether almost nothing is left of a gradient that was not too large."""
+    if not before.norm or after.norm is None or before.norm > _MAX_USUAL_NORM:
+        return False
+    return after.norm < _MAX_SHRUNK * before.norm
 
 
 def _figures(figures: TensorFigures) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Operations without a slope on one of several paths: the leaves above them get gradients, but none through them.
 
 A leaf that gets only zeros is a case of `gradviz.analysis.numbers.zero_gradients`. Here an intermediate result gets
-only zeros, because all that uses it rounds it, takes its sign, or bounds all of it: then its value is in the loss, and
+only zeros, because all that uses it rounds it, takes its sign, bounds all of it, or multiplies it by zeros: then
 nothing learns from it.
 """
 
@@ -17,8 +17,10 @@ from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.value_origins import ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.gradient_origins import find_gradient_origins, state_of
 from gradviz.analysis.numbers.zero_slopes import ZeroCause, is_flat_as_called
+from gradviz.graph.call_log import Call
 from gradviz.graph.model import Graph, Node
 
 _BOUNDS = frozenset({"clamp", "clip", "clamp_min", "clamp_max", "hardtanh"})
@@ -35,11 +37,14 @@ class FlatBranch(Struct, frozen=True):
     node: int
     call: int
     steps: int
+    may_be_meant: bool = False
+    """Whether it is multiplied by the number 0: a weight that is switched off."""
 
 
 def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
     """One for each line, with the last of its graphs."""
     flow = backward_calls.flow
+    values = ValueOrigins(flow)
     found: dict[tuple[int | None, bool], list[tuple[int, int, int]]] = defaultdict(list)
     bounded: dict[int | None, int] = defaultdict(int)
     for number, graph in enumerate(backward_calls.graphs):
@@ -50,17 +55,24 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
             if row is None or call is None:
                 continue
             is_flat = is_flat_as_called(node, call)
-            if not is_flat and plain_name(call.function) not in _BOUNDS:
+            name = plain_name(call.function)
+            if not is_flat and name not in _BOUNDS and name != "mul":
                 continue
             bounded[call.call_site] += 1
             origin = origins.get(node.id)
             is_source = origin is not None and origin.state == "zero" and origin.by == "node" and not origin.is_aside
-            if is_source and _takes_all(graph, node) and (is_flat or _is_in_use(flow, row)):
+            if name == "mul":
+                is_off = _is_times_zero(flow, call) or _is_times_made_zeros(flow, values, row)
+            else:
+                is_off = is_source and (is_flat or _is_in_use(flow, row))
+            if is_off and _takes_all(graph, node):
                 found[call.call_site, is_flat].append((number, node.id, row))
     for (site, is_flat), members in found.items():
         if is_flat or (len(members) == bounded[site] and len({number for number, *_ in members}) >= _MIN_STEPS):
-            cause: ZeroCause = "zero_gradient_op" if is_flat else "saturation"
-            yield FlatBranch(cause, *members[-1], len(members))
+            is_product = plain_name(flow.log.calls[members[-1][2]].function) == "mul"
+            cause: ZeroCause = "zero_gradient_op" if is_flat else "masked_out" if is_product else "saturation"
+            may_be_meant = is_product and _is_times_zero(flow, flow.log.calls[members[-1][2]])
+            yield FlatBranch(cause, *members[-1], len(members), may_be_meant)
 
 
 def _takes_all(graph: Graph, node: Node) -> bool:
@@ -69,14 +81,38 @@ def _takes_all(graph: Graph, node: Node) -> bool:
     return bool(targets) and all(state_of(target.arrived) == "zero" for target in targets)
 
 
+def _is_times_zero(flow: Dataflow, call: Call) -> bool:
+    """Whether several values are multiplied by the number 0. Single ones, terms of a loss, have another rule."""
+    is_zero = any(type(each) in (int, float) and each == 0 for each in call.scalars.values())
+    return is_zero and len(call.inputs) == 1 and prod(shape_of(flow, call.inputs[0].tensor)) > 1
+
+
+def _is_times_made_zeros(flow: Dataflow, origins: ValueOrigins, row: int) -> bool:
+    """Whether the other factor is several zeros that were made as such, and not computed: a mask of data may select
+    nothing by accident."""
+    call = flow.log.calls[row]
+    if len(call.live_inputs) != 1:
+        return False
+    for use in origins.inputs_of_kind(row, is_all_zero):
+        values = flow.values_of(use, row)
+        maker = flow.log.calls[origins.oldest_of_kind(use.tensor, row, is_all_zero).call]
+        if not use.requires_grad and values is not None and values.count > 1:
+            return plain_name(maker.function) in _MAKES_ZEROS
+    return False
+
+
+_MAKES_ZEROS = frozenset({"zeros", "zeros_like", "new_zeros", "full", "full_like", "new_full"})
+
+
 def _is_in_use(flow: Dataflow, row: int) -> bool:
     """Whether a bound is the middle of a computation. One at the end, of a term of the loss, may be a free margin."""
     call = flow.log.calls[row]
     made = call.outputs[0]
     values = made.values
-    is_constant = values is not None and values.minimum == values.maximum and bool(values.maximum)
-    if not is_constant or prod(shape_of(flow, made.tensor)) == 1:
+    if values is None or values.minimum != values.maximum or not values.maximum:
         return False
+    if prod(shape_of(flow, made.tensor)) == 1:
+        return _is_far_off(flow, call, row, abs(values.maximum))
     waiting, seen = [(made.tensor, row)], set[int]()
     while waiting and len(seen) < _MAX_CALLS:
         for user in flow.users(*waiting.pop()):
@@ -92,4 +128,11 @@ def _is_in_use(flow: Dataflow, row: int) -> bool:
     return False
 
 
+def _is_far_off(flow: Dataflow, call: Call, row: int, bound: float) -> bool:
+    """Whether a number is so much smaller than its lower bound that it will not come near it."""
+    taken = flow.values_of(call.inputs[0], row)
+    return taken is not None and taken.maximum is not None and abs(taken.maximum) * _FAR < bound
+
+
+_FAR = 1e3
 _MAX_CALLS = 20

@@ -8,7 +8,14 @@ from collections.abc import Iterator, Sequence
 from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.capture.capture import ScriptError
 from gradviz.graph.call_log import Call, TensorUse
+
+
+def found_no_parameters(error: ScriptError | None) -> bool:
+    """Whether the program ended because an optimizer got nothing."""
+    return error is not None and "empty parameter list" in error.message
+
 
 _FLOATING = ("float", "bfloat", "complex")
 
@@ -62,6 +69,8 @@ def loss_of_frozen(histories: ParameterHistories) -> Iterator[tuple[int, list[in
         leaves = _leaves_above(histories, roots, row)
         to_train = [number for number in leaves if number in histories.trained]
         parameters = _parameters(histories, leaves)
+        if histories.trained and not to_train and not parameters:
+            continue  # It uses no model at all.
         others = [number for number in leaves if histories.tensor(number).names][-1:]
         if to_train or parameters or others:
             yield row, to_train or parameters or others
@@ -101,13 +110,18 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
 
     A whole model in an optimizer, with a part of it frozen before, is no mistake. These show that training was meant:
     the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did; or
-    they are no parameters of a module, so the program chose them one by one.
+    they are no parameters of a module, so the program chose them one by one. One that trained for a while counts only
+    if it was frozen again and again: freezing once may be a plan, as in the stages of a training.
     """
     for number, optimizer in enumerate(histories.log.optimizers):
         if not any(histories.log.calls[row].optimizer == number for row in histories.steps):
             continue
         for group in optimizer.groups:
-            never = [tensor for tensor in group if not histories.is_ever_stepped_live(tensor)]
+            never = [
+                tensor
+                for tensor in group
+                if not histories.is_ever_stepped_live(tensor) or _is_frozen_repeatedly(histories, tensor)
+            ]
             late: dict[int, list[int]] = defaultdict(list)
             for tensor in never:
                 row = _frozen_after(histories, tensor, number)
@@ -121,6 +135,25 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
                 yield plain, None
             elif whole := _whole_models(histories, group, never):
                 yield whole, None
+
+
+def _is_frozen_repeatedly(histories: ParameterHistories, tensor: int) -> bool:
+    """Whether several calls froze it, none of them unfreezes it, and it was not trained after the first."""
+    changes = histories.flag_changes(tensor)
+    frozen = [row for row, flag in changes if not flag]
+    if len(frozen) < _MIN_FREEZING or len(frozen) < len(changes):
+        return False
+    later = [step for step in histories.steps if step > frozen[0] and _is_held_by(histories, tensor, step)]
+    return len(later) >= _MIN_FREEZING and not any(
+        use.requires_grad for step in later for use in histories.log.calls[step].inputs if use.tensor == tensor
+    )
+
+
+_MIN_FREEZING = 2
+
+
+def _is_held_by(histories: ParameterHistories, tensor: int, step: int) -> bool:
+    return any(use.tensor == tensor for use in histories.log.calls[step].inputs)
 
 
 def _whole_models(histories: ParameterHistories, group: Sequence[int], never: Sequence[int]) -> list[int]:

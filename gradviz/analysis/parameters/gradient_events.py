@@ -229,7 +229,8 @@ class GradientEvents:
         return None
 
     def _is_looked_at(self, leaves: frozenset[int], start: int, end: int) -> bool:
-        """Whether the program itself, or a scaler of mixed precision, uses the gradients."""
+        """Whether the program itself, or a scaler of mixed precision, uses the gradients, other than to change them or
+        to measure their size, as clipping does."""
         for row in range(start + 1, end):
             call = self._log.calls[row]
             if "amp_" in call.function:
@@ -239,10 +240,16 @@ class GradientEvents:
             if (
                 is_own
                 and row not in self._clears
+                and not self._only_changes_or_measures(row)
                 and any(self._log.tensors[use.tensor].gradient_of in leaves for use in call.inputs)
             ):
                 return True
         return False
+
+    def _only_changes_or_measures(self, row: int) -> bool:
+        """Whether all results of a call are gradients, or single numbers."""
+        tensors = [self._log.tensors[use.tensor] for use in self._log.calls[row].outputs]
+        return bool(tensors) and all(each.gradient_of is not None or each.facts.elements == 1 for each in tensors)
 
 
 def _steps_that_use_again(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.refused_calls import refused_roots
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
@@ -52,11 +53,45 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
 def used_for_nothing(histories: ParameterHistories, explained: Container[int]) -> Iterator[UnusedParameters]:
     """Parameters that optimizers step, and that are only used for results that no loss uses, though nothing cuts
     them off. Some may be `explained` already."""
+    yield from _lost_results(
+        histories,
+        [
+            number
+            for number in sorted(histories.trained - histories.reached)
+            if number not in explained and histories.is_ever_stepped_live(number)
+        ]
+        if histories.steps and histories.reached_by
+        else [],
+    )
+
+
+def lost_before(histories: ParameterHistories, backward: int) -> Iterator[UnusedParameters]:
+    """The same for a loss that a call refused, because it was computed from no trained tensor at all."""
+    since = histories.flow.step_before(backward)
+    used = [number for number in sorted(histories.trained) if histories.forward_uses(number, after=since)]
+    yield from _lost_results(histories, used)
+
+
+def losses_of_no_parameter(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
+    """Backward calls that were refused though nothing was cut or frozen, with the loss: no parameter is in it."""
+    for row in histories.backward_calls if histories.trained else ():
+        call = histories.log.calls[row]
+        for root in refused_roots(call) if histories.flow.is_by_program(call) else ():
+            above = histories.flow.ancestors(root, before=row)
+            calls = [histories.log.calls[each] for each in above]
+            uses = [use for each in calls for use in each.inputs]
+            is_any_used = any(
+                use.requires_grad or use.tensor in histories.trained or histories.tensor(use.tensor).role == "parameter"
+                for use in uses
+            )
+            if calls and not is_any_used and not any(histories.flow.inside(each) for each in above):
+                yield row, root
+
+
+def _lost_results(histories: ParameterHistories, tensors: Sequence[int]) -> Iterator[UnusedParameters]:
     groups: dict[Location | None, list[int]] = defaultdict(list)
     last: dict[Location | None, int] = {}
-    for number in sorted(histories.trained - histories.reached) if histories.steps and histories.reached_by else ():
-        if number in explained or not histories.is_ever_stepped_live(number):
-            continue
+    for number in tensors:
         # An evaluation cuts, and goes into no loss. What left torch may have come back unseen.
         if any(cut.kind not in ("no_grad", "inference") for cut in histories.flow.cuts_below(number)):
             continue

@@ -51,7 +51,9 @@ from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
+from gradviz.analysis.rules.parameters.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
+from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
@@ -69,6 +71,7 @@ from gradviz.analysis.rules.wrong_gradients.gradient_counted_twice import Gradie
 from gradviz.analysis.rules.wrong_gradients.gradient_into_target import GradientIntoTarget
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
+from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
@@ -123,6 +126,7 @@ RULES: tuple[type[Rule], ...] = (
     DuplicateIndex,
     GradientIntoTarget,
     AccumulationUndivided,
+    NormalizedTwice,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -133,6 +137,8 @@ RULES: tuple[type[Rule], ...] = (
     WrongOptimizer,
     TrainingMode,
     StepWithoutEffect,
+    OptimizerMadeAnew,
+    PlainTensor,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

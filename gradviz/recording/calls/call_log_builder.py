@@ -141,6 +141,9 @@ class CallLogBuilder:
             tuple(known.names),
             tuple(tuple(self._number(tensor) for tensor in group) for group in groups),
             tuple(known.learning_rates),
+            tuple(known.highest_rates),
+            tuple(known.idle_steps),
+            known.keeps_state,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

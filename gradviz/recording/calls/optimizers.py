@@ -39,6 +39,36 @@ class KnownOptimizer:
     names: dict[str, None] = field(default_factory=dict)
     groups: list[list[KnownTensor]] = field(default_factory=list)
     learning_rates: list[float | None] = field(default_factory=list)
+    highest_rates: list[float | None] = field(default_factory=list)
+    idle_steps: list[int] = field(default_factory=list)
+    keeps_state: bool = False
+
+    def note_rates(self) -> None:
+        """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
+        groups = getattr(self.weak(), "param_groups", ())
+        for index, (rate, group) in enumerate(zip(self.learning_rates, groups, strict=False)):
+            if index == len(self.highest_rates):
+                self.highest_rates.append(None)
+                self.idle_steps.append(0)
+            known = (rate, _number(group.get("initial_lr")), self.highest_rates[index])
+            highest = self.highest_rates[index] = max((each for each in known if each is not None), default=None)
+            if rate is not None and highest is not None:
+                self.idle_steps[index] += rate < _MIN_RATE * highest
+
+    def note_state(self, state: Any) -> None:
+        """A step has ended: see whether there is something that the next one needs."""
+        if not self.keeps_state and isinstance(state, dict):
+            kept = next(iter(state.values()), None)
+            values = kept.values() if isinstance(kept, dict) else ()
+            self.keeps_state = any(_is_tensor(value) for value in values)
+
+
+_MIN_RATE = 1e-4
+"""Of the highest learning rate: with less a step hardly does anything."""
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) else None
 
 
 class Optimizers:
@@ -98,9 +128,7 @@ class Optimizers:
         known.groups = [
             [tensors.known(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)] for group in groups
         ]
-        known.learning_rates = [
-            float(group["lr"]) if type(group.get("lr")) in (int, float) else None for group in groups
-        ]
+        known.learning_rates = [_number(group.get("lr")) for group in groups]
 
     # -- what its methods read -----------------------------------------------------------------------------------
 
@@ -172,6 +200,8 @@ class Optimizers:
         writer = self._writer
         with writer.shield(), measuring():
             self.note_groups(known)
+            if known.learning_rates:
+                known.note_rates()
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
             row.optimizer = known
             for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
@@ -190,6 +220,8 @@ class Optimizers:
         with writer.shield(), measuring():
             known = self.find(optimizer)
             self.note_groups(known)
+            if known.learning_rates:
+                known.note_rates()
             row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
             row.optimizer = known
             for position, tensor in _parameters_of(optimizer):
@@ -220,6 +252,7 @@ class Optimizers:
                 return
             del self._stepping[self._stepping.index(row) :]
             writer.close(row)
+            known.note_state(getattr(optimizer, "state", None))
             before = {id(use.known): use.version for use in row.inputs}
             for position, tensor in _parameters_of(optimizer):
                 found = writer.uses.tensors.find(tensor)

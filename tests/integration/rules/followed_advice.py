@@ -292,6 +292,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV613": (("(loss / 4).backward()", (("loss.backward()", "(loss / 4).backward()"),)),),
+    "GV614": (
+        (
+            "leave out softmax(): give cross_entropy() the logits",
+            (("torch.softmax(model(torch.randn(5, 4)), dim=1)", "model(torch.randn(5, 4))"),),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
@@ -338,6 +344,22 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV709": (("call teacher.eval() before the loop", (("for step", "teacher.eval()\nfor step"),)),),
     "GV710": (("set the learning rate of that group", (("lr=0.0", "lr=0.1"),)),),
+    "GV711": (
+        (
+            "make it once, before the loop",
+            (
+                ("    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)\n", ""),
+                ("for step", "optimizer = torch.optim.Adam(model.parameters(), lr=0.01)\nfor step"),
+            ),
+        ),
+    ),
+    "GV712": (
+        ("assign torch.nn.Parameter(...)", (("torch.ones(1)", "torch.nn.Parameter(torch.ones(1))"),)),
+        (
+            "register_buffer('scale', ...)",
+            (("self.scale = torch.ones(1)", 'self.register_buffer("scale", torch.ones(1))'),),
+        ),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (

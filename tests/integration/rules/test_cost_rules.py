@@ -79,7 +79,24 @@ def test_needless_cost_is_noted_with_its_line(name: str, tmp_path: Path) -> None
     assert notes_in(program, tmp_path) == [(cause, line)]
 
 
+DOUBLING = """\
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+    @staticmethod
+    def backward(ctx, gradient):
+        return 2 * gradient
+class Doubling(Net):
+    def forward(self, x):
+        return Twice.apply(super().forward(x))
+net = Doubling()
+"""
+
 NEEDED = {
+    "a custom function without gradients": (
+        DOUBLING + "net(x).sum().backward()\nwith torch.no_grad():\n    print(net(x).mean().item())\n"
+    ),
     "validation without gradients": "net(x).sum().backward()\nwith torch.no_grad():\n    print(net(x).mean().item())\n",
     "a model that torch.export has run to write it down": (
         "learner = torch.export.export(net, (x,)).module()\nlearner(x).sum().backward()\n"

@@ -46,7 +46,8 @@ class ZeroGradientRule(Rule):
         flow = case.dataflow
         call = flow.log.calls[branch.call]
         operand = next((use for use in call.inputs if use.requires_grad), None)
-        values = None if operand is None else flow.values_of(operand, branch.call)
+        is_product = branch.cause == "masked_out"
+        values = None if operand is None or is_product else flow.values_of(operand, branch.call)
         zero = ZeroGradient(
             branch.cause, branch.graph, branch.node, (), (), branch.steps, call=branch.call, operand=values
         )
@@ -55,6 +56,7 @@ class ZeroGradientRule(Rule):
         trained = sorted((leaves | {use.tensor for use in call.live_inputs}) & case.histories.trained) or sorted(leaves)
         return self.finding(
             f"{self.verdict(zero, operation)}: {case.histories.together(trained)} learn from other paths only",
+            severity="note" if branch.may_be_meant else self.severity,
             symptom="grad_zero",
             why=self.why(zero, operation),
             fix=self.fix(zero, operation),

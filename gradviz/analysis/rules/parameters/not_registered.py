@@ -9,9 +9,10 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_that_keeps
+from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.read_gradients import with_gradients_read
 from gradviz.analysis.rule import Rule
-from gradviz.capture.capture import ScriptError
 
 
 class NotRegistered(Rule):
@@ -76,11 +77,11 @@ class NotRegistered(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         hidden = [n for n in histories.untrained if histories.tensor(n).hidden_in is not None]
-        if _found_no_parameters(case.capture.error):
+        if found_no_parameters(case.capture.error):
             hidden = [n for n in histories.log.parameters if histories.tensor(n).hidden_in is not None]
             yield from self._of_modules(histories, hidden, is_raised=True)
             return
-        read = _with_gradients_read(histories)
+        read = with_gradients_read(histories)
         yield from self._of_modules(histories, [n for n in hidden if n not in read], is_raised=False)
         yield from self._made_in_forward(histories)
 
@@ -131,16 +132,6 @@ class NotRegistered(Rule):
 def _location_where_kept(histories: ParameterHistories, number: int) -> Location | None:
     made, owner = histories.made_by(number), histories.tensor(number).hidden_in
     return None if made is None or owner is None else location_of_line(line_that_keeps(histories.flow, made, owner))
-
-
-def _found_no_parameters(error: ScriptError | None) -> bool:
-    return error is not None and "empty parameter list" in error.message
-
-
-def _with_gradients_read(histories: ParameterHistories) -> set[int]:
-    """Tensors other than parameters whose gradients the program reads, so that it uses them for something else."""
-    leaves = (each.gradient_of for number, each in enumerate(histories.log.tensors) if histories.flow.users(number))
-    return {leaf for leaf in leaves if leaf is not None and histories.tensor(leaf).role != "parameter"}
 
 
 def _remedy(histories: ParameterHistories, tensors: list[int]) -> str:

@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
+from gradviz.analysis.parameters.read_gradients import left_out_beside_others
 from gradviz.analysis.rule import Rule
 
 _MIN_BACKWARD_CALLS = 2
@@ -101,10 +102,11 @@ class NotStepped(Rule):
             if log.calls[row].function.endswith(".backward") and not log.calls[row].asked:
                 for leaf in leaves:
                     accumulating[leaf] += 1
+        plain = left_out_beside_others(histories)
         left_out = [
             number
             for number in histories.untrained
-            if histories.tensor(number).role == "parameter"
+            if (histories.tensor(number).role == "parameter" or number in plain)
             and accumulating[number] >= _MIN_BACKWARD_CALLS
             and _is_still_trainable(histories, number)
         ]

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import CutSeen, Finding, Location, location_of_line
 from gradviz.analysis.parameters.frozen_parameters import (
     asked_without_flag,
+    found_no_parameters,
     frozen_in_optimizer,
     location_of_flag,
     loss_of_frozen,
@@ -55,6 +56,9 @@ class RequiresGradFalse(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
+        if found_no_parameters(case.capture.error):
+            yield from self._nothing_for_optimizer(histories)
+            return
         reported: set[int] = set()
         for number, row in asked_without_flag(histories):
             if number not in reported:
@@ -67,6 +71,25 @@ class RequiresGradFalse(Rule):
             return
         for frozen, freezing in frozen_in_optimizer(histories):
             yield self._in_optimizer(histories, frozen, freezing)
+
+    def _nothing_for_optimizer(self, histories: ParameterHistories) -> Iterator[Finding]:
+        """An optimizer got an empty list, because the program left out what is frozen, and that is everything."""
+        frozen = [
+            n
+            for n in histories.log.parameters
+            if (changes := histories.flag_changes(n)) and not changes[-1][1] and histories.tensor(n).names
+        ]
+        if frozen:
+            yield self.finding(
+                f"an optimizer got no parameters: {histories.together(frozen)} {'is' if len(frozen) == 1 else 'are'} "
+                "frozen",
+                symptom="raises",
+                why="the program gives the optimizer only what requires grad, and nothing is left",
+                fix="freeze only what should not train, or unfreeze the rest before the optimizer is made",
+                location=_location_where_flagged(histories, frozen[0]),
+                tensors=names_of(histories.flow, frozen),
+                evidence={"parameters": len(frozen)},
+            )
 
     def _asked(self, histories: ParameterHistories, number: int, row: int, *, is_raised: bool) -> Finding:
         flag = _location_where_flagged(histories, number)
@@ -100,8 +123,10 @@ class RequiresGradFalse(Rule):
         one = len(tensors) == 1
         it = "it" if one else "them"
         who = f"{histories.together(tensors)} {'is' if one else 'are'} in the optimizer"
+        has_trained = any(histories.is_ever_stepped_live(each) for each in tensors)
+        trains = f"train{'s' if one else ''}"
         return self.finding(
-            f"{who}, but never train{'s' if one else ''}: "
+            f"{who}, but {f'no longer {trains} after some steps' if has_trained else f'never {trains}'}: "
             + (
                 f"{'it was' if one else 'they were'} frozen after the optimizer got {it}, and nothing unfreezes {it}"
                 if row is not None
@@ -135,7 +160,7 @@ def _location_where_flagged(histories: ParameterHistories, number: int) -> Locat
     off = [row for row, flag in histories.flag_changes(number) if not flag]
     if off:
         return location_of_flag(histories, off[-1])
-    makers = histories.flow.producers(number)
+    makers = [row for row in histories.flow.producers(number) if histories.log.calls[row].kind != "step"]
     return (
         location_of_call(histories.flow, makers[-1]) if makers else location_of_line(histories.line_where_made(number))
     )

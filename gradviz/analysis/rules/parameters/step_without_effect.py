@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
 
 _MIN_STEPS = 3
 """At fewer steps it is a note: a warm-up may start with a learning rate of 0."""
+_MIN_IDLE_STEPS = 2
+"""The last step of a schedule may have a learning rate of 0."""
 
 
 class StepWithoutEffect(Rule):
@@ -23,7 +26,8 @@ class StepWithoutEffect(Rule):
     -------------
     Parameters whose values at the end are those before the first step, bit for bit, where no other rule names the
     cause. It tells a learning rate of 0, gradients that are cleared before each step, and parameters that no backward
-    reaches; else it says that the cause is not known.
+    reaches; else it says that the cause is not known. Also optimizers whose learning rate has become so small that most
+    of their steps hardly change anything.
 
     Why it matters
     --------------
@@ -56,15 +60,55 @@ class StepWithoutEffect(Rule):
     is_last_resort = True
 
     def check(self, case: Case) -> Iterator[Finding]:
-        if case.capture.error is None:
-            for group in unchanged_parameters(case.histories):
-                yield self._finding(case.histories, group)
+        if case.capture.error is not None:
+            return
+        told: set[int] = set()
+        copies = copies_in_optimizers(case.histories, forgotten_parameters(case.histories))
+        for group in unchanged_parameters(case.histories):
+            if copies.keys() >= set(group.tensors):
+                continue
+            if group.reason == "no learning rate":
+                told.update(case.histories.optimizers_of(group.tensors[0]))
+            yield self._finding(case, group)
+        for number in range(len(case.histories.log.optimizers)):
+            if number not in told and (finding := self._decayed(case, number)) is not None:
+                yield finding
 
-    def _finding(self, histories: ParameterHistories, group: Unchanged) -> Finding:
+    def _decayed(self, case: Case, number: int) -> Finding | None:
+        """An optimizer with a group most of whose steps had next to no learning rate, if it was higher before."""
+        histories = case.histories
+        optimizer = histories.log.optimizers[number]
+        steps = [row for row in histories.steps if histories.log.calls[row].optimizer == number]
+        idle, highest, rate = max(
+            zip(optimizer.idle_steps, optimizer.highest_rates, optimizer.learning_rates, strict=False),
+            key=lambda each: each[0],
+            default=(0, None, None),
+        )
+        if highest is None or rate is None or idle < _MIN_IDLE_STEPS or 2 * idle <= len(steps):
+            return None
+        step = location_of_call(histories.flow, steps[-1])
+        changing = _line_of_schedule(case, step)
+        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        part = "" if len(optimizer.learning_rates) == 1 else "a group of "
+        return self.finding(
+            f"the learning rate of {part}{name} fell from {highest:.3g} to {rate:.3g}: {idle:,} of {len(steps):,} "
+            "steps hardly change anything",
+            symptom="grad_wrong",
+            why=_WORDS["no learning rate"][1],
+            fix="look at what lowers it: a schedule may be stepped for each batch where its figures mean epochs",
+            location=changing or step,
+            symptom_location=step if changing not in (None, step) else None,
+            evidence={"steps": len(steps), "idle_steps": idle},
+        )
+
+    def _finding(self, case: Case, group: Unchanged) -> Finding:
+        histories = case.histories
         verb = "has" if len(group.tensors) == 1 else "have"
         steps = "the only step" if group.steps == 1 else f"{group.steps:,} steps"
         step = location_of_call(histories.flow, group.step)
         location = step if group.clear is None else location_of_call(histories.flow, group.clear)
+        if group.reason == "no learning rate":
+            location = _line_of_rate(case, group) or location
         words = _WORDS[group.reason]
         return self.finding(
             f"{histories.together(group.tensors)} {verb} the same values after {steps} as before: {words[0]}",
@@ -79,6 +123,32 @@ class StepWithoutEffect(Rule):
         )
 
 
+def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
+    """Where the learning rate of 0 comes from: the optimizer's own line, or a schedule."""
+    histories = case.histories
+    number = histories.optimizers_of(group.tensors[0])[0]
+    made = next((location_of_call(histories.flow, row) for row in histories.given_at(number)), None)
+    optimizer = histories.log.optimizers[number]
+    groups = zip(optimizer.groups, optimizer.highest_rates, strict=False)
+    is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
+    return made if is_constant else _line_of_schedule(case, location_of_call(histories.flow, group.step))
+
+
+def _line_of_schedule(case: Case, step: Location | None) -> Location | None:
+    """The only line that writes a learning rate, or else the only one that makes a schedule; None if it is not clear
+    which that is."""
+    lines = case.capture.sources.get(step.file, {}) if step is not None else {}
+    for pattern in (_WRITES_A_RATE, _MAKES_A_SCHEDULE):
+        found = [number for number, text in lines.items() if pattern.search(text)]
+        if step is not None and len(found) == 1:
+            return Location(step.file, found[0])
+    return None
+
+
+_WRITES_A_RATE = re.compile(r"""\[["']lr["']\]\s*[-+*/]*=[^=]""")
+_MAKES_A_SCHEDULE = re.compile(
+    r"=.*\b\w+(LR|Restarts|Plateau|Scheduler|Schedule)\(|\bget_\w*schedule\w*\(", re.IGNORECASE
+)
 _MAY_BE_RIGHT = frozenset({"zero", "rounded away", "unknown"})
 """A bias before a normalization, or one that cancels in a difference, has no influence on the loss."""
 

@@ -13,10 +13,13 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import (
     Siblings,
     UnusedParameters,
+    losses_of_no_parameter,
+    lost_before,
     never_used,
     refused_targets,
     used_for_nothing,
@@ -88,10 +91,14 @@ class UnusedParameter(Rule):
             yield from self._distributed(histories)
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
+        copies = copies_in_optimizers(histories, forgotten_parameters(histories))
         for group in _without(reduced, histories, never_used(histories)):
-            yield from self._never_used(case, group)
+            if not copies.keys() >= set(group.tensors):
+                yield from self._never_used(case, group)
         for term in case.lost_terms:
             yield self._lost(case, term)
+        for row, root in losses_of_no_parameter(histories):
+            yield self._nothing_in_loss(case, row, root)
         if case.capture.error is None:
             explained = {number for term in case.lost_terms for number in term.parameters}
             explained.update(number for found in case.cut_off for number in found.tensors)
@@ -177,10 +184,28 @@ class UnusedParameter(Rule):
             evidence={"parameters": len(group.tensors)},
         )
 
+    def _nothing_in_loss(self, case: Case, row: int, root: int) -> Finding:
+        histories = case.histories
+        group = next(lost_before(histories, row), None)
+        maker = histories.flow.newest_producer(root, row)
+        made = None if maker is None else location_of_call(histories.flow, maker)
+        there = made if group is None else group.location
+        who = "a trained parameter" if group is None else histories.together(group.tensors)
+        return self.finding(
+            f"no trained parameter is in the loss: what was computed from {who} does not go into it",
+            severity="error",
+            symptom="raises",
+            why="a loss has a grad_fn only if something that it was computed from requires grad",
+            fix="compute the loss from the output of the model",
+            location=there or made,
+            symptom_location=location_of_call(histories.flow, row),
+            tensors=() if group is None else names_of(histories.flow, group.tensors),
+        )
+
     def _lost(self, case: Case, term: LostTerm) -> Finding:
         flow, lost = case.dataflow, term.overwriting
         name = case.tensor_name(flow.log.calls[term.call].outputs[0].tensor) if lost is None else lost.variable
-        here = location_of_call(flow, term.call)
+        here = _line_that_gets(case, term.call)
         who = case.histories.together(term.parameters)
         return self.finding(
             f"{name} is computed{at_line(here)} from {who}, and no loss uses it"
@@ -258,6 +283,17 @@ _IN_COMPILED_CODE = (
 )
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
 _SHOW_COMPILED_CODE = "check again with TORCHDYNAMO_DISABLE=1 in the environment: then every call is visible"
+
+
+def _line_that_gets(case: Case, row: int) -> Location | None:
+    """The line of a call; if it returns the result from a function, the line that gets it."""
+    flow = case.dataflow
+    line = flow.line_of(row)
+    while line is not None and line.caller is not None:
+        if not (case.source_line(location_of_line(line)) or "").lstrip().startswith("return "):
+            break
+        line = flow.log.call_sites[line.caller]
+    return location_of_line(line)
 
 
 def _use_it(lost: Overwriting) -> str:

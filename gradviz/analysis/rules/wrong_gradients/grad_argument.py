@@ -123,7 +123,8 @@ class GradArgument(Rule):
     # -- what torch takes ----------------------------------------------------------------------------------------
 
     def _given(self, case: Case, flow: Dataflow, row: int, call: Call) -> Finding | None:
-        if call.kind != "backward" or call.inside is not None or call.raised is not None:
+        is_inside_another = call.inside is not None and flow.log.calls[call.inside].kind != "step"
+        if call.kind != "backward" or is_inside_another or call.raised is not None:
             return None
         by_argument = {use.place: use for use in call.inputs}
         for use in call.roots:
@@ -175,7 +176,8 @@ def _term_not_reduced(flow: Dataflow, backward: int, root: int) -> int | None:
 def _is_trained_on(case: Case, row: int) -> bool:
     """Whether an optimizer steps with what this call added to ``.grad``; False for calls of ``grad``."""
     flow, histories = case.dataflow, case.histories
-    if not flow.log.calls[row].function.endswith("backward") or not flow.has_step_after(row):
+    call = flow.log.calls[row]
+    if not call.function.endswith("backward") or (call.inside is None and not flow.has_step_after(row)):
         return False
     leaves = histories.reached_by.get(row)
     return leaves is None or not leaves.isdisjoint(histories.trained)

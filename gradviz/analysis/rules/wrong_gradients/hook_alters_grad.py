@@ -26,8 +26,9 @@ class HookAltersGrad(Rule):
     What it finds
     -------------
     Hooks of tensors (``register_hook``) and of modules (``register_full_backward_hook``) that turn the gradient into
-    another one: of another shape (torch raises), zero, not finite, with the same value everywhere, without its signs.
-    Also hooks that change the gradient in place and return nothing, and hooks of which every step adds another copy to
+    another one: of another shape (torch raises), zero or less than a thousandth of it, not finite, with the same value
+    everywhere, without its signs. Also hooks that change the gradient in place and return nothing, and hooks of which
+    every step adds another copy to
     the same tensor. A hook that scales, clips or masks a gradient is only a note.
 
     Why it matters
@@ -178,9 +179,10 @@ _VERDICTS: dict[Alteration, str] = {
     "zero": "sets the gradient to zero",
     "constant": "replaces all elements of the gradient with one value",
     "without_sign": "removes the signs of the gradient: no element is negative any more",
+    "shrunk": "leaves almost nothing of the gradient: its norm was {before}, and becomes {after}",
     "changed": "changes the gradient, from norm {before} to {after}",
 }
-_SYMPTOMS = {"not_finite": "grad_nan", "zero": "grad_zero"}
+_SYMPTOMS = {"not_finite": "grad_nan", "zero": "grad_zero", "shrunk": "vanishing"}
 
 
 def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:

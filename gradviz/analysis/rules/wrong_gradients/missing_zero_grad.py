@@ -85,7 +85,8 @@ class MissingZeroGrad(Rule):
             f"the gradients of {calls} are cleared before any step uses them",
             symptom="grad_wrong",
             why="zero_grad() runs between backward() and step(), so the step uses only later gradients, or none",
-            fix="clear gradients once for every step: right after it, or before its first backward()",
+            fix="call step() after each backward(), or clear gradients once for every step: right after it, or before "
+            "its first backward()",
             location=location_of_call(histories.flow, discarded.clear),
             symptom_location=location_of_call(histories.flow, discarded.backward),
             tensors=names_of(histories.flow, discarded.tensors),

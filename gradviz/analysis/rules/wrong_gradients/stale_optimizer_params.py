@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -61,34 +62,32 @@ class StaleOptimizerParams(Rule):
         newcomers = [
             n for n in histories.untrained if histories.tensor(n).hidden_in is None and histories.tensor(n).names
         ]
-        replaced = dict(_replacements(histories, frozenset(newcomers), optimizer_made))
+        # A new one that the program normalizes or clips by hand trains as little as any other.
+        candidates = histories.reached - histories.trained
+        replaced = dict(_replacements(histories, candidates, optimizer_made))
         unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(histories, n, optimizer_made)) is not None}
-        forgotten = self._forgotten(histories)
+        forgotten = forgotten_parameters(histories)
+        originals = frozenset(newcomers).difference(replaced)
+        copied = {n: of for n, of in copies_in_optimizers(histories, forgotten).items() if of in originals}
         late = [
             n
             for n in newcomers
             if n not in replaced
             and n not in unfrozen
+            and n not in copied.values()
             and (histories.tensor(n).role == "parameter" or _is_copy_of(histories, n, forgotten))
             and (_is_made_after(histories, n, optimizer_made) or _is_all(histories, forgotten))
         ]
+        if copied:
+            yield self._copies_in_optimizer(histories, copied)
         for row in dict.fromkeys(replaced.values()):
-            yield self._replaced(histories, row, [n for n in newcomers if replaced.get(n) == row], forgotten, made[0])
+            yield self._replaced(
+                histories, row, [n for n in sorted(replaced) if replaced[n] == row], forgotten, made[0]
+            )
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
             yield self._unfrozen(histories, unfrozen)
-
-    def _forgotten(self, histories: ParameterHistories) -> list[int]:
-        """Parameters that an optimizer steps, but that nothing has used since the optimizer was made."""
-        return [
-            n
-            for n in sorted(histories.trained - histories.reached)
-            if histories.tensor(n).requires_grad
-            and not histories.forward_uses(
-                n, after=min(row for o in histories.optimizers_of(n) for row in histories.given_at(o))
-            )
-        ]
 
     def _replaced(
         self, histories: ParameterHistories, row: int, new: list[int], forgotten: list[int], made: int
@@ -108,6 +107,25 @@ class StaleOptimizerParams(Rule):
             location=location,
             symptom_location=optimizer_location,
             evidence={"replaced": call.name, "old_parameters_in_optimizer": len(old)},
+        )
+
+    def _copies_in_optimizer(self, histories: ParameterHistories, copied: dict[int, int]) -> Finding:
+        originals = sorted(set(copied.values()))
+        first = next(iter(copied))
+        made = min(row for o in histories.optimizers_of(first) for row in histories.given_at(o))
+        location = location_of_call(histories.flow, made)
+        copying = location_of_line(histories.line_where_made(first))
+        return self.finding(
+            f"the optimizer has copies of {histories.together(originals)}, which nothing uses: "
+            f"{'this one is' if len(originals) == 1 else 'these are'} in no optimizer and "
+            f"never change{'s' if len(originals) == 1 else ''}",
+            tensors=names_of(histories.flow, [*originals, *copied]),
+            symptom="grad_none",
+            why="an optimizer keeps the tensors that it was given: clone(), deepcopy() and detach() make other ones",
+            fix="give the optimizer the parameters of the model that computes the loss, not copies",
+            location=location,
+            symptom_location=copying if copying != location else None,
+            evidence={"unused_parameters_in_optimizer": len(copied)},
         )
 
     def _late(

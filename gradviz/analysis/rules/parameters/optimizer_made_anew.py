@@ -1,0 +1,94 @@
+"""GV711."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+
+_MIN_TIMES = 3
+"""Twice may be stages of a training."""
+
+
+class OptimizerMadeAnew(Rule):
+    """An optimizer that needs its past is made anew again and again.
+
+    What it finds
+    -------------
+    A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or running
+    averages. It is left alone where something else than a step changes the parameters, as when each task of a
+    meta-learner begins with the same values. Twice is only a note: these may be stages of a training.
+
+    Why it matters
+    --------------
+    Momentum and the averages of Adam are kept by the optimizer. A new one starts without them: Adam's first step
+    moves every parameter by the whole learning rate, whatever the size of its gradient, and momentum never builds up.
+    Schedules of the old one no longer have an effect.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    for step in range(4):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV711"
+    name = "optimizer_made_anew"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        by_line: dict[tuple[Location, frozenset[int]], list[int]] = defaultdict(list)
+        histories = case.histories
+        for number, optimizer in enumerate(histories.log.optimizers):
+            given = histories.given_at(number)
+            location = location_of_call(histories.flow, given[0]) if given else None
+            held = frozenset(tensor for group in optimizer.groups for tensor in group)
+            if location is not None and optimizer.keeps_state and held:
+                by_line[location, held].append(number)
+        for (location, held), numbers in by_line.items():
+            steps = [row for row in histories.steps if histories.log.calls[row].optimizer in numbers]
+            if len(numbers) > 1 and len(steps) >= len(numbers) and not _is_set_otherwise(case, held, steps):
+                yield self._finding(case, location, held, numbers, steps)
+
+    def _finding(
+        self, case: Case, location: Location, held: frozenset[int], numbers: list[int], steps: list[int]
+    ) -> Finding:
+        histories = case.histories
+        optimizer = histories.log.optimizers[numbers[0]]
+        each = "one step" if len(steps) == len(numbers) else f"about {len(steps) / len(numbers):.0f} steps"
+        return self.finding(
+            f"an optimizer ({optimizer.class_name}) of {histories.together(sorted(held))} is made "
+            f"{len(numbers):,} times, and each makes {each}",
+            severity="warning" if len(numbers) >= _MIN_TIMES else "note",
+            symptom="grad_wrong",
+            why="a new optimizer has no momentum and no running averages: what the last one had learned is lost",
+            fix="make it once, before the loop",
+            location=location,
+            symptom_location=location_of_call(histories.flow, steps[0]),
+            tensors=names_of(histories.flow, sorted(held)),
+            evidence={"optimizers": len(numbers), "steps": len(steps)},
+        )
+
+
+def _is_set_otherwise(case: Case, held: frozenset[int], steps: list[int]) -> bool:
+    """Whether anything else than a step changes one of the parameters between the first step and the last."""
+    flow = case.dataflow
+    rows = (row for number in held for row in flow.changes(number, steps[0], steps[-1]))
+    return any(flow.log.calls[row].kind != "step" and flow.log.calls[row].inside is None for row in rows)

@@ -1,0 +1,204 @@
+"""Faults of a whole training: optimizers of copies or made anew, rates that fall to nothing, what is frozen again and
+again, losses of no model, probabilities as logits, branches times zeros; and what looks like them and is right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.test_last_net import findings
+
+HEAD = """
+import copy
+import torch
+from torch import nn
+from torch.nn import functional as F
+torch.manual_seed(0)
+net, head = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 8)), nn.Linear(8, 3)
+both = [*net.parameters(), *head.parameters()]
+"""
+OPT = "opt = torch.optim.Adam(both, lr=0.01)\n"
+LOOP = "for step in range(4):\n    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))\n"
+LOSS = "    loss = F.cross_entropy(head(net(x)), y)\n"
+STEP = "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
+PLAIN = HEAD + OPT + LOOP
+
+FAULTS = {
+    "the optimizer has a copied model": (
+        HEAD + "other = copy.deepcopy(head)\n"
+        "opt = torch.optim.SGD([*net.parameters(), *other.parameters()], lr=0.1)  # here\n" + LOOP + LOSS + STEP,
+        "stale_optimizer_params",
+    ),
+    "the optimizer has cloned tensors": (
+        HEAD + "opt = torch.optim.SGD([p.detach().clone().requires_grad_() for p in both], lr=0.1)  # here\n"
+        + LOOP + LOSS + STEP,
+        "stale_optimizer_params",
+    ),
+    "a replaced weight is normalized by hand": (
+        HEAD + OPT + "head.weight = nn.Parameter(torch.randn(3, 8))  # here\n" + LOOP
+        + "    with torch.no_grad():\n        head.weight.clamp_(-1, 1)\n" + LOSS + STEP,
+        "stale_optimizer_params",
+    ),
+    "the optimizer is made for each batch": (
+        HEAD + LOOP + "    opt = torch.optim.SGD(both, lr=0.1, momentum=0.9)  # here\n" + LOSS + STEP,
+        "optimizer_made_anew",
+    ),
+    "the learning rate falls to nothing": (
+        HEAD + OPT + "plan = torch.optim.lr_scheduler.ExponentialLR(opt, 1e-6)  # here\n"
+        + LOOP + LOSS + STEP + "    plan.step()\n",
+        "step_without_effect",
+    ),
+    "the learning rate of one group is zero": (
+        HEAD + "opt = torch.optim.SGD([{'params': net.parameters(), 'lr': 0.0}, "
+        "{'params': head.parameters()}], lr=0.1)  # here\n" + LOOP + LOSS + STEP,
+        "step_without_effect",
+    ),
+    "a model is frozen after each step": (
+        PLAIN + LOSS + STEP + "    net.requires_grad_(False)  # here\n",
+        "requires_grad_false",
+    ),
+    "everything is frozen before the optimizer gets the rest": (
+        HEAD + "net.requires_grad_(False)\nhead.requires_grad_(False)\n"
+        "opt = torch.optim.SGD([p for p in both if p.requires_grad])\n",
+        "requires_grad_false",
+    ),
+    "a loss contains no model": (
+        PLAIN + "    logits = head(net(x))  # here\n    loss = (x - 1).square().mean()\n" + STEP,
+        "unused_parameter",
+    ),
+    "a helper returns a term that is left out": (
+        HEAD + "def spread(h):\n    h = h - h.mean(0)\n    return h.square().mean()\n" + OPT + LOOP
+        + "    loss = head(x.repeat(1, 2)).square().mean()\n    extra = spread(net(x))  # here\n" + STEP,
+        "unused_parameter",
+    ),
+    "probabilities are given to a loss of logits": (
+        PLAIN + "    p = head(net(x)).softmax(1)  # here\n    loss = F.cross_entropy(p, y)\n" + STEP,
+        "normalized_twice",
+    ),
+    "probabilities are given to a loss of log-probabilities": (
+        PLAIN + "    p = head(net(x)).softmax(1)  # here\n    loss = F.nll_loss(p, y)\n" + STEP,
+        "normalized_twice",
+    ),
+    "probabilities of a sigmoid are given to a loss of logits": (
+        PLAIN + "    p = torch.sigmoid(head(net(x))).view(-1)  # here\n"
+        "    loss = F.binary_cross_entropy_with_logits(p, F.one_hot(y, 3).float().view(-1))\n" + STEP,
+        "normalized_twice",
+    ),
+    "one of two branches is multiplied by zeros": (
+        PLAIN + "    h = net(x)\n    gate = torch.sigmoid(h) * torch.zeros_like(h)  # here\n"
+        "    loss = F.cross_entropy(head(h + gate), y)\n" + STEP,
+        "masked_out",
+    ),
+    "a term is far below its lower bound": (
+        PLAIN + "    h = net(x)\n    size = h.square().mean().clamp(min=1e5)  # here\n"
+        "    loss = F.cross_entropy(head(h), y) + size\n" + STEP,
+        "saturation",
+    ),
+    "a hook leaves almost nothing": (
+        HEAD + OPT + "for p in both:\n    p.register_hook(lambda g: g * 1e-6)  # here\n" + LOOP + LOSS + STEP,
+        "hook_alters_grad",
+    ),
+    "a plain tensor is left out beside another one": (
+        HEAD + "scale, shift = torch.ones(4, requires_grad=True), torch.zeros(4, requires_grad=True)\n"
+        "opt = torch.optim.SGD([scale], lr=0.1)  # here\n" + LOOP
+        + "    loss = (x * scale + shift - 1).square().mean()\n" + STEP,
+        "not_stepped",
+    ),
+    "the step is behind the loop": (
+        HEAD + OPT + "for epoch in range(2):\n    for step in range(3):\n"
+        "        x, y = torch.randn(16, 4), torch.ones(16).long()\n"
+        "        opt.zero_grad()  # here\n        F.cross_entropy(head(net(x)), y).backward()\n"
+        "        nn.utils.clip_grad_norm_(both, 1.0)\n    opt.step()\n",
+        "missing_zero_grad",
+    ),
+    "a closure gives backward a weight": (
+        HEAD + "opt = torch.optim.LBFGS(both)\nx, y = torch.randn(16, 4), torch.randint(0, 3, (16,))\n"
+        "def closure():\n"
+        "    opt.zero_grad()\n    loss = F.cross_entropy(head(net(x)), y)\n"
+        "    loss.backward(torch.full_like(loss, 64.0))  # here\n    return loss\n"
+        "for step in range(3):\n    opt.step(closure)\n",
+        "grad_argument",
+    ),
+    "of two cuts, the one at the end raises": (
+        HEAD + "before = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+        "opt = torch.optim.SGD(head.parameters(), lr=0.1)\n" + LOOP
+        + "    scores = head(net(x).detach())\n    loss = scores.square().mean().long() / 10  # here\n" + STEP,
+        "integer_cast",
+    ),
+}  # fmt: skip
+
+HEALTHY = {
+    "an optimizer for each of two stages": HEAD + "for stage in range(2):\n    opt = torch.optim.Adam(both, lr=0.01)\n"
+    "    for step in range(2):\n        loss = head(net(torch.randn(16, 4))).square().mean()\n"
+    + STEP.replace("    ", "        "),
+    "an optimizer for each task, from the same weights": HEAD + "start = copy.deepcopy(head.state_dict())\n" + LOOP
+    + "    head.load_state_dict(start)\n    opt = torch.optim.Adam(head.parameters(), lr=0.01)\n"
+    "    loss = F.cross_entropy(head(net(x).detach()), y)\n" + STEP,
+    "a schedule that ends at zero": HEAD + OPT + "plan = torch.optim.lr_scheduler.CosineAnnealingLR(opt, 3)\n"
+    + LOOP + LOSS + STEP + "    plan.step()\n",
+    "a part that is frozen once": PLAIN + LOSS + STEP + "    if step == 0:\n        net.requires_grad_(False)\n",
+    "frozen for one loss, and free for the next": PLAIN + LOSS + STEP + "    head.requires_grad_(False)\n"
+    "    loss = head(net(x)).square().mean()\n" + STEP + "    head.requires_grad_(True)\n",
+    "log-probabilities for their loss": PLAIN + "    loss = F.nll_loss(head(net(x)).log_softmax(1), y)\n" + STEP,
+    "soft targets": PLAIN + "    with torch.no_grad():\n        target = head(net(x)).softmax(1)\n"
+    "    loss = F.cross_entropy(head(net(x)), target)\n" + STEP,
+    "a first state of zeros": HEAD + "cell = nn.Linear(12, 8)\n"
+    "opt = torch.optim.Adam([*cell.parameters(), *both], lr=0.01)\n" + LOOP
+    + "    h = torch.zeros(16, 8)\n    for t in range(3):\n        f = torch.sigmoid(cell(torch.cat([x, h], 1)))\n"
+    "        h = f * h + (1 - f) * net(x)\n    loss = F.cross_entropy(head(h), y)\n" + STEP,
+    "a term below a bound that it can reach": PLAIN + "    h = net(x)\n    size = h.square().mean().clamp(min=0.5)\n"
+    "    loss = F.cross_entropy(head(h), y) + size\n" + STEP,
+    "collocation points of an equation": HEAD + "opt = torch.optim.Adam([{'params': both}], lr=0.01)\n"
+    "x = torch.randn(16, 4, requires_grad=True)\nfor step in range(4):\n    u = head(net(x)).sum()\n"
+    "    (slope,) = torch.autograd.grad(u, x, create_graph=True)\n    loss = (slope - x).square().mean()\n" + STEP,
+    "a hook that averages": HEAD + OPT + "for p in both:\n    p.register_hook(lambda g: g / 8)\n" + LOOP + LOSS + STEP,
+}  # fmt: skip
+
+PLAIN_TENSOR = (
+    HEAD
+    + """
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = {}
+        self.shift = nn.Parameter(torch.zeros(3))
+    def forward(self, x):
+        return x * self.scale + self.shift
+scaled = Scaled()
+opt = torch.optim.SGD([*both, *scaled.parameters()], lr=0.1)
+"""
+    + LOOP
+    + "    loss = F.cross_entropy(scaled(head(net(x))), y)\n"
+    + STEP
+)
+
+
+@pytest.mark.parametrize("made", ["torch.ones(3)", "torch.randn(3) * 0.1", "torch.full((3,), 2.0)"])
+def test_a_tensor_that_a_module_keeps_without_parameter_is_a_note_on_its_line(made: str, tmp_path: Path) -> None:
+    source = PLAIN_TENSOR.format(made)
+    (note,) = findings(source, tmp_path)
+    assert (note.cause, note.severity) == ("plain_tensor", "note")
+    assert note.location is not None
+    assert "self.scale = " in source.splitlines()[note.location.line - 1]
+
+
+@pytest.mark.parametrize("made", ["nn.Parameter(torch.ones(3))", "2.0", "torch.tensor(1)"])
+def test_parameters_and_numbers_are_no_plain_tensors(made: str, tmp_path: Path) -> None:
+    assert findings(PLAIN_TENSOR.format(made), tmp_path) == []
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_of_the_whole_training_has_its_cause_and_its_line(name: str, tmp_path: Path) -> None:
+    source, cause = FAULTS[name]
+    alarms = [each for each in findings(source, tmp_path) if each.is_alarm]
+    assert alarms and alarms[0].cause == cause, alarms
+    marked = next((number for number, line in enumerate(source.splitlines(), 1) if "# here" in line), None)
+    if marked is not None:
+        assert alarms[0].location is not None
+        assert alarms[0].location.line == marked, alarms[0]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_looks_like_such_a_fault_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [each for each in findings(HEALTHY[name], tmp_path) if each.is_alarm] == []
