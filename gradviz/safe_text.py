@@ -54,7 +54,14 @@ def terminal_text(text: str) -> str:
         shown = _STYLING_OR_ACTING.sub(lambda found: found[1] or "?", text)
     else:
         shown = _ACTING_CHARACTER.sub("?", text)
-    return _BUILD_COMMAND.sub(lambda found: f"{found[1] or found[2]} ", shown)
+    return without_build_commands(shown)
+
+
+def without_build_commands(text: str) -> str:
+    """`text` with a space in each place where a build that logs it would read a command."""
+    if "::" not in text and "##" not in text:
+        return text
+    return _BUILD_COMMAND.sub(lambda found: f"{found[1] or found[2]} ", text)
 
 
 # JSON: between the quotation marks of its texts, and nowhere else, a document may hold any of these characters.

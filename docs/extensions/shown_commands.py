@@ -26,7 +26,7 @@ from screenshots import take_screenshot
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from tests.end_to_end.command import GRADVIZ, gradviz, installed_gradviz, installed_python, python
+from tests.end_to_end.command import GRADVIZ, gradviz, installed_python, python
 
 WIDTH = "88"
 # Commands such as torchrun are found where gradviz is.
@@ -45,7 +45,6 @@ class ShownCommand(SphinxDirective):
         "lines": directives.unchanged,
         "error": directives.flag,
         "quiet": directives.flag,
-        "own-process": directives.flag,
         "picture": directives.unchanged,
         "alt": directives.unchanged,
         "page": directives.unchanged,
@@ -63,10 +62,8 @@ class ShownCommand(SphinxDirective):
             run = (installed_python if words[1] == "-m" else python)(*words[1:], cwd=folder)
         else:
             has_width = words[0] in _WITH_WIDTH and "--width" not in words
-            # What is forked has Dynamo loaded already, and a recording waits for its import.
-            run_gradviz = installed_gradviz if "own-process" in self.options else gradviz
             width = ["--width", WIDTH] if has_width else []
-            run = run_gradviz(words[0], *width, *words[1:], cwd=folder, env=_WITH_PROGRAMS)
+            run = gradviz(words[0], *width, *words[1:], cwd=folder, env=_WITH_PROGRAMS)
         printed = run.stderr if "error" in self.options else run.stdout
         self._check(command, run.exit_code, run.stdout, run.stderr)
         found: list[nodes.Node] = []

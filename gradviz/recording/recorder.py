@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import PurePath
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -18,6 +17,7 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture, Rank, ScriptError
 from gradviz.collector import collector_paused
 from gradviz.graph.model import BackwardCall, Graph
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.recording.backward.backward_watch import BackwardRequest, BackwardWatch
 from gradviz.recording.backward.failed_node import FailedBackwards
 from gradviz.recording.backward.kept_graphs import KeptGraphs
@@ -373,7 +373,7 @@ class Recorder:
     def note_limit(self, location: tuple[str, int] | None) -> None:
         """Disclose that a limit ended the program, at this file and line."""
         if self._limit.reason is not None:
-            at = f" at {PurePath(location[0]).name}:{location[1]}" if location is not None else ""
+            at = f" at {line_words_of(*location)}" if location is not None else ""
             self._builder.disclose(
                 f"what comes later: the script was stopped {self._limit.reason}{at} "
                 "(--seconds and --steps say how far it runs)"

@@ -15,6 +15,8 @@ class Order:
     only: str = "*"
     """A pattern that names of subjects match."""
     jobs: int = 2
+    only_first: bool = False
+    """Only the first sample of each subject."""
 
     def wants(self, subject: str) -> bool:
         """True for a subject that is to be examined."""

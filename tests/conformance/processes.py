@@ -75,7 +75,7 @@ def _run(samples: Samples, chunks: list[_Chunk], order: Order, total: Tally) -> 
     broken = []
     # Also with a single job: the recorder looks for tensors in the variables of all callers, and here are many names.
     with ProcessPoolExecutor(max(1, min(order.jobs, len(chunks))), get_context("spawn")) as pool:
-        futures = [pool.submit(_examine_all, samples, chunk, order.share) for chunk in chunks]
+        futures = [pool.submit(_examine_all, samples, chunk, order) for chunk in chunks]
         for chunk, future in zip(chunks, futures, strict=True):
             try:
                 total.add(future.result())
@@ -84,14 +84,15 @@ def _run(samples: Samples, chunks: list[_Chunk], order: Order, total: Tally) -> 
     return broken
 
 
-def _examine_all(samples: Samples, chunk: _Chunk, share: int) -> Tally:
+def _examine_all(samples: Samples, chunk: _Chunk, order: Order) -> Tally:
     torch.set_num_threads(1)
     quiet()
     tally = Tally()
     for place, name in chunk.subjects:
         tally.subjects[name] += 0
         try:
-            for number, sample in enumerate(islice(samples(name, place, tally), 0, None, share)):
+            wanted = islice(samples(name, place, tally), 0, 1 if order.only_first else None, order.share)
+            for number, sample in enumerate(wanted):
                 if (place, number) in chunk.without:
                     continue
                 chunk.note(place, number, _PLAIN)

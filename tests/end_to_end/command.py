@@ -19,7 +19,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 SAMPLES = Path(__file__).parents[2] / "samples"
 GRADVIZ = Path(sysconfig.get_path("scripts")) / "gradviz"
 
-_SECONDS = float(os.environ.get("GRADVIZ_TEST_SECONDS", "120"))
+_SECONDS = float(os.environ.get("GRADVIZ_TEST_SECONDS", "600"))
 """After which a command is taken for hanging; more for a slow or busy machine."""
 _OUR_LINES = ("wrote ", "next:  ", "       gradviz ")
 

@@ -69,8 +69,8 @@ class Screen:
 
     def settled(self) -> Screen:
         """Wait until nothing moves, and the panel has all that it shows."""
-        self.page.wait_for_selector("#picture[data-ready][data-settled]:not([data-moving])", timeout=20_000)
-        self.page.wait_for_selector("#panel:not([aria-busy])", state="attached", timeout=20_000)
+        self.page.wait_for_selector("#picture[data-ready][data-settled]:not([data-moving])", timeout=60_000)
+        self.page.wait_for_selector("#panel:not([aria-busy])", state="attached", timeout=60_000)
         return self
 
     def item(self, title: str) -> Locator:

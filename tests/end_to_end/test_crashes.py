@@ -62,7 +62,7 @@ def interrupted(script: Path, *options: str, cwd: Path) -> Run:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=600)
     return Run(process.returncode, stdout, stderr)
 
 

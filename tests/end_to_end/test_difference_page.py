@@ -47,7 +47,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Screen]:
     gradviz.diff(one, other).save(file)
     with started_browser() as browser:
         context = browser.new_context(viewport={"width": 1400, "height": 1000}, reduced_motion="reduce")
-        context.set_default_timeout(5_000)
+        context.set_default_timeout(60_000)
         screen = Screen(context.new_page(), [], file)
         screen.page.on("console", lambda message: screen.complaints.append(message.text))
         screen.page.on("pageerror", lambda error: screen.complaints.append(str(error)))

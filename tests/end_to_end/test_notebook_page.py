@@ -45,7 +45,7 @@ def show(browser: Browser, tmp_path: Path, complaints: list[str]) -> Iterator[Op
     def open_page(*cells: str, head: str = "") -> Page:
         # Playwright tells every frame a colour scheme, if it is let.
         context = browser.new_context(color_scheme="null", reduced_motion="reduce")
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(60_000)
         page = context.new_page()
         page.on("console", lambda message: complaints.append(message.text))
         page.on("pageerror", lambda error: complaints.append(str(error)))

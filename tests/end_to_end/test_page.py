@@ -45,7 +45,7 @@ def browser() -> Iterator[Browser]:
 def show(browser: Browser, tmp_path: Path) -> Iterator[Opener]:
     """Opens the page of a graph from disk; nothing may be loaded, and nothing may fail."""
     context = browser.new_context(viewport={"width": 1400, "height": 1700}, reduced_motion="reduce")
-    context.set_default_timeout(5_000)
+    context.set_default_timeout(60_000)
     screens: list[Screen] = []
 
     def open_page(graph: Graph, address: str = "", **options: object) -> Screen:

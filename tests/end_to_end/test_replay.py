@@ -97,6 +97,6 @@ def test_of_very_many_steps_a_pipe_gets_the_first_and_how_to_have_the_rest(tmp_p
 def test_a_reader_that_closes_the_pipe_ends_it(tmp_path: Path) -> None:
     (tmp_path / "run.gradviz").write_bytes(write_capture(Capture(Program("train.py"), graphs=(chain_graph(5_000),))))
     command = f"{GRADVIZ} replay run.gradviz --every-node --all | head -n 1"
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=600)
     assert done.stdout == "forward   backward() is called   5,003 steps follow\n"
     assert done.stderr == ""

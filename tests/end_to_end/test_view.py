@@ -37,8 +37,8 @@ def test_the_page_follows_the_capture_until_ctrl_c(folder: Path, server: subproc
         expect(page).to_have_title("train.py --lr 0.1 · gradviz")
         changed = replace(small_capture(), program=Program("changed.py", torch_version="2.13.0"))
         (folder / "run.gradviz").write_bytes(write_capture(changed))
-        expect(page).to_have_title("changed.py · gradviz", timeout=20_000)
+        expect(page).to_have_title("changed.py · gradviz", timeout=60_000)
         assert page.url == f"{address[0]}#color=module"
     server.send_signal(signal.SIGINT)
-    assert server.communicate(timeout=20) == ("\n", "")
+    assert server.communicate(timeout=600) == ("\n", "")
     assert (server.returncode, complaints) == (0, [])

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
+
+from gradviz.recording.torch_access.import_notice import ImportNotice
 
 
 def unload(names: Collection[str]) -> None:
@@ -32,6 +35,7 @@ class _Finder:
     ) -> None:
         self._modules = modules
         self._attributes = attributes
+        self._is_giving_back = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -44,10 +48,16 @@ class _Finder:
     def module(self, name: str) -> ModuleType:
         return self._modules[name]
 
-    def give_back(self) -> None:
-        """As it was."""
+    def give_back_once(self) -> None:
+        """As it was. Who waits for the import of one of them hears of it."""
+        if self._is_giving_back:
+            return
+        self._is_giving_back = True
+        awaited = {finder.name for finder in sys.meta_path if isinstance(finder, ImportNotice)}
+        sys.modules.update({name: module for name, module in self._modules.items() if name not in awaited})
+        for name in awaited & self._modules.keys():
+            import_module(name)
         sys.meta_path.remove(self)
-        sys.modules.update(self._modules)
         for package, attribute, module in self._attributes:
             setattr(package, attribute, module)
 
@@ -65,4 +75,4 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__, module.__loader__ = self._facts
-        self._finder.give_back()
+        self._finder.give_back_once()

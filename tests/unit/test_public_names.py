@@ -39,7 +39,7 @@ PUBLIC = {
 
 
 def run_python(source: str) -> str:
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, encoding="utf-8", timeout=100)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, encoding="utf-8", timeout=600)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gradviz.graph.model import Graph
@@ -42,7 +41,7 @@ def compiled_memory(graph: Graph) -> list[CompiledMemory]:
             continue
         of = found.setdefault((region.function, region.backend), CompiledMemory(region.function, region.backend))
         of.calls += 1
-        of.kept_bytes += kept.get(index, 0)
+        of.kept_bytes += kept[index]
         of.uncompiled_bytes += region.uncompiled_bytes
         of.is_known = of.is_known and region.recomputed is not None
         for each in region.recomputed or ():
@@ -52,16 +51,15 @@ def compiled_memory(graph: Graph) -> list[CompiledMemory]:
     return list(found.values())
 
 
-def _kept_by_region(graph: Graph) -> dict[int, int]:
-    storages = dict(_storages_in_regions(graph))
-    kept: dict[int, int] = {}
-    for storage, region in storages.items():
-        kept[region] = kept.get(region, 0) + graph.storages[storage].bytes
-    return kept
-
-
-def _storages_in_regions(graph: Graph) -> Iterator[tuple[int, int]]:
+def _kept_by_region(graph: Graph) -> Counter[int]:
+    region_of: dict[int, int] = {}  # by storage: two nodes can save the same one
     for node in graph.nodes:
-        for saved in node.saved if node.region is not None else ():
+        if node.region is None:
+            continue
+        for saved in node.saved:
             if saved.storage is not None and graph.storages[saved.storage].kind == "intermediate":
-                yield saved.storage, node.region or 0
+                region_of[saved.storage] = node.region
+    kept: Counter[int] = Counter()
+    for storage, region in region_of.items():
+        kept[region] += graph.storages[storage].bytes
+    return kept

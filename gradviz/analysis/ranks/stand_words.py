@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import PurePath
 
 from gradviz.capture.rank_end import CodeLine, Collective, RankEnd
 from gradviz.graph.number_words import counted
+from gradviz.graph.query.own_line import line_words_of
 
 MAX_RANKS = 16
 POINT_TO_POINT = frozenset(
@@ -81,7 +81,7 @@ def own_line(end: RankEnd) -> CodeLine | None:
 
 def at_words(line: CodeLine | None) -> str:
     """`` at train.py:12``; empty if unknown."""
-    return "" if line is None else f" at {PurePath(line.file).name}:{line.line}"
+    return "" if line is None else f" at {line_words_of(line.file, line.line)}"
 
 
 def is_refused_by_ddp(error: str) -> bool:

@@ -30,7 +30,8 @@ class ImportNotice:
         then: Callable[[], None] = _nothing,
         during: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        self._name = name
+        self.name = name
+        """Of the module."""
         self._then = then
         self._during = during
         self._is_asking = False
@@ -38,7 +39,7 @@ class ImportNotice:
 
     def start(self) -> None:
         """Begin to watch imports."""
-        if self._name in sys.modules:
+        if self.name in sys.modules:
             self._then()
         else:
             sys.meta_path.insert(0, self)
@@ -52,7 +53,7 @@ class ImportNotice:
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Find no module itself; make the loader of the awaited module call `then` when it has finished."""
-        if name != self._name or self._is_asking:
+        if name != self.name or self._is_asking:
             return None
         self._is_asking = True
         try:

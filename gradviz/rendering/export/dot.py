@@ -34,7 +34,7 @@ from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.link_words import link_texts
 from gradviz.rendering.words.source_links import editor_template, source_link
-from gradviz.safe_text import one_line
+from gradviz.safe_text import one_line, without_build_commands
 from gradviz.view.model import Item
 
 # Graphviz's shape and style for each outline.
@@ -96,7 +96,7 @@ class DotRenderer:
         dot.attr("edge", color=theme.link, arrowsize="0.7", penwidth="1.2", **back)
         painter.add_items(dot)
         painter.add_links(dot)
-        return str(dot.source)
+        return without_build_commands(str(dot.source))
 
     def _links_to(self) -> str | None:
         return None if self.editor is None else editor_template(self.editor)

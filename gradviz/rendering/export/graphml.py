@@ -12,7 +12,7 @@ from io import BytesIO
 from gradviz.errors import MissingDependency
 from gradviz.graph.query.networkx import networkx_graph
 from gradviz.rendering.formats import Subject
-from gradviz.safe_text import printable
+from gradviz.safe_text import one_line, without_build_commands
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class GraphmlRenderer:
 
         graph = networkx_graph(subject.graph)
         graph.graph["program"] = subject.capture.program.name
+        _make_writable(graph.graph)
         remarks = [*subject.selection_notes, *subject.capture.disclosures]
         if remarks:
-            graph.graph["notes"] = "\n".join(remarks)
-        _make_writable(graph.graph)
+            graph.graph["notes"] = without_build_commands("\n".join(map(one_line, remarks)))
         for _, attributes in graph.nodes(data=True):
             _make_writable(attributes)
         for _, target, position, attributes in graph.edges(keys=True, data=True):
@@ -45,7 +45,7 @@ class GraphmlRenderer:
 
 
 def _make_writable(attributes: dict[str, object]) -> None:
-    """Replaces characters that XML does not allow."""
+    """Replaces what XML does not allow, and what a build that logs the file would read as a command."""
     for key, value in attributes.items():
         if isinstance(value, str):
-            attributes[key] = printable(value)
+            attributes[key] = without_build_commands(one_line(value))

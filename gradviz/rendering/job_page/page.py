@@ -6,15 +6,15 @@ from base64 import b64encode
 from collections.abc import Iterator
 from hashlib import sha256
 from html import escape
-from pathlib import PurePath
 
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_words import rank_words
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.job_page.charts import chart
 from gradviz.rendering.look.palette import THEMES, Theme
 from gradviz.rendering.look.text_metrics import FONT_FAMILY
-from gradviz.rendering.reports.rank_tables import RankTable, communication_table, memory_table, peer_table, rank_table
-from gradviz.rendering.reports.ranks_text import COMMUNICATION, MEMORY, NO_DIFFERENCE, PEERS, ranks_title
+from gradviz.rendering.reports.rank_tables import RankTable, rank_table, titled_tables
+from gradviz.rendering.reports.ranks_text import NO_DIFFERENCE, ranks_title
 from gradviz.rendering.svg.style import font_faces
 from gradviz.safe_text import one_line
 
@@ -62,10 +62,8 @@ def _parts(comparison: RankComparison) -> Iterator[str]:
     if any(charts):
         yield f'<div class="charts">{"".join(charts)}</div>'
     yield _section("ranks", rank_table(comparison))
-    yield _section(MEMORY, memory_table(comparison.ranks))
-    for title, table in ((PEERS, peer_table(comparison)), (COMMUNICATION, communication_table(comparison))):
-        if table.rows:
-            yield _section(title, table)
+    for title, table in titled_tables(comparison):
+        yield _section(title, table)
     if comparison.disclosures:
         yield "<h2>not compared</h2><ul>"
         yield from (f'<li class="quiet">{_text(sentence)}</li>' for sentence in comparison.disclosures)
@@ -77,7 +75,7 @@ def _difference(comparison: RankComparison, difference: RankDifference) -> str:
     details = "".join(f"<li>{_text(each)}</li>" for each in difference.details)
     who = rank_words(difference.missing, rank, comparison.world_size) if difference.missing else ""
     at = difference.location
-    location = "" if at is None else f"{PurePath(at.file).name}:{at.line}"
+    location = "" if at is None else line_words_of(at.file, at.line)
     about = " · ".join(filter(None, (who, location)))
     return (
         f'<article class="{"alarm" if difference.is_alarm else "note"}"><p>{_text(difference.what)}</p>'

@@ -21,7 +21,8 @@ from gradviz.rendering.svg.frame import call_facts
 from gradviz.rendering.svg.links import arrowhead, arrowheads
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
-from gradviz.safe_text import one_line, printable
+from gradviz.rendering.svg.xml_text import xml_text
+from gradviz.safe_text import one_line
 
 MAX_FRAMES = 60
 """In one picture; a larger one helps nobody."""
@@ -109,7 +110,7 @@ class ReplayStrip:
         width, tall = number(inner + 2 * _MARGIN), number(height)
         style = style_sheet(self._look.theme, embed_font=self._look.embed_font, more=(replay_rules,))
         heads = arrowheads(()) + "".join(arrowhead(f"g-{state}", f"g-{state}", size) for state, size in _HEADS)
-        name = escape(printable(f"backward of {self._words.subject.capture.title}, step by step"))
+        name = xml_text(f"backward of {self._words.subject.capture.title}, step by step")
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{tall}" viewBox="0 0 {width} {tall}" '
             f'role="img">\n<title>{name}</title>\n<style>{escape(style)}</style>\n'
@@ -120,7 +121,7 @@ class ReplayStrip:
     def _title(self, inner: float) -> tuple[str, float]:
         subject, y = self._words.subject, _MARGIN + 15
         parts = [f'<text class="p" x="{number(_MARGIN)}" y="{number(y)}">'
-                 f"{escape(one_line(subject.capture.title))}</text>\n"]  # fmt: skip
+                 f"{xml_text(one_line(subject.capture.title))}</text>\n"]  # fmt: skip
         for line in wrap(f"{call_facts(subject)} · {len(self._words.replay):,} steps", inner, SMALL_SIZE):
             y += _LINE
             parts.append(_text(line, y))
@@ -137,7 +138,7 @@ class ReplayStrip:
 
 
 def _text(words: str, y: float, x: float = _MARGIN) -> str:
-    return f'<text x="{number(x)}" y="{number(y)}">{escape(printable(words))}</text>\n'
+    return f'<text x="{number(x)}" y="{number(y)}">{xml_text(words)}</text>\n'
 
 
 _STATES: tuple[tuple[State, str], ...] = (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from xml.sax.saxutils import escape
 
 from gradviz.analysis.replay.steps import START, Step
 from gradviz.graph.gradients import at_index
@@ -25,10 +24,11 @@ from gradviz.rendering.replay.step_words import ReplayWords
 from gradviz.rendering.svg.formula_lines import FormulaLine
 from gradviz.rendering.svg.items import header_markup, item_markup, open_box_markup
 from gradviz.rendering.svg.links import label_markup
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.gradient_words import LinkGradients
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.rendering.words.value_words import short_nested_words
-from gradviz.safe_text import one_line, printable
+from gradviz.safe_text import one_line
 from gradviz.view.model import Item, Link
 
 MIN_WIDTH = 250.0
@@ -128,8 +128,8 @@ class ReplayFrames:
         width = text_width(sign, SMALL_SIZE, bold=True)
         return (
             f'<g class="f"><circle class="nc" cx="11" cy="11" r="11"/>'
-            f'<text class="nt" x="{number(11 - width / 2)}" y="15">{escape(sign)}</text>'
-            f'<text class="p" x="30" y="16.5">{escape(printable(words))}</text></g>\n'
+            f'<text class="nt" x="{number(11 - width / 2)}" y="15">{xml_text(sign)}</text>'
+            f'<text class="p" x="30" y="16.5">{xml_text(words)}</text></g>\n'
         )
 
     def _picture(self, at: int) -> Iterator[str]:

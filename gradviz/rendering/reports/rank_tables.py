@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import PurePath
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gradviz.analysis.ranks.rank_difference import RankComparison
@@ -11,11 +10,13 @@ from gradviz.analysis.ranks.rank_summary import RankSummary
 from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.analysis.ranks.stand_words import at_words
 from gradviz.graph.number_words import byte_words
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.words.common_words import range_words
 
 MAX_SINGLE = 16
 """Of more ranks than this, those with the same figures share a row."""
 MAX_ROWS = 24
+MEMORY = "memory, and what is exchanged for parameters in a step"
 
 
 class Column(NamedTuple):
@@ -54,6 +55,17 @@ def rank_table(comparison: RankComparison) -> RankTable:
     if len(groups) > MAX_ROWS:
         rows.append((f"and {sum(map(len, groups[MAX_ROWS:])):,} more", *[""] * (len(columns) - 1)))
     return RankTable(columns, rows)
+
+
+def titled_tables(comparison: RankComparison) -> Iterator[tuple[str, RankTable]]:
+    """The tables below the first one, each with its title; what ranks sent is left out if they sent nothing."""
+    yield MEMORY, memory_table(comparison.ranks)
+    for title, table in (
+        ("sent to single ranks", peer_table(comparison)),
+        ("given to collectives by each rank", communication_table(comparison)),
+    ):
+        if table.rows:
+            yield title, table
 
 
 def memory_table(ranks: Sequence[RankSummary]) -> RankTable:
@@ -126,7 +138,7 @@ def numbers_words(group: Sequence[RankSummary]) -> str:
 
 
 def _line(file: str, line: int) -> str:
-    return f"{PurePath(file).name}:{line}" if line else "-"
+    return line_words_of(file, line) if line else "-"
 
 
 def _bytes(rank: RankSummary) -> tuple[int, int, int, int]:

@@ -10,15 +10,12 @@ from rich.text import Text
 
 from gradviz.analysis.ranks.rank_difference import RankComparison
 from gradviz.analysis.ranks.rank_summary import RankSummary
-from gradviz.rendering.reports.rank_tables import RankTable, communication_table, memory_table, peer_table, rank_table
+from gradviz.rendering.reports.rank_tables import MEMORY, RankTable, memory_table, rank_table, titled_tables
 from gradviz.rendering.reports.terminal_tables import empty_table, printed, wrapped
 from gradviz.rendering.words.common_words import counted
 from gradviz.safe_text import one_line
 
 NO_DIFFERENCE = "no difference between them stands out"
-MEMORY = "memory, and what is exchanged for parameters in a step"
-PEERS = "sent to single ranks"
-COMMUNICATION = "given to collectives by each rank"
 
 
 def ranks_text(comparison: RankComparison, width: int, *, color: bool = False) -> str:
@@ -54,12 +51,9 @@ def _parts(comparison: RankComparison, width: int) -> Iterator[RenderableType]:
         yield wrapped(each.what, width, "bold yellow" if each.is_alarm else "")
         for detail in each.details:
             yield Padding(wrapped(detail, width - 2, ""), (0, 0, 0, 2))
-    yield Text(f"\n{MEMORY}", style="bold")
-    yield _table(memory_table(comparison.ranks))
-    for title, table in ((PEERS, peer_table(comparison)), (COMMUNICATION, communication_table(comparison))):
-        if table.rows:
-            yield Text(f"\n{title}", style="bold")
-            yield _table(table)
+    for title, table in titled_tables(comparison):
+        yield Text(f"\n{title}", style="bold")
+        yield _table(table)
     if comparison.disclosures:
         yield Text()
     for sentence in comparison.disclosures:

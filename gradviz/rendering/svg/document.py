@@ -5,6 +5,7 @@ from __future__ import annotations
 from xml.sax.saxutils import escape
 
 from gradviz.rendering.look.shapes import number
+from gradviz.rendering.svg.xml_text import xml_text
 
 
 def svg_document(title: str, width: float, height: float, style: str, content: str, *, defs: str = "") -> str:
@@ -18,6 +19,6 @@ def svg_document(title: str, width: float, height: float, style: str, content: s
     size = f'width="{number(width)}" height="{number(height)}"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} viewBox="0 0 {number(width)} {number(height)}" role="img">\n'
-        f"<title>{escape(title)}</title>\n<style>{escape(style)}</style>\n{defs}"
+        f"<title>{xml_text(title)}</title>\n<style>{escape(style)}</style>\n{defs}"
         f'<rect class="page" {size}/>\n{content}</svg>\n'
     )

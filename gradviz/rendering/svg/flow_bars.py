@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
-from xml.sax.saxutils import escape
 
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, deepest_that_fits, folded, gradient_flow
 from gradviz.capture.capture import Capture
@@ -19,6 +18,7 @@ from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.png import fitting_scale, pixels
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
 from gradviz.rendering.svg.svg import Drawing
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.common_words import counted, shape_words_of
 from gradviz.rendering.words.run_log_words import size_words, trend_words
 from gradviz.safe_text import one_line
@@ -121,7 +121,7 @@ class _Chart:
             yield (
                 f'<rect class="bar" x="{number(self._start.x)}" y="{number(y + 3)}" '
                 f'width="{number(end - self._start.x)}" height="{number(_BAR)}" rx="2">'
-                f"<title>{escape(one_line(f'{row.name} {shape}: {size_words(row.norm)}'))}</title></rect>"
+                f"<title>{xml_text(one_line(f'{row.name} {shape}: {size_words(row.norm)}'))}</title></rect>"
             )
             yield _text(f"{size_words(row.norm)}  {shape}", end + 6, base)
         else:
@@ -131,4 +131,4 @@ class _Chart:
 
 def _text(words: str, x: float, y: float, *, css_class: str = "") -> str:
     attribute = f' class="{css_class}"' if css_class else ""
-    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{escape(one_line(words))}</text>\n'
+    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{xml_text(one_line(words))}</text>\n'

@@ -9,7 +9,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import floor, isnan, log10
-from xml.sax.saxutils import escape
 
 from gradviz.analysis.flow.flow_over_steps import FlowOverSteps, Series, depth_that_fits, flow_over_steps
 from gradviz.capture.run_log import RunLog
@@ -21,6 +20,7 @@ from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.heat_colours import LEVELS, chart_style
 from gradviz.rendering.svg.heat_map import MIN_ZEROS, Columns, LogScale, cells, size_classes, typical, zero_classes
 from gradviz.rendering.svg.style import ThemeChoice, style_sheet
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.common_words import counted
 from gradviz.rendering.words.run_log_words import findings, run_facts, run_title, size_words, what_is_missing
 from gradviz.safe_text import printable
@@ -150,7 +150,7 @@ class _Chart:
     def _tooltips(self, area: Rect) -> Iterator[str]:
         for row, each in enumerate(self._flow.series):
             box = Rect(area.x, area.y + row * self._row_height, area.width, self._row_height)
-            words = escape(printable(_series_words(each, self._flow.steps)))
+            words = xml_text(_series_words(each, self._flow.steps))
             yield f'<rect class="hit" {_rectangle(box)}><title>{words}</title></rect>\n'
 
     # -- the legend ----------------------------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def _text(
     width: float = 1e9,
     anchor: str = "start",
 ) -> str:
-    shown = escape(printable(shorten_middle(words, width, size)))
+    shown = xml_text(shorten_middle(words, width, size))
     attributes = f' class="{css_class}"' if css_class else ""
     if anchor != "start":
         attributes += f' text-anchor="{anchor}"'

@@ -9,10 +9,10 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import text_width
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.safe_text import printable
 
 _BAR, _HAT = "\N{COMBINING MACRON}", "\N{COMBINING CIRCUMFLEX ACCENT}"
@@ -109,4 +109,4 @@ class FormulaLine:
     def _spans(self) -> Iterator[str]:
         for run in self._runs:
             style = f' style="font-size:{number(run.size)}px"' if run.size != self._size else ""
-            yield f'<tspan x="{number(run.x)}" y="{number(run.rise)}"{style}>{escape(printable(run.text))}</tspan>'
+            yield f'<tspan x="{number(run.x)}" y="{number(run.rise)}"{style}>{xml_text(run.text)}</tspan>'

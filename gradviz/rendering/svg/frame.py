@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
-from xml.sax.saxutils import escape
 
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.geometry import Layout, Point
 from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel
 from gradviz.rendering.look.shapes import number
 from gradviz.rendering.look.text_metrics import shorten_middle, wrap, wrap_evenly
 from gradviz.rendering.svg.legend import LegendOptions, legend_markup
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.common_words import counted, listed, short_line_words
 from gradviz.safe_text import one_line
 
@@ -98,7 +98,7 @@ def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[s
     error = subject.capture.error
     sentence = ""
     if error is not None:
-        where = f" ({PurePath(error.call_site[0]).name}:{error.call_site[1]})" if error.call_site else ""
+        where = f" ({line_words_of(*error.call_site)})" if error.call_site else ""
         kind = "backward failed" if error.in_backward else "the script failed"
         sentence = f"✗ {kind}{where}: {error.type_name}: {error.message}"
     return sentence, [*subject.view.notes, *(layout.notes if layout else ()), *subject.capture.disclosures]
@@ -106,4 +106,4 @@ def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[s
 
 def _text(words: str, x: float, y: float, css_class: str = "") -> str:
     attribute = f' class="{css_class}"' if css_class else ""
-    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{escape(one_line(words))}</text>\n'
+    return f'<text{attribute} x="{number(x)}" y="{number(y)}">{xml_text(one_line(words))}</text>\n'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from xml.sax.saxutils import escape
-
 from gradviz.rendering.look.color_by import middle_tint
 from gradviz.rendering.look.geometry import Rect
 from gradviz.rendering.look.node_label import (
@@ -22,6 +20,7 @@ from gradviz.rendering.look.palette import ROLE_STYLES
 from gradviz.rendering.look.shapes import inner_lines, number, outline, rounded
 from gradviz.rendering.look.text_metrics import text_width
 from gradviz.rendering.svg.style import shade
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.item_words import ItemText
 from gradviz.safe_text import printable
 
@@ -73,7 +72,7 @@ def tooltip(text: ItemText) -> str:
     """All facts, unshortened, as an SVG title: browsers show it on hover."""
     lines = [" ".join(filter(None, (text.title, text.badge))), text.subtitle, text.shape, text.line, *text.tooltip]
     unique = dict.fromkeys(printable(line) for line in lines if line)
-    return f"<title>{escape(chr(10).join(map(printable, unique)))}</title>"
+    return f"<title>{xml_text(chr(10).join(unique))}</title>"
 
 
 def sheets_of(node_label: NodeLabel, box: Rect) -> tuple[Rect, list[Rect]]:
@@ -86,8 +85,8 @@ def sheets_of(node_label: NodeLabel, box: Rect) -> tuple[Rect, list[Rect]]:
 
 
 def _text(line: TextLine, css_class: str, left: float, y: float) -> str:
-    aside = f'<tspan class="q" dx="{ASIDE_GAP:g}">{escape(printable(line.aside))}</tspan>' if line.aside else ""
-    return f'<text class="{css_class}" x="{number(left)}" y="{number(y)}">{escape(printable(line.text))}{aside}</text>'
+    aside = f'<tspan class="q" dx="{ASIDE_GAP:g}">{xml_text(line.aside)}</tspan>' if line.aside else ""
+    return f'<text class="{css_class}" x="{number(left)}" y="{number(y)}">{xml_text(line.text)}{aside}</text>'
 
 
 def _badge(badge: str, left: float, baseline: float) -> str:
@@ -95,7 +94,7 @@ def _badge(badge: str, left: float, baseline: float) -> str:
     width = badge_width(badge)
     chip = Rect(left, baseline - 11.5, width, 15)
     x, y = number(left + BADGE_PADDING), number(baseline - 0.4)
-    words = f'<text class="b" x="{x}" y="{y}">{escape(printable(badge))}</text>'
+    words = f'<text class="b" x="{x}" y="{y}">{xml_text(badge)}</text>'
     return f'<path class="c" d="{rounded(chip, 7.5)}"/>{words}'
 
 

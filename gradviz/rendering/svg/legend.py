@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
 from gradviz.rendering.formats import Subject
 from gradviz.rendering.look.color_by import QUANTITY_WORDS, Colouring, Tint
@@ -20,6 +19,7 @@ from gradviz.rendering.look.node_label import SMALL_SIZE, NodeLabel
 from gradviz.rendering.look.palette import LEAF_ROLES, ROLE_STYLES, ROOT_ROLES, Role
 from gradviz.rendering.look.shapes import inner_lines, number, outline, rounded, rounded_route
 from gradviz.rendering.look.text_metrics import text_width
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.value_words import DOWN, UP
 
 ROW_HEIGHT = 20.0
@@ -182,10 +182,12 @@ def _rows(entries: Sequence[_Entry], width: float) -> list[list[_Entry]]:
 
 
 def _placed(entry: _Entry, x: float, y: float) -> str:
-    words = f'<g class="f"><text x="{number(entry.words_at)}" y="{number(_BASELINE)}">{escape(entry.words)}</text></g>'
+    words = (
+        f'<g class="f"><text x="{number(entry.words_at)}" y="{number(_BASELINE)}">{xml_text(entry.words)}</text></g>'
+    )
     swatch = entry.swatch
     if entry.before:
-        before = f'<g class="f"><text x="0" y="{number(_BASELINE)}">{escape(entry.before)}</text></g>'
+        before = f'<g class="f"><text x="0" y="{number(_BASELINE)}">{xml_text(entry.before)}</text></g>'
         swatch = f'{before}<g transform="translate({number(entry.swatch_at)} 0)">{swatch}</g>'
     return f'<g transform="translate({number(x)} {number(y)})">{swatch}{words}</g>\n'
 

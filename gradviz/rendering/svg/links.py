@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from xml.sax.saxutils import escape
 
 from gradviz.rendering.layout.link_label_positions import LinkLabel
 from gradviz.rendering.look.geometry import Arrows, Route
 from gradviz.rendering.look.link_looks import LinkLook
 from gradviz.rendering.look.shapes import number, rounded_route
 from gradviz.rendering.svg.style import shade
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.link_words import LinkText
-from gradviz.safe_text import printable
 
 _WIDE_STEP = 4
 """From this step of a scale on, links have a larger arrowhead."""
@@ -53,7 +52,7 @@ def link_markup(text: LinkText, route: Route, arrows: Arrows, look: LinkLook, *,
     else:
         kind = look.state or ("" if look.step is None else f"flow{look.step}")
         drawn = (f' class="{kind}"' if kind else "") + f' marker-end="url(#{_arrowhead_of(look)})"'
-    tooltip = escape("\n".join(printable(line) for line in text.tooltip))
+    tooltip = xml_text("\n".join(text.tooltip))
     return f'<g><title>{tooltip}</title><path class="w" d="{path}"/><path{drawn} d="{path}"/></g>\n'
 
 
@@ -61,4 +60,4 @@ def label_markup(label: LinkLabel, depth: int | None) -> str:
     """The words beside a link, with an outline in the colour of the box around them, at `depth`."""
     position = f'x="{number(label.box.x)}" y="{number(label.box.y + _BASELINE)}"'
     outline = "" if depth is None else f' class="{shade(depth)}"'
-    return f"<text{outline} {position}>{escape(printable(label.words))}</text>\n"
+    return f"<text{outline} {position}>{xml_text(label.words)}</text>\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from xml.sax.saxutils import escape
 
 from gradviz.analysis.memory.kept_memory import GraphMemory
 from gradviz.analysis.memory.memory_cells import Cell, cells_of
@@ -23,8 +22,9 @@ from gradviz.rendering.svg.document import svg_document
 from gradviz.rendering.svg.png import pixels
 from gradviz.rendering.svg.style import ThemeChoice, shade, style_sheet, tint_rule
 from gradviz.rendering.svg.svg import Drawing
+from gradviz.rendering.svg.xml_text import xml_text
 from gradviz.rendering.words.common_words import counted
-from gradviz.safe_text import one_line, printable
+from gradviz.safe_text import one_line
 
 _MARGIN = 16.0
 _LINE = 15.0
@@ -225,12 +225,12 @@ def _title_line(cell: Cell, area: Rect) -> str:
     name = shorten_middle(cell.title, width, SMALL_SIZE, bold=True)
     used = text_width(name, SMALL_SIZE, bold=True) + 8
     x, y = area.x + _PADDING, area.y + _LINE - 1
-    title = f'<text x="{number(x)}" y="{number(y)}" font-weight="700">{escape(printable(name))}</text>'
+    title = f'<text x="{number(x)}" y="{number(y)}" font-weight="700">{xml_text(name)}</text>'
     return title + _whole_text(byte_words(cell.bytes), x + used, y, width - used)
 
 
 def _text(words: str, x: float, y: float, width: float, css_class: str = "") -> str:
-    shown = escape(printable(shorten_middle(words, width, 15 if css_class == "p" else SMALL_SIZE)))
+    shown = xml_text(shorten_middle(words, width, 15 if css_class == "p" else SMALL_SIZE))
     attribute = f' class="{css_class}"' if css_class else ""
     return f'<text{attribute} x="{number(x)}" y="{number(y)}">{shown}</text>'
 
@@ -243,7 +243,7 @@ def _whole_text(words: str, x: float, y: float, width: float) -> str:
 def _tooltip(cell: Cell) -> str:
     storages = counted(cell.storages, "storage")
     words = ", ".join(filter(None, (cell.name, f"{byte_words(cell.bytes)} in {storages}", _location(cell))))
-    return f"<title>{escape(printable(words))}</title>"
+    return f"<title>{xml_text(words)}</title>"
 
 
 def _location(cell: Cell) -> str:

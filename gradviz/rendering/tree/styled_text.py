@@ -10,13 +10,13 @@ from rich.style import Style
 
 from gradviz.rendering.tree.column_widths import Line, Span
 from gradviz.rendering.tree.signs import TO_ASCII
-from gradviz.safe_text import one_line, printable
+from gradviz.safe_text import one_line, printable, without_build_commands
 
 
 def written(lines: Iterable[Line], *, color: bool, ascii: bool) -> str:
     """All lines, each with its line feed."""
     write = _colored if color else plain
-    text = "".join(f"{write(line)}\n" for line in lines)
+    text = without_build_commands("".join(f"{write(line)}\n" for line in lines))
     return text.translate(TO_ASCII).encode("ascii", "backslashreplace").decode("ascii") if ascii else text
 
 

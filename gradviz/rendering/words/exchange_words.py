@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from gradviz.graph.exchanges import Exchange
-from gradviz.graph.model import Graph, Node
 from gradviz.graph.number_words import byte_words, counted
 
 
@@ -29,8 +26,6 @@ def begin_words(exchange: Exchange, runs: int) -> str:
     return f"begins after step {exchange.after + 1:,} of {runs:,}"
 
 
-def exchanges_of_leaf(graph: Graph, leaf: Node, runs: int) -> Iterator[str]:
-    """A sentence for each exchange that a parameter takes part in."""
-    for each in graph.exchanges:
-        if leaf.id in each.leaves:
-            yield f"{each.by}: {exchange_words(each)}, {begin_words(each, runs)}"
+def exchange_sentence(exchange: Exchange, runs: int) -> str:
+    """``DistributedDataParallel: all_reduce of bucket 0: ..., begins after step 7 of 14``."""
+    return f"{exchange.by}: {exchange_words(exchange)}, {begin_words(exchange, runs)}"

@@ -12,7 +12,7 @@ from math import floor, log10, sqrt
 from gradviz.graph.gradients import BranchShare, LeafGradient, TensorFigures, at_index
 from gradviz.graph.model import Node
 from gradviz.rendering.words.common_words import counted, shape_words_of
-from gradviz.rendering.words.exchange_words import exchanges_of_leaf
+from gradviz.rendering.words.exchange_words import exchange_sentence
 from gradviz.rendering.words.gradient_words import LinkBranch, arrived_by_repetition, figures_words, gradient_words
 from gradviz.rendering.words.subject_facts import SubjectFacts
 from gradviz.rendering.words.value_words import number_words, value_words
@@ -61,7 +61,8 @@ def node_run(facts: SubjectFacts, item: Item, node: Node) -> Iterator[str]:
         return
     if node.leaf_gradient is not None:
         yield _outcome(node.leaf_gradient)
-    yield from exchanges_of_leaf(facts.graph, node, facts.run_count)
+    for exchange in facts.exchanges_by_leaf.get(node.id, ()):
+        yield exchange_sentence(exchange, facts.run_count)
     if node.run is not None:
         yield from _run(facts, node)
 

@@ -9,6 +9,7 @@ from typing import Any
 from gradviz.analysis.finding import location_of_line, text_at
 from gradviz.analysis.numbers.gradient_origins import GradientOrigins, find_gradient_origins
 from gradviz.capture.capture import Capture
+from gradviz.graph.exchanges import Exchange
 from gradviz.graph.model import CallSite, Graph, Node, TensorFacts
 from gradviz.graph.node_findings import NodeFinding, Verdict
 from gradviz.graph.query.operation_names import autograd_name, call_of, calls_of_several_names, node_word
@@ -99,6 +100,15 @@ class SubjectFacts:
     def arrived_by_repetition(self) -> dict[int, Any]:
         """What `gradient_words.arrived_by_repetition` has found out, by item."""
         return {}
+
+    @cached_property
+    def exchanges_by_leaf(self) -> dict[int, list[Exchange]]:
+        """The exchanges between ranks that a leaf takes part in."""
+        found: dict[int, list[Exchange]] = {}
+        for exchange in self.graph.exchanges:
+            for leaf in exchange.leaves:
+                found.setdefault(leaf, []).append(exchange)
+        return found
 
     @cached_property
     def run_count(self) -> int:

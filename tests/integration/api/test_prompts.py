@@ -79,7 +79,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
         patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
         patch.setenv("JUPYTER_DATA_DIR", str(_kernel(folder)))
         patch.setenv("IPYTHONDIR", str(folder / "ipython"))
-        NotebookClient(notebook, timeout=120, kernel_name="under-test").execute(cwd=str(folder))
+        NotebookClient(notebook, timeout=600, kernel_name="under-test").execute(cwd=str(folder))
     assert all(cell.outputs[0].output_type == "execute_result" for cell in notebook.cells), notebook.cells
     return [cell.outputs[0].data for cell in notebook.cells]
 

@@ -16,7 +16,7 @@ import gradviz
 from gradviz.analysis.diff.difference import Where
 from tests.integration.diff import pairs
 from tests.integration.diff.pairs import block_step, recorded
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def test_compiled_code_is_the_same_as_the_program_within_rounding() -> None:
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
 def test_what_inductor_compiles_is_the_same_within_rounding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", os.fspath(tmp_path))
-    same, sentence, compiled, first = child_result(
+    same, sentence, compiled, first = forked_result(
         """
 import gradviz
 from tests.integration.diff.pairs import block_step, compiled_step, recorded

@@ -6,11 +6,11 @@ The stack of a dying process, the end of the interpreter and `torch.compile` nee
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
+
+from tests.end_to_end.command import Run, installed_python, python
 
 _ROOT = Path(__file__).parents[3]
 
@@ -27,22 +27,25 @@ from tests.integration.recording.helpers import EVERY_BACKWARD
 """
 
 
+_QUIET = ("-W", "ignore:Guards may run slower:RuntimeWarning")
+"""Dynamo warns of Python 3.13.0 alone, which gradviz has nothing to do with."""
 _OF_GPU_BUILDS = "No CUDA runtime is found"
 """What some releases of torch print by themselves when inductor is loaded and there is no GPU."""
 
 
 def child_result(source: str) -> Any:
     """What the program printed last, as JSON; fails where it did not end well or wrote to standard error."""
-    done = subprocess.run(
-        # Dynamo warns of Python 3.13.0 alone, which gradviz has nothing to do with.
-        [sys.executable, "-W", "ignore:Guards may run slower:RuntimeWarning", "-c", _PREAMBLE + dedent(source)],
-        cwd=_ROOT,
-        capture_output=True,
-        encoding="utf-8",
-        timeout=150,
-    )
+    return _printed(installed_python(*_QUIET, "-c", _PREAMBLE + dedent(source), cwd=_ROOT))
+
+
+def forked_result(source: str) -> Any:
+    """The same in a process that is forked with torch and its compiler loaded, for programs that compile."""
+    return _printed(python("-c", _PREAMBLE + dedent(source), cwd=_ROOT))
+
+
+def _printed(done: Run) -> Any:
     last = (done.stdout.splitlines() or ["null"])[-1]
-    assert done.returncode == 0, f"exit code {done.returncode} after {last}: {done.stderr[-3000:]}"
+    assert done.exit_code == 0, f"exit code {done.exit_code} after {last}: {done.stderr[-3000:]}"
     said = "".join(line for line in done.stderr.splitlines(keepends=True) if _OF_GPU_BUILDS not in line)
     assert said == "", said[-3000:]
     return json.loads(last)

@@ -209,7 +209,6 @@ def compiled_alone() -> list[str]:
     return done.stdout.splitlines()
 
 
-@pytest.mark.timeout(600)  # the first of them waits for about 20 recordings with compiled code
 @pytest.mark.parametrize(
     ("capability", "name"), NAMES_USED_THERE, ids=[f"{each.name}-{name}" for each, name in NAMES_USED_THERE]
 )

@@ -151,7 +151,7 @@ def test_every_process_writes_the_same_bytes() -> None:
         )
         for seed in ("1", "2")
     }
-    outputs = [process.communicate(timeout=120)[0].decode().splitlines() for process in seeds.values()]
+    outputs = [process.communicate(timeout=600)[0].decode().splitlines() for process in seeds.values()]
     assert len(outputs[0]) == 2 * len(FORMATS)
     assert outputs[0] == outputs[1]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import PurePath
 
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import Divergence, JobCase, OutOfStep, is_waiting
 from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
 from gradviz.capture.rank_end import CodeLine, Collective
+from gradviz.graph.query.own_line import line_words_of
 
 _REMEDY = "call it on every rank, outside of what depends on the rank or on its data"
 
@@ -95,7 +95,7 @@ def _under(line: CodeLine | None) -> str:
     if line is None or not line.condition:
         return ""
     branch = "the else of " if line.is_else else ""
-    return f", under {branch}'{line.condition_text}' ({PurePath(line.file).name}:{line.condition})"
+    return f", under {branch}'{line.condition_text}' ({line_words_of(line.file, line.condition)})"
 
 
 def only_called_by_some(found: Divergence) -> tuple[Collective, list[int]] | None:

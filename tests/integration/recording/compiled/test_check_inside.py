@@ -125,9 +125,6 @@ def findings(capture: Capture) -> list[list[Any]]:
     ]
 
 
-pytestmark = pytest.mark.timeout(600)  # the first of them waits for all programs to be recorded
-
-
 @pytest.mark.parametrize("name", FAULTS)
 def test_with_inside_the_findings_are_those_of_uncompiled_code(found: Found, name: str) -> None:
     assert {FAULTS[name][2]} - {""} <= {code for code, *_ in found[name]["plain"]}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.integration.recording.compiled.test_regions import NAMES, UNMEASURED
 from tests.shared_runs import SharedFolders
 
@@ -28,7 +28,6 @@ found["dangers"] = {{name: endangered(name, {backend!r}) for name in {dangers!r}
 print(json.dumps(found))
 """
 
-pytestmark = pytest.mark.timeout(600)  # the first of them waits for all programs to be compiled and recorded
 
 SAME = ("random", "statistics")
 CHANGED = ("changed by itself", "changed by itself, late")
@@ -36,7 +35,7 @@ OTHER = ("changed by the program", "operators of others")
 
 
 def outcome(backend: str, names: tuple[str, ...], dangers: tuple[str, ...]) -> Any:
-    return child_result(_RUN.format(backend=backend, names=names, dangers=dangers))
+    return forked_result(_RUN.format(backend=backend, names=names, dangers=dangers))
 
 
 @pytest.fixture

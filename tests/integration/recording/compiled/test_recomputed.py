@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 
 _RUN = """
 import warnings
@@ -46,7 +46,7 @@ print(json.dumps({str(backend): of(backend) for backend in (None, "aot_eager", "
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, Any]:
-    result: dict[str, Any] = child_result(_RUN)
+    result: dict[str, Any] = forked_result(_RUN)
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.shared_runs import SharedFolders
 
 Found = dict[str, dict[str, Any]]
@@ -40,7 +40,7 @@ def found(shared: SharedFolders) -> dict[str, Found]:
     """What is told of each program: by backend (``None`` for uncompiled), then by name."""
 
     def fill(folder: Path) -> None:
-        result = child_result(_RUN.format(names=NAMES, backends=(None, "eager", "aot_eager")))
+        result = forked_result(_RUN.format(names=NAMES, backends=(None, "eager", "aot_eager")))
         (folder / "found.json").write_text(json.dumps(result))
 
     result: dict[str, Found] = json.loads((shared.folder("compiled-regions", fill) / "found.json").read_text())
@@ -103,7 +103,7 @@ def test_what_a_region_saves_belongs_to_lines_of_the_model(found: dict[str, Foun
 
 
 def test_a_region_compiled_before_the_recording_says_why_it_is_closed() -> None:
-    result = child_result(
+    result = forked_result(
         """
 from tests.integration.recording.compiled.programs import Net
 from gradviz.analysis.flow.gradient_flow import gradient_flow
@@ -123,7 +123,7 @@ print(json.dumps([regions, recording.capture.disclosures, flow.closed_regions, f
 
 
 def test_a_compiled_optimizer_step_is_a_step_and_is_compiled_without_the_recorder() -> None:
-    result = child_result(
+    result = forked_result(
         """
 import logging
 logging.disable(logging.WARNING)
@@ -166,7 +166,7 @@ def test_inductor_opens_with_a_cold_and_with_a_warm_cache(
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", os.fspath(tmp_path))
     plain = found["None"]["whole"]
     for _ in ("cold", "warm"):
-        compiled = child_result(_RUN.format(names=("whole",), backends=("inductor",)))["inductor"]["whole"]
+        compiled = forked_result(_RUN.format(names=("whole",), backends=("inductor",)))["inductor"]["whole"]
         assert compiled["operations"] == plain["operations"]
         assert compiled["same_gradients"]
         assert [each[: len(UNMEASURED)] for each in compiled["disclosures"]] == [UNMEASURED]
@@ -184,4 +184,4 @@ def test_fake_tensors_do_not_change_what_the_engine_asks_for_gpus() -> None:
         sizes = list(torch.ones(2).mul(2).shape)
     print(json.dumps([sizes, graphs_of_compiled_code(), changes]))
     """
-    assert child_result(source) == [[2], True, []]
+    assert forked_result(source) == [[2], True, []]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.shared_runs import SharedFolders
 
 COMPILING = """
@@ -183,7 +183,7 @@ def run_all(backend: str, *, import_first: bool) -> Found:
     names = [line.split()[1].partition("(")[0] for line in MODELS.splitlines() if line.startswith("def ")]
     run = "import torch._dynamo\n" if import_first else ""
     run += "found = {}\n" + "".join(f"found[{name!r}] = both({name}({backend!r}))\n" for name in names)
-    found: Found = child_result(COMPILING + MODELS + run + "print(json.dumps(found))\n")
+    found: Found = forked_result(COMPILING + MODELS + run + "print(json.dumps(found))\n")
     return found
 
 
@@ -247,7 +247,7 @@ def test_what_surrounds_compiled_code_is_recorded_as_usual(compiled: tuple[str, 
 
 
 def test_code_that_was_compiled_while_recording_is_not_compiled_again_afterwards() -> None:
-    found = child_result(
+    found = forked_result(
         COMPILING
         + """
 model = torch.compile(Net(), backend=counted("aot_eager"))
@@ -272,7 +272,7 @@ print(json.dumps(found))
 
 
 def test_a_compiled_step_of_an_optimizer_is_logged_with_all_its_parameters() -> None:
-    found = child_result(
+    found = forked_result(
         """
 from tests.integration.recording.helpers import EVERY_CALL
 
@@ -297,7 +297,7 @@ print(json.dumps([[len(call.inputs), len(call.changed)] for call in steps]))
 
 def test_a_backward_inside_a_compiled_training_step_is_recorded_and_breaks_no_further_graph() -> None:
     """Dynamo breaks the graph at ``backward()`` and goes on behind it: gradviz is not traced in between."""
-    found = child_result(
+    found = forked_result(
         COMPILING
         + """
 def program():

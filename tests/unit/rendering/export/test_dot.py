@@ -25,7 +25,7 @@ def source(monkeypatch: pytest.MonkeyPatch, sketch: Sketch, *notes: str, failed:
 
 
 def layout_of(dot_source: str) -> str:
-    finished = subprocess.run(["dot", "-Tplain"], input=dot_source.encode(), capture_output=True, timeout=60)
+    finished = subprocess.run(["dot", "-Tplain"], input=dot_source.encode(), capture_output=True, timeout=600)
     assert finished.returncode == 0 and not finished.stderr, finished.stderr.decode()
     return finished.stdout.decode()
 
