@@ -265,11 +265,11 @@ class ForwardWatch:
             self.memory.after_first_nodes(calling_frame(), args)
         row = log.add_row(before, after, function, self._stack(calling_frame(), log, before))
         with DISABLE_TORCH_FUNCTION():
-            constants = tuple(
+            constants = [
                 self.log.constant(tensor, self._facts.of_tensor)
                 for tensor in tensors_in_call(args, kwargs)
                 if not _requires_grad(tensor)
-            )
+            ]
         if id(function) in ARITHMETIC:
             number = python_number(args)
             if number is not None:
@@ -279,11 +279,11 @@ class ForwardWatch:
         if kwargs and kwargs.get("inplace") is True:
             log.inplace_rows.add(row)
         if constants:
-            log.row_constants[row] = constants
+            log.row_constants[row] = tuple(constants)
         if type(result) is not _Tensor:
             self._note_placements(log, row, result)
         if self.values.is_taking:
-            self.values.note_results(before, after, list(tensors_in_call((result,), None)))
+            self.values.note_results(before, after, tensors_in_call((result,), None))
             for index in constants:
                 tensor = self.log.constants[index].tensor()
                 if tensor is not None:

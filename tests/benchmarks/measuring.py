@@ -50,11 +50,16 @@ class Cost(NamedTuple):
     """Bytes of memory, at most."""
 
 
-def cost_of_python(arguments: Sequence[str | Path]) -> Cost:
-    """Runs a Python of its own in the repository root, as `python` does."""
+def cost_of_python(arguments: Sequence[str | Path], byte_code: str | Path | None = None) -> Cost:
+    """Runs a Python of its own in the repository root, as `python` does.
+
+    In the folder `byte_code` it keeps compiled modules from one run to the next, as an installed package has them; some
+    machines forbid Python to write them, and then it compiles 300 modules of gradviz at every start.
+    """
     command = [sys.executable, *map(str, arguments)]
+    kept = {} if byte_code is None else {"PYTHONPYCACHEPREFIX": str(byte_code), "PYTHONDONTWRITEBYTECODE": ""}
     with tempfile.TemporaryFile() as output:
-        process = subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=output)
+        process = subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=output, env={**os.environ, **kept})
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode != 0:

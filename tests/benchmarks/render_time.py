@@ -25,9 +25,9 @@ def measure() -> Iterator[Row]:
         for name, words in PROGRAMS.items():
             script, *arguments = words
             render: list[str | Path] = ["-m", "gradviz", "render", script, "-o", Path(folder) / "graph.svg", "--"]
+            run = partial(cost_of_python, byte_code=Path(folder) / "byte code")
             found = costs_in_turns(
-                {"python": partial(cost_of_python, words), "render": partial(cost_of_python, [*render, *arguments])},
-                turns=3,
+                {"python": partial(run, words), "render": partial(run, [*render, *arguments])}, turns=3
             )
             plain, drawn = found["python"], found["render"]
             yield Row(

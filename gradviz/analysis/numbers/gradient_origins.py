@@ -98,6 +98,10 @@ def _is_bad(gradient: TensorFigures | None) -> bool:
     return bool(gradient.nans or gradient.infs or gradient.is_undefined or gradient.zeros == gradient.count > 0)
 
 
+def _is_broken(gradient: TensorFigures | None) -> bool:
+    return gradient is not None and bool(gradient.nans or gradient.infs)
+
+
 def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> GradientOrigin | None:
     """The origin in the gradients that a node sends; None if there is none, or if it is unknown what the node got.
 
@@ -105,6 +109,8 @@ def _origin_in(graph: Graph, node: Node, arrived: GradientState | None) -> Gradi
     """
     if arrived is None or arrived in BROKEN:
         return None
+    if arrived != "fine" and not any(map(_is_broken, node.gradients)):
+        return None  # it passes on what it got, as in a network whose gradients have vanished nearly every node does
     sent = [
         (edge.target, state_of([gradient]))
         for edge, gradient in zip(node.edges, node.gradients, strict=False)
@@ -163,15 +169,15 @@ def _origin_above(node: Node, sent_to: dict[tuple[int, int], list[TensorFigures]
     """An origin between the senders and a node: in the sum of gradients, or in a hook on it."""
     for slot, arrived in enumerate(node.arrived):
         sent = sent_to.get((node.id, slot), ())
-        state = state_of([arrived])
-        if sent and state not in (None, "fine", "none") and _is_news(state, sent):
+        state = state_of((arrived,)) if sent else None
+        if state not in (None, "fine", "none") and _is_news(state, sent):
             return GradientOrigin(state, "hook" if node.hooks or len(sent) == 1 else "sum")
     return None
 
 
 def _is_news(state: GradientState, sent: Sequence[TensorFigures]) -> bool:
-    states = {state_of([gradient]) for gradient in sent}
-    if None in states:
+    states = {_state(gradient) for gradient in sent}
+    if "unmeasured" in states:
         return False
     return not states & BROKEN if state in BROKEN else "fine" in states
 

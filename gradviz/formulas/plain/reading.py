@@ -44,8 +44,27 @@ def reading(
     as ``{"reduction": 1}``, are left out; without settings the usual ones are assumed, and the result says so. For
     complex numbers conjugates are written, which real numbers do not need.
     """
-    found = _Reader(formula, values or {}, formula.usual if settings is None else settings, complex_numbers).reading()
-    return found if settings is not None else msgspec.structs.replace(found, assumes=_assumed(formula))
+    if settings is None:
+        found = _Reader(formula, values or {}, formula.usual, complex_numbers).reading()
+        return msgspec.structs.replace(found, assumes=_assumed(formula))
+    if values:
+        return _Reader(formula, values, settings, complex_numbers).reading()
+    return _in_letters(formula, settings, complex_numbers)
+
+
+def _in_letters(formula: PlainFormula, settings: Mapping[str, object], complex_numbers: bool) -> Reading:
+    """Kept, because most nodes of a graph have the same few operations and settings."""
+    key = id(formula), repr(settings), complex_numbers
+    if key not in _KNOWN:
+        if len(_KNOWN) == _MAX_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[key] = formula, _Reader(formula, {}, settings, complex_numbers).reading()
+    return _KNOWN[key][1]
+
+
+_MAX_KNOWN = 1_000
+_KNOWN: dict[tuple[int, str, bool], tuple[PlainFormula, Reading]] = {}
+"""With the formulas themselves, so that no other gets the same id."""
 
 
 def _assumed(formula: PlainFormula) -> str:

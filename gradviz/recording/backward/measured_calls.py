@@ -154,7 +154,7 @@ class MeasuredCalls:
             )
         if gradients.has_parts:
             self.builder.disclose("gradients of distributed tensors on other ranks: figures are of this rank's part")
-        for device in devices_of_started_work(graphs[index]):
+        for device in devices_of_started_work(graphs[index]) if gradients.used_accelerators else ():
             self.builder.disclose(f"the time of some nodes on {device} is the processor's, to start their work")
         for sentence in gradients.clock_defects.sentences("times on a GPU of {} backward could not be read"):
             self.builder.disclose(sentence)

@@ -12,7 +12,7 @@ import weakref
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -132,11 +132,21 @@ class ThreadLog:
 
     def row_of(self, sequence_nr: int) -> Row | None:
         """The call that made the node with this number; None if it was not seen."""
-        index = bisect_right(self._starts, sequence_nr) - 1
-        if index < 0 or sequence_nr >= self._ends[index]:
-            return None
-        function = self._function_list[self._functions[index]]
-        return Row(self._forgotten + index, self._ends[index] - 1, function, self._stacks[index])
+        return self.rows_of([sequence_nr])[0]
+
+    def rows_of(self, sequence_nrs: Iterable[int]) -> list[Row | None]:
+        """The calls that made the nodes with these numbers: a list, because one call of a function for each node would
+        take as long as all else here."""
+        starts, ends, functions, stacks = self._starts, self._ends, self._functions, self._stacks
+        names, forgotten = self._function_list, self._forgotten
+        found: list[Row | None] = []
+        for sequence_nr in sequence_nrs:
+            index = bisect_right(starts, sequence_nr) - 1
+            if index < 0 or sequence_nr >= ends[index]:
+                found.append(None)
+            else:
+                found.append(Row(forgotten + index, ends[index] - 1, names[functions[index]], stacks[index]))
+        return found
 
     def scope_of(self, sequence_nr: int) -> int:
         """The module call in which the node with this number was made, or `NO_SCOPE`."""

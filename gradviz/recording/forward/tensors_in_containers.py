@@ -41,15 +41,17 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
                 waiting += reversed(holders)
 
 
-def tensors_in_call(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Iterator[torch.Tensor]:
+def tensors_in_call(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[torch.Tensor]:
     """Tensors among the arguments of a torch call, also in one level of lists and tuples."""
+    found: list[torch.Tensor] = []
     for value in args:
         if isinstance(value, torch.Tensor):
-            yield value
+            found.append(value)
         elif type(value) in (list, tuple):
-            yield from (element for element in value if isinstance(element, torch.Tensor))
+            found += [element for element in value if isinstance(element, torch.Tensor)]
     if kwargs:
-        yield from (value for value in kwargs.values() if isinstance(value, torch.Tensor))
+        found += [value for value in kwargs.values() if isinstance(value, torch.Tensor)]
+    return found
 
 
 def stored_attributes(value: Any) -> dict[str, Any]:

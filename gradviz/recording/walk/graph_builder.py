@@ -182,7 +182,7 @@ class _OneGraph:
         if not self.builder.log.is_empty and (log is None or log.is_empty):
             self.builder.unseen_calls += len(nodes) - len(leaves)
         if log is not None and not log.is_empty:
-            rows = [None if number == LEAF_SEQUENCE_NR else log.row_of(number) for number in self.walk.sequence_nrs]
+            rows = log.rows_of(self.walk.sequence_nrs)
             takers = self._takers_of_constants(log, rows) if log.row_constants else {}
             undecided = undecided_nodes(self.walk, log, self.builder.log)
             self.builder.undecided += len(undecided)

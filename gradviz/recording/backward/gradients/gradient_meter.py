@@ -60,6 +60,8 @@ class GradientMeter:
     """Takes the fingerprint of each, if they are wanted."""
     has_parts: bool = False
     """Whether other ranks have parts of what was taken."""
+    used_accelerators: bool = False
+    """Whether anything that was taken was not in the processor's memory."""
     _facts: dict[int, TensorFigures] = field(default_factory=dict)
     _views: dict[int, tuple[int, tuple[int | str, ...]]] = field(default_factory=dict)
     """For gradients that have the elements of others: the number of the other, and their own shape."""
@@ -167,6 +169,7 @@ class GradientMeter:
 
     def _note_stream(self, measured: torch.Tensor) -> None:
         if not measured.is_cpu:
+            self.used_accelerators = True
             self._streams.add((measured.device, current_stream(measured.device)))
 
     def _finish_on_devices(self) -> None:
@@ -200,6 +203,7 @@ class GradientMeter:
         facts = _facts_without_figures(self.facts_table, gradient)
         if facts.unmeasured is not None:
             self.unmeasured[facts.unmeasured] += 1
+        self.used_accelerators = self.used_accelerators or facts.device != "cpu"
         self._facts[number] = facts
 
     def _new_batch(self, gradient: torch.Tensor, stream: object) -> MeasurementBatch | None:

@@ -76,6 +76,11 @@ class GradientRecorder:
         return RunTimes(flow.began, order, flow.ends, flow.over)
 
     @property
+    def used_accelerators(self) -> bool:
+        """Whether any gradient was not in the processor's memory."""
+        return self._meter.used_accelerators
+
+    @property
     def has_parts(self) -> bool:
         """Whether other ranks have parts of what was measured."""
         return self._meter.has_parts
@@ -176,32 +181,28 @@ class _Addition:
         index, flow, figures = node.id, self._flow, self._facts.get
         outputs = range(len(node.outputs) or 1)
         arrived = [flow.arrived.get((index, output_nr)) for output_nr in outputs]
+        # Only what there is: one operation of a million has most of these.
+        changes: dict[str, Any] = {}
+        if index in self._leaf_values and (value := self._known(self._leaf_values[index])) is not None:
+            changes["values"] = (value,)
+        if index in self._leaves:
+            changes["leaf_gradient"] = self._leaves[index]
         run = self._run(index)
-        value = self._known(self._leaf_values.get(index))
-        values = (value,) if value is not None else node.values
         if run is None and arrived.count(None) == len(arrived):
             # Nothing arrived here; for a leaf that is noted, too.
-            leaf = self._leaves.get(index)
-            return replace(node, values=values, leaf_gradient=leaf) if leaf or values else node
+            return replace(node, **changes) if changes else node
         sent = flow.sent.get(index, ())
-        edges = zip(node.edges, sent, strict=False)
-        shares: tuple[BranchShare | None, ...] = ()
         if index in self._nodes_with_shares:
-            shares = tuple([self._shares.get((index, edge_nr)) for edge_nr in range(len(sent))])
-        before_hooks: tuple[TensorFigures | None, ...] = ()
+            changes["shares"] = tuple([self._shares.get((index, edge_nr)) for edge_nr in range(len(sent))])
         if index in self._nodes_with_hooks:
-            before_hooks = tuple([self._known(flow.before_hooks.get((index, output_nr))) for output_nr in outputs])
-        return replace(
-            node,
-            gradients=tuple([None if edge is None else figures(number) for edge, number in edges]),
-            shares=shares,
-            # Numbers are never None, which stands for what did not arrive.
-            arrived=tuple([figures(number) for number in arrived]),  # type: ignore[arg-type]
-            before_hooks=before_hooks,
-            values=values,
-            run=run,
-            leaf_gradient=self._leaves.get(index),
-        )
+            before_hooks = [self._known(flow.before_hooks.get((index, output_nr))) for output_nr in outputs]
+            changes["before_hooks"] = tuple(before_hooks)
+        # Numbers are never None, which stands for what did not arrive.
+        received: Iterable[Any] = map(figures, arrived)  # type: ignore[arg-type]
+        given: Iterable[Any] = map(figures, sent)
+        if None in node.edges:
+            given = (each if edge is not None else None for edge, each in zip(node.edges, given, strict=False))
+        return replace(node, gradients=tuple(given), arrived=tuple(received), run=run, **changes)
 
     def _run(self, index: int) -> NodeRun | None:
         order = self._order.get(index)
