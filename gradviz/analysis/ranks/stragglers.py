@@ -19,6 +19,8 @@ MIN_SHARE = 0.2
 MIN_SECONDS = 0.1
 MIN_OFTEN = 0.6
 """Of the time that is waited for anybody."""
+MAX_ONCE = 0.75
+"""Of the time that is waited for it, at a single moment."""
 
 
 class Straggler(Struct, frozen=True):
@@ -52,11 +54,13 @@ def straggler(ends: Sequence[RankEnd]) -> Straggler | None:
         times[last] += 1
     if compared < 2 or end <= begin:
         return None
-    seconds = {rank: _covered(spans) for rank, spans in waits.items()}
+    seconds = {rank: sum(last - first for first, last in _merged(spans)) for rank, spans in waits.items()}
     slowest = max(seconds, key=seconds.__getitem__)
     time = seconds[slowest]
     if time < max(MIN_SECONDS, MIN_SHARE * (end - begin)) or time < MIN_OFTEN * sum(seconds.values()):
         return None
+    if max(last - first for first, last in _merged(waits[slowest])) > MAX_ONCE * time:
+        return None  # it began later, or loaded something first
     line, usual = _excess(ends, slowest)
     return Straggler(slowest, time, end - begin, compared, times[slowest], line, usual)
 
@@ -81,13 +85,15 @@ def _two_latest(arrivals: dict[int, float]) -> tuple[int, float]:
     return last, max(at for rank, at in arrivals.items() if rank != last)
 
 
-def _covered(spans: list[tuple[float, float]]) -> float:
-    """The length of all spans together; what several cover counts once."""
-    total, reached = 0.0, 0.0
-    for begin, end in sorted(spans):
-        total += max(0.0, end - max(begin, reached))
-        reached = max(reached, end)
-    return total
+def _merged(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """The time that the spans cover: those that overlap are one."""
+    found: list[tuple[float, float]] = []
+    for first, last in sorted(spans):
+        if found and first <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], last)
+        else:
+            found.append((first, last))
+    return found
 
 
 def _excess(ends: Sequence[RankEnd], slow: int) -> tuple[BusyLine | None, float]:
