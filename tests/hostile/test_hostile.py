@@ -209,7 +209,7 @@ sum(parts.values()).sum().backward()
         ("flow", name),
         ("tree", name, "--from", "nowhere"),
     ):
-        run = gradviz(*command, cwd=tmp_path / "net")
+        run = gradviz(*command, cwd=tmp_path / "net", env={"TMPDIR": str(tmp_path)})  # where recordings are kept
         text = run.stdout + run.stderr
         assert "Traceback" not in text
         assert printable(text) == text
