@@ -317,8 +317,13 @@ def output_plan_of(function_class: Any) -> OutputPlan:
 
 
 def fake_tensors() -> Any:
-    """While entered, new tensors are fake, and operations on them compute nothing."""
-    return _fake_mode_class()(allow_non_fake_inputs=True)
+    """While entered, new tensors are fake, and operations on them compute nothing.
+
+    A number taken out of such a tensor is a symbol: Dynamo hands numbers that change to compiled code as tensors.
+    """
+    shape_env = find("torch.fx.experimental.symbolic_shapes.ShapeEnv")
+    numbers = {} if shape_env is None else {"shape_env": shape_env(allow_scalar_outputs=True)}
+    return _fake_mode_class()(allow_non_fake_inputs=True, **numbers)
 
 
 @cache
