@@ -36,7 +36,7 @@ def _ways(backend: str, cache: str) -> Iterator[Row]:
     for way, arguments in WAYS.items():
         with TemporaryDirectory() as folder, _cache_in(folder):
             file = Path(folder) / "counts.json"
-            command = [*(str(each).format(folder=folder) for each in arguments), backend, file]
+            command: list[str | Path] = [*(str(each).format(folder=folder) for each in arguments), backend, file]
             if cache == "warm":
                 cost_of_python([PROGRAM, backend, file])
             seconds = cost_of_python(command).seconds
