@@ -14,6 +14,7 @@ BENCHMARKS = (
     "walk_cost",
     "training_step",
     "recorded_step",
+    "compiled_run",
     "render_time",
     "page_time",
     "peers",

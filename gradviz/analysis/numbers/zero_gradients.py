@@ -75,6 +75,8 @@ class UnexplainedZero:
     """The call of that node."""
     may_be_inside: bool = False
     """Whether it may have begun inside compiled code, where nothing was measured."""
+    is_unreached: bool = False
+    """Whether no operation leads to it: compiled code sends zeros where uncompiled code sends nothing."""
 
 
 class ZeroGradients:
@@ -87,6 +89,7 @@ class ZeroGradients:
         self._origins = ValueOrigins(self._flow)
         self._split_finder = cache(lambda number: partial(node_where_paths_split, senders(self._graphs[number])))
         self._is_hooked = cache(self._has_zeros_of_a_hook)
+        self._targets = cache(self._nodes_with_senders)
         self._dead = DeadLeaves(self._backward_calls, self._origins)
 
     @cached_property
@@ -115,9 +118,13 @@ class ZeroGradients:
                 start = highest.get(leaf.name)
                 call = None if start is None else self._flow.call_of_node(start)
                 regions = self._graphs[leaf.graph].regions
-                is_open = start is None and any(not region.is_measured for region in regions)
-                found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open))
+                is_unreached = bool(regions) and leaf.node not in self._targets(leaf.graph)
+                is_open = start is None and not is_unreached and any(not region.is_measured for region in regions)
+                found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open, is_unreached))
         return tuple(found)
+
+    def _nodes_with_senders(self, number: int) -> frozenset[int]:
+        return frozenset(edge.target for node in self._graphs[number].nodes for edge in node.edges if edge is not None)
 
     def _has_zeros_of_a_hook(self, number: int) -> bool:
         by_node = find_gradient_origins(self._graphs[number]).by_node

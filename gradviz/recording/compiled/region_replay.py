@@ -21,7 +21,13 @@ from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.compiled.traced_nodes import TracedNode, moved
 from gradviz.recording.forward.function_mode import CallMode
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
-from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, fake_tensors, made_fake
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
+    TensorInput,
+    TracedGraph,
+    fake_tensors,
+    made_fake,
+    takes_numbers,
+)
 from gradviz.recording.torch_access.dynamo.operators_run import OperatorsRun
 from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
@@ -104,7 +110,7 @@ def replayed(traced: TracedGraph) -> Replay:
 
 
 def _replay(traced: TracedGraph) -> Replay:
-    with fake_tensors() as mode, torch.enable_grad():
+    with fake_tensors(with_numbers=takes_numbers(traced.graph)) as mode, torch.enable_grad():
         inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
         log = RunLog() if traced.logs_calls else None
         interpreter = NotingInterpreter(traced, lambda given: made_fake(mode, given), log=log)

@@ -12,7 +12,7 @@ import dis
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import cache, wraps
+from functools import wraps
 from types import CodeType, FrameType
 from typing import Any
 
@@ -58,7 +58,12 @@ class UncompiledCode:
         """For each running frame, by ``id()``, the instruction at which its line begins."""
         self._scopes: list[tuple[FrameType, int]] = []
         """The module calls that run, with their frames."""
-        self._traces_lines: dict[CodeType, bool] = {}
+        self._lined: dict[int, bool] = {}
+        """Whether lines are wanted of a code object, by its ``id()``: Dynamo makes some that cannot be hashed."""
+        self._operators: dict[int, tuple[tuple[int, str], ...]] = {}
+        """The operators of a code object, by its ``id()``."""
+        self._codes: list[CodeType] = []
+        """Keeps these alive."""
         self._is_running = False
         self._functions: tuple[Any, Any] | None = None
 
@@ -135,7 +140,7 @@ class UncompiledCode:
 
     def _trace_and_profile(self) -> tuple[Any, Any]:
         """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
-        switch_off, offsets, has_lines = off_switch(), self._offsets, self._traces_lines
+        switch_off, offsets, lined, id_of = off_switch(), self._offsets, self._lined, id
         module_code = self._module_code
 
         @untraced
@@ -159,16 +164,21 @@ class UncompiledCode:
 
         @untraced
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
-            if frame.f_code not in has_lines or _peek() != self._last:
+            if id_of(frame.f_code) not in lined or _peek() != self._last:
                 callback = switch_off(None)
-                has_lines[frame.f_code] = _is_of_program(frame.f_code)
+                self._keep(frame.f_code)
                 self._look(frame, event, None)
                 switch_off(callback)
-            return lines if has_lines[frame.f_code] else None
+            return lines if lined[id_of(frame.f_code)] else None
 
         return trace, profile
 
     # -- noting --------------------------------------------------------------------------------------------------
+
+    def _keep(self, code: CodeType) -> None:
+        if id(code) not in self._lined:
+            self._codes.append(code)
+            self._lined[id(code)] = not (is_torch_file(code.co_filename) or code.co_filename.startswith("<"))
 
     @shielded
     def _look(self, frame: FrameType, event: str, arg: Any) -> None:
@@ -205,7 +215,10 @@ class UncompiledCode:
             return getattr(torch.Tensor, arg.__name__, None) if isinstance(owner, torch.Tensor) else arg
         code, line_of = maker.f_code, self._stacks.line_of
         line = line_of(code, self._offsets.get(id(maker), maker.f_lasti))
-        methods = {method for offset, method in _operators(code) if line_of(code, offset) == line}
+        if id(code) not in self._operators:
+            self._codes.append(code)
+            self._operators[id(code)] = tuple(_operators(code))
+        methods = {method for offset, method in self._operators[id(code)] if line_of(code, offset) == line}
         return getattr(torch.Tensor, methods.pop(), None) if len(methods) == 1 else None
 
     def _note(self, start: int, end: int, maker: FrameType, function: Any) -> None:
@@ -240,25 +253,18 @@ class UncompiledCode:
         return running[-1].scope if running else NO_SCOPE
 
 
-def _is_of_program(code: CodeType) -> bool:
-    return not (is_torch_file(code.co_filename) or code.co_filename.startswith("<"))
-
-
-@cache
-def _operators(code: CodeType) -> tuple[tuple[int, str], ...]:
+def _operators(code: CodeType) -> Iterator[tuple[int, str]]:
     """Offset and method of each instruction that is an operator; only methods that change or index are named."""
-    found = []
     for each in dis.get_instructions(code):
         name, sign = each.opname, each.argrepr if each.opname == "BINARY_OP" else ""
         if name in ("BINARY_SUBSCR", "BINARY_SLICE") or sign.startswith("["):
-            found.append((each.offset, "__getitem__"))
+            yield each.offset, "__getitem__"
         elif name in ("STORE_SUBSCR", "STORE_SLICE"):
-            found.append((each.offset, "__setitem__"))
+            yield each.offset, "__setitem__"
         elif name.startswith("INPLACE_") or sign.endswith("="):
-            found.append((each.offset, _IN_PLACE.get(sign or name, "")))
+            yield each.offset, _IN_PLACE.get(sign or name, "")
         elif name.startswith(("BINARY_", "UNARY_")):
-            found.append((each.offset, ""))
-    return tuple(found)
+            yield each.offset, ""
 
 
 _IN_PLACE = {

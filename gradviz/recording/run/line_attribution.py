@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import is_tracer
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_library_file, is_torch_file
-from gradviz.recording.run.traced_stacks import TracedFrame, TracedLines, TracedStack, is_made_by_fx
+from gradviz.recording.run.traced_stacks import TracedFrame, TracedLines, TracedModule, TracedStack, is_made_by_fx
 from gradviz.recording.run.user_traceback import BOUNDARY
 from gradviz.recording.torch_access.frames import module_call_code
 
@@ -153,6 +153,14 @@ class StackTable:
                 yield self._codes[key[index]], key[index + 1]
             stack = key[-1]
 
+    def traced_modules(self, stack: int) -> tuple[TracedModule, ...]:
+        """The module calls that were traced at the innermost frame of a stack, the outermost first."""
+        for code, offset in self.frames(stack) if self._traced else ():
+            if id(code) not in self._traced or isinstance(code, TracedStack):
+                break
+            return self._traced[id(code)].modules_at(self.line_of(code, offset))
+        return ()
+
     def line_of(self, code: CodeType, offset: int) -> int:
         """The line of an instruction of one of these frames."""
         known = self._lines.get(id(code))
@@ -205,6 +213,10 @@ class CallSiteTable:
                 caller = self._ids[key]
             self._by_stack[stack] = caller
         return self._by_stack[stack]
+
+    def traced_modules(self, stack: int) -> tuple[TracedModule, ...]:
+        """As `StackTable.traced_modules`."""
+        return self._stacks.traced_modules(stack)
 
     @property
     def sites(self) -> tuple[CallSite, ...]:

@@ -45,16 +45,42 @@ def is_made_by_fx(file: str) -> bool:
     return file.startswith(_MADE_BY_FX)
 
 
+class TracedModule(NamedTuple):
+    """A module call that was traced."""
+
+    key: str
+    """Different for each call."""
+    path: str
+    class_name: str
+
+
 class TracedLines:
-    """The stack for each line of the code in a frame, where it was made from a traced graph."""
+    """What was traced in each line of the code in a frame, where it was made from a traced graph."""
 
     def __init__(self, frame: FrameType) -> None:
         graph = getattr(frame.f_locals.get("self"), "graph", None)
         nodes = getattr(graph, "nodes", ())
         self._by_name = {str(node.name): tuple(frames_of(node)) for node in nodes}
+        self._modules = {str(node.name): tuple(_exported_modules(node)) for node in nodes}
         self._file = frame.f_code.co_filename
 
     def at(self, line: int) -> tuple[TracedFrame, ...]:
         """The outermost first; empty if torch noted none."""
+        return self._by_name.get(self._result(line), ())
+
+    def modules_at(self, line: int) -> tuple[TracedModule, ...]:
+        """The module calls that torch.export noted there, without the whole model; the outermost first."""
+        return self._modules.get(self._result(line), ())
+
+    def _result(self, line: int) -> str:
         result = _RESULT.match(linecache.getline(self._file, line))
-        return self._by_name.get(result[1], ()) if result is not None else ()
+        return result[1] if result is not None else ""
+
+
+def _exported_modules(node: Any) -> Iterator[TracedModule]:
+    """Only torch.export begins with the whole model; where `torch.fx` traced, modules inside are called as ever."""
+    stack = [(str(key), *entry) for key, entry in (node.meta.get("nn_module_stack") or {}).items()]
+    if stack and stack[0][1] == "":
+        for key, path, kind, *_ in stack[1:]:
+            class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
+            yield TracedModule(key, str(path).partition("@")[0], class_name)

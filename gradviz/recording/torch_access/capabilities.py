@@ -481,7 +481,7 @@ CAPABILITIES = (
     Capability(
         "uncompiled code",
         "to know the lines and modules of what runs uncompiled behind graph breaks",
-        ("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__", "torch.autograd.Function.apply"),
+        ("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__",),
         probes.uncompiled_code,
         instead="",
         lost="lines and modules of what runs uncompiled behind graph breaks: it has the line of the compiled call",

@@ -25,7 +25,7 @@ def module_runner_code() -> CodeType | None:
 
 
 def custom_function_code() -> CodeType | None:
-    """Code of the frame from which torch runs the forward of a custom function."""
+    """Code of the frame from which torch runs the forward of a custom function; None where that is not Python."""
     return getattr(find("torch.autograd.Function.apply"), "__code__", None)
 
 

@@ -19,7 +19,6 @@ import torch
 
 from gradviz.recording.torch_access import checkpointing
 from gradviz.recording.torch_access.checkpointing import inputs_of_checkpoint
-from gradviz.recording.torch_access.frames import custom_function_code
 from gradviz.recording.torch_access.guarded_unpacking import read_slot, with_guard
 from gradviz.recording.torch_access.name_lookup import (
     attribute,
@@ -580,22 +579,10 @@ def compilations() -> bool:
 
 
 def uncompiled_code() -> bool:
-    """Dynamo compiles a frame in one method, and custom functions run in a frame of torch that is known."""
-    import torch._dynamo.convert_frame
+    """Dynamo compiles a frame in one method."""
 
     method = find("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__")
-    takes_frame = list(inspect.signature(method).parameters)[:2] == ["self", "frame"]
-    callers = []
-
-    class Probe(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, given: Any) -> Any:
-            caller = sys._getframe().f_back
-            callers.append(caller.f_code if caller is not None else None)
-            return given.clone()
-
-    Probe.apply(torch.ones(1))  # type: ignore[no-untyped-call]
-    return takes_frame and callers == [custom_function_code()]
+    return list(inspect.signature(method).parameters)[:2] == ["self", "frame"]
 
 
 def compiled_modules() -> bool:

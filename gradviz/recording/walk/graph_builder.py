@@ -24,6 +24,7 @@ from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.tensor_hooks import hooks_behind, hooks_still_on
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable
 from gradviz.recording.run.line_attribution import CallSiteTable, StackTable
+from gradviz.recording.run.traced_stacks import TracedModule
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -230,13 +231,14 @@ class _OneGraph:
     ) -> Node:
         kind, forward_call, call_site = node.kind, None, None
         constants: tuple[int, ...] = ()
+        traced_modules: tuple[TracedModule, ...] = ()
         operand: int | float | None = None
         if row is not None:
             if kind == "checkpoint":
                 forward_call = _RECOMPUTED
             elif row.function is not None:
                 forward_call = self._public_name(row.function)
-            call_site = self.sites.site_of(row.stack)
+            call_site, traced_modules = self.sites.site_of(row.stack), self.sites.traced_modules(row.stack)
             if forward_call is not None and (kind == "operation" or kind == "view"):
                 kind = kind_of_call(kind, forward_call, is_checkpointed=row.number in log.checkpointed_rows)
             # A composite call makes several nodes; the last one made the result.
@@ -265,7 +267,7 @@ class _OneGraph:
             outputs,
             forward_call,
             call_site,
-            self.scopes.index_of(log.scope_of(number)),
+            self.scopes.index_of_traced(log.scope_of(number), traced_modules),
             attributes,
             hooks_still_on(hooks) if hooks else (),
             constants=constants,

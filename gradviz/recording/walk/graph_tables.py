@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -11,7 +13,8 @@ from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
 from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of, words_of_part
 from gradviz.recording.forward.module_tree import ParametersInside
 from gradviz.recording.forward.tensor_names import ModuleNames
-from gradviz.recording.torch_access.modules import class_name_of
+from gradviz.recording.run.traced_stacks import TracedModule
+from gradviz.recording.torch_access.modules import class_name_of, own_modules
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
 from gradviz.recording.walk.shared_memory import MemorySharers
 
@@ -29,6 +32,10 @@ class ScopeTable:
         self._indices: dict[int, int] = {}
         self._parameter_counts: dict[int, int] = {}
         self._inside = ParametersInside()
+        self._traced: list[tuple[TracedModule, int]] = []
+        """The traced module calls of the last node, and their indices."""
+        self._around_traced: int | None = None
+        self._traced_calls: Counter[str] = Counter()
 
     @property
     def scopes(self) -> tuple[ModuleScope, ...]:
@@ -50,6 +57,39 @@ class ScopeTable:
             self._indices[scope] = len(self._scopes)
             self._scopes.append(self._module_scope(scope))
         return self._indices[missing[0]]
+
+    def index_of_traced(self, logged: int, modules: Sequence[TracedModule]) -> int | None:
+        """Index of the innermost module that was traced inside a logged call; nodes are asked for in their order."""
+        around = self.index_of(logged)
+        if around is None or not modules:
+            return around
+        same = 0
+        if around == self._around_traced:
+            for (known, _), module in zip(self._traced, modules, strict=False):
+                if known != module:
+                    break
+                same += 1
+        self._around_traced = around
+        del self._traced[same:]
+        root = self._log.module_of(logged)
+        for module in modules[same:]:
+            parent = self._traced[-1][1] if self._traced else around
+            self._traced.append((module, len(self._scopes)))
+            self._scopes.append(self._traced_scope(module, parent, around, root))
+        return self._traced[-1][1]
+
+    def _traced_scope(
+        self, module: TracedModule, parent: int, around: int, root: torch.nn.Module | None
+    ) -> ModuleScope:
+        path = f"{self._scopes[around].path}.{module.path}"
+        call = self._traced_calls[path]
+        self._traced_calls[path] += 1
+        found = root
+        for part in module.path.split("."):
+            found = own_modules(found).get(part) if found is not None else None
+        with DISABLE_TORCH_FUNCTION():
+            count = sum(self._inside.of(found).values()) if found is not None else 0
+        return ModuleScope(path, module.class_name, parent, call, count)
 
     def _module_scope(self, logged: int) -> ModuleScope:
         entry = self._log.scopes[logged]

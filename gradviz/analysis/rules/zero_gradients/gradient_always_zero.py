@@ -78,7 +78,8 @@ class GradientAlwaysZero(Rule):
         is_early = steps < MIN_LAST
         # A loss that has reached zero, and a bias that cancels in a difference, may be right; and a factor that started
         # at zero moves with the next step.
-        may_be_right = first.leaf.is_loss_zero or (first.node is None and not first.may_be_inside) or is_early
+        is_certain = first.node is not None or first.may_be_inside or first.is_unreached
+        may_be_right = first.leaf.is_loss_zero or not is_certain or is_early
         is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
             f"the gradient of {together(names)} is exactly zero {when}{since}; cause not found",
@@ -98,6 +99,11 @@ class GradientAlwaysZero(Rule):
 def _why(zero: UnexplainedZero) -> str:
     if zero.leaf.is_loss_zero:
         return "the loss is exactly 0 there, and so is every slope of it"
+    if zero.is_unreached:
+        return (
+            "compiled code uses it, and nothing of the loss comes from that: its result leaves compiled code without "
+            "gradient, and compiled code sends zeros where uncompiled code sends nothing"
+        )
     if zero.may_be_inside:
         return "it begins inside compiled code, where gradients were not measured"
     if zero.node is None:
@@ -106,6 +112,8 @@ def _why(zero: UnexplainedZero) -> str:
 
 
 def _fix(zero: UnexplainedZero, *, is_early: bool) -> str:
+    if zero.is_unreached:
+        return "look where its result leaves compiled code: a number taken with .item(), a comparison, NumPy, a list"
     if zero.may_be_inside:
         return "gradviz check --inside measures them, and names the operation and its line"
     if is_early:

@@ -24,6 +24,8 @@ from gradviz.recording.torch_access.name_lookup import find
 
 _REST = re.compile(r"^torch_dynamo_resume_in_(?P<function>.+)_at_(?P<line>\d+)$")
 _NUMBERS = re.compile(r"(\d+)/(\d+)")
+_KEPT_BY_DYNAMO = 64
+"""Dynamo keeps the figures of so many compilations."""
 _MAX_WORDS = 2000
 """Characters of a reason or guard that are kept."""
 
@@ -39,6 +41,7 @@ class Compilations(OutputGraphWatch):
         @wraps(original)
         def compile_subgraph(output: Any, translator: Any, *rest: Any, **options: Any) -> Any:
             try:
+                self._noted[-_KEPT_BY_DYNAMO:] = with_guards(self._noted[-_KEPT_BY_DYNAMO:])
                 self._noted.append(_compilation(output, translator.f_code, (*rest, *options.values())))
             except Exception as defect:  # must not reach the program
                 self._note_defect(defect)
@@ -90,7 +93,12 @@ def _graph_break(reason: Any) -> GraphBreak:
 def with_guards(noted: Iterable[Compilation]) -> Iterator[Compilation]:
     """The same, each with the guard for which it was compiled again, where Dynamo tells it."""
     metrics = find("torch._dynamo.utils.get_compilation_metrics")
-    found = {str(each.compile_id): getattr(each, "recompile_reason", None) for each in metrics()} if metrics else {}
+    # The backward of a version has the same number, and no reason.
+    found = {
+        str(each.compile_id): reason
+        for each in (metrics() if metrics else ())
+        if (reason := getattr(each, "recompile_reason", None))
+    }
     for each in noted:
         guard = found.get(f"{each.frame}/{each.version}")
         yield replace(each, failed_guard=_guard_words(str(guard))) if guard else each

@@ -316,9 +316,20 @@ def output_plan_of(function_class: Any) -> OutputPlan:
 # -- Fake tensors: they have shapes and a graph, and neither memory nor numbers ----------------------------------------
 
 
-def fake_tensors() -> Any:
-    """While entered, new tensors are fake, and operations on them compute nothing."""
-    return _fake_mode_class()(allow_non_fake_inputs=True)
+def fake_tensors(*, with_numbers: bool = False) -> Any:
+    """While entered, new tensors are fake, and operations on them compute nothing.
+
+    Args:
+        with_numbers: a number can be taken out of such a tensor, and is a symbol.
+    """
+    shape_env = find("torch.fx.experimental.symbolic_shapes.ShapeEnv") if with_numbers else None
+    numbers = {} if shape_env is None else {"shape_env": shape_env(allow_scalar_outputs=True)}
+    return _fake_mode_class()(allow_non_fake_inputs=True, **numbers)
+
+
+def takes_numbers(graph: fx.Graph) -> bool:
+    """Whether a number is taken out of a tensor: Dynamo hands numbers that change to compiled code as tensors."""
+    return any(node.op == "call_method" and node.target in ("item", "tolist") for node in graph.nodes)
 
 
 @cache

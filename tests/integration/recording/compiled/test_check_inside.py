@@ -148,3 +148,40 @@ def test_it_is_told_which_rules_did_not_look_inside(found: Found, name: str) -> 
     assert "rules about zeros, NaN and Inf (GV2, GV3) saw there only what went in" in told["compiled"]
     assert "rules about" not in told["inside"]
     assert told["plain"] == ""
+
+
+NUMBER = """
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+model, extra = nn.Linear(4, 1), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *extra.parameters()], lr=0.1)
+
+@torch.compile(backend="aot_eager")
+def loss_of(x):
+    loss = model(x).square().mean()
+    return loss + 0.1 * extra(x).square().mean().item()
+
+for _ in range(4):
+    optimizer.zero_grad()
+    loss_of(torch.randn(8, 4)).backward()
+    optimizer.step()
+"""
+
+
+def test_a_number_taken_out_of_compiled_code_keeps_no_region_closed_and_cuts(tmp_path: Path) -> None:
+    """Compiled code sends zeros to what it used for the number, which is a tensor there from the second step on."""
+    script = tmp_path / "train.py"
+    script.write_text(NUMBER)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        recorded = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True, calls=True))
+    capture = recorded.capture
+    assert capture.error is None, capture.error
+    assert [region.closed for graph in capture.graphs for region in graph.regions if region.closed] == []
+    report = check_case(Case(capture), RULES)
+    (zero,) = (each for each in report.findings if each.code == "GV206")
+    assert set(zero.tensors) == {"extra.weight", "extra.bias"} and zero.severity == "warning"
+    assert "its result leaves compiled code without gradient" in zero.why
+    assert not any("model" in each.message for each in report.findings if each.code == "GV902")

@@ -20,6 +20,29 @@ from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 from gradviz.recording.torch_access.capabilities import works
 
+BLOCKS = """
+import torch
+
+class Block(torch.nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.linear = torch.nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + self.linear(x)
+
+blocks = [Block(4), Block(4), Block(4)]
+for block in blocks:
+    block.compile(backend="aot_eager")
+for _ in range(2):
+    x = torch.ones(2, 4)
+    for block in blocks:
+        x = block(x)
+    x.sum().backward()
+torch.nn.Module.compile(last := Block(6), backend="aot_eager")
+last(torch.ones(2, 6)).sum().backward()
+"""
+
 PROGRAM = """
 import torch
 
@@ -77,6 +100,20 @@ def test_what_is_compiled_again_has_the_guard_that_failed(capture: Capture) -> N
     assert (rest.versions, rest.is_given_up) == (5, False)
     if any(rest.failed_guards):  # torch tells it from 2.7 on
         assert "name == 'name0'" in rest.failed_guards
+
+
+def test_each_version_of_a_block_that_is_compiled_by_itself_has_its_guard(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(BLOCKS, encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        recorded = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True))
+    assert recorded.capture.error is None, recorded.capture.error
+    (block,) = compiled_functions(recorded.capture)
+    (region,) = block.regions
+    assert region.versions == 3
+    if works("compilations") and any(region.failed_guards):  # torch tells it from 2.7 on
+        assert all(region.failed_guards)
 
 
 def test_check_notes_both(capture: Capture) -> None:

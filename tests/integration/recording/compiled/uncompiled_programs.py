@@ -89,7 +89,30 @@ class Blocks(nn.Module):
         return x
 
 
-PROGRAMS = {"recurrent": Recurrent, "loop": Loop, "in_place": InPlace, "custom": Custom, "blocks": Blocks}
+def _halved(x):
+    return x / 2
+
+
+_halved.__code__ = _halved.__code__.replace(co_consts=(*_halved.__code__.co_consts, {}))
+"""Dynamo also makes code that cannot be hashed, because a constant of it cannot."""
+
+
+class Unhashable(Loop):
+    def forward(self, x):
+        for layer in self.layers:
+            torch._dynamo.graph_break()
+            x = torch.compiler.disable(_halved)(layer(x))
+        return x
+
+
+PROGRAMS = {
+    "recurrent": Recurrent,
+    "loop": Loop,
+    "in_place": InPlace,
+    "custom": Custom,
+    "blocks": Blocks,
+    "unhashable": Unhashable,
+}
 
 
 def gradients(make, backend):

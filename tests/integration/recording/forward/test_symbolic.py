@@ -84,6 +84,41 @@ def test_operations_of_an_exported_module_have_the_lines_and_names_of_the_model(
     }
 
 
+class Blocks(nn.Module):
+    """One of its blocks is called twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(2))
+
+    def forward(self, x: Tensor) -> Tensor:
+        first, second = self.blocks
+        result: Tensor = first(second(first(x)))
+        return result
+
+
+def module_calls(model: Callable[[], nn.Module]) -> list[tuple[str, str, int, int]]:
+    """Path, class, number of the call and parameters of each module call inside a model."""
+
+    def step() -> None:
+        net = model()
+        net(torch.ones(3, 4)).sum().backward()
+
+    scopes = [(scope.path, scope.kind, scope) for scope in record(step).graph.scopes]
+    return [
+        (path.partition(".")[2], scope.class_name, scope.call, scope.parameter_count)
+        for path, _, scope in scopes
+        if "." in path
+    ]
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_exported_module_has_the_module_calls_of_the_model(strict: bool) -> None:
+    plain = module_calls(Blocks)
+    exported = module_calls(lambda: torch.export.export(Blocks(), (torch.ones(3, 4),), strict=strict).module())
+    assert exported == plain and len(plain) == 6
+
+
 def fake_step(symbolic: bool) -> str:
     """A training step on tensors without values."""
     mode = FakeTensorMode(shape_env=ShapeEnv())
