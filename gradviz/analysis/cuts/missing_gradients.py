@@ -247,12 +247,14 @@ class MissingGradients:
         for cut in cuts:
             if wanted.isdisjoint(alive_above(self._flow, ((tensor, cut.call) for tensor in cut.live_inputs))):
                 continue
-            waiting, seen = [(use.tensor, cut.call) for use in calls[cut.call].outputs], set[int]()
+            made = {use.tensor for use in calls[cut.call].outputs}
+            waiting, seen = [(tensor, cut.call) for tensor in sorted(made)], set[int]()
             while waiting and len(seen) < _MAX_CALLS:
                 tensor, after = waiting.pop()
                 if tensor == root:
                     return True
-                if not self._log.tensors[tensor].facts.dtype.startswith(("float", "bfloat", "complex")):
+                # The cut itself may be a cast to integers.
+                if tensor not in made and not self._is_differentiable(tensor):
                     continue
                 new = [row for row in self._flow.users(tensor, after) if row < backward and row not in seen]
                 seen.update(new)
@@ -260,6 +262,9 @@ class MissingGradients:
             if len(seen) >= _MAX_CALLS:
                 return True
         return False
+
+    def _is_differentiable(self, tensor: int) -> bool:
+        return self._log.tensors[tensor].facts.dtype.startswith(("float", "bfloat", "complex"))
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:
         """Whether the cut only copied a leaf's values into another leaf, which is trained instead."""
