@@ -132,6 +132,16 @@ FAULTS = {
         "    q = head(net(x).detach()).gather(1, y[:, None]).data  # here\n    loss = F.mse_loss(q, best)\n" + STEP,
         "data_access",
     ),
+    "a distribution refuses NaN before the first backward": (
+        PLAIN + "    spread = (x - x).std()\n    logits = head(net(x)) / spread  # here\n"
+        "    loss = torch.distributions.Categorical(logits=logits).entropy().mean()\n" + STEP,
+        "nan_from_op",
+    ),
+    "a loss refuses what has overflowed before the first backward": (
+        PLAIN + "    odds = torch.exp(1000 + net(x))  # here\n    p = torch.sigmoid(head(odds - odds))\n"
+        "    loss = F.binary_cross_entropy(p, F.one_hot(y, 3).float())\n" + STEP,
+        "overflow",
+    ),
     "of two cuts, the one at the end raises": (
         HEAD + "before = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "opt = torch.optim.SGD(head.parameters(), lr=0.1)\n" + LOOP
@@ -141,6 +151,9 @@ FAULTS = {
 }  # fmt: skip
 
 HEALTHY = {
+    "a mask of -Inf in a program that ends for another reason": PLAIN
+    + "    scores = head(net(x)).masked_fill(x[:, :3] > 9, -torch.inf)\n"
+    "    loss = F.cross_entropy(scores, y)\n" + STEP + "raise ValueError('the result is not finite')\n",
     "a target network that follows the network": HEAD + OPT + "target = copy.deepcopy(head).requires_grad_(False)\n"
     + LOOP + "    loss = F.mse_loss(head(net(x)), target(net(x).detach()))\n" + STEP
     + "    target.load_state_dict(head.state_dict())\n",
