@@ -121,9 +121,15 @@ FAULTS = {
         "grad_argument",
     ),
     "a target network is the network itself": (
-        HEAD + OPT + "target = head\n" + LOOP + "    with torch.no_grad():\n        best = target(net(x)).argmax(1)\n"
+        HEAD + OPT + "target = head  # here\n" + LOOP
+        + "    with torch.no_grad():\n        best = target(net(x)).argmax(1)\n"
         "    loss = F.cross_entropy(head(net(x)), best)\n" + STEP
-        + "    target.load_state_dict(head.state_dict())  # here\n",
+        + "    target.load_state_dict(head.state_dict())\n",
+        "copied_onto_itself",
+    ),
+    "the best state is no copy": (
+        PLAIN + LOSS + STEP + "    if step == 1:\n        best = head.state_dict()  # here\n"
+        "head.load_state_dict(best)\n",
         "copied_onto_itself",
     ),
     "a prediction is cut off beside a target that is chosen without gradients": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -80,17 +81,29 @@ class CopiedOntoItself(Rule):
         source = flow.log.calls[rows[0]].inputs[1].tensor
         made = flow.newest_producer(source, rows[0])
         kept = None if made is None else location_of_call(flow, made)
+        where = kept if kept not in (None, location) else _second_name(case, location, tensors[0]) or location
         return self.finding(
             f"{case.histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} copied onto "
             f"{'itself' if len(tensors) == 1 else 'themselves'}: that changes nothing",
             symptom="grad_wrong",
             why="state_dict() and detach() share the memory of the parameters, and an assignment copies no model",
             fix="keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model",
-            location=location,
-            symptom_location=kept if kept != location else None,
+            location=where,
+            symptom_location=location if where != location else None,
             tensors=names_of(flow, tensors),
             evidence={"parameters": len(tensors), "copies": len(rows)},
         )
+
+
+def _second_name(case: Case, copying: Location | None, tensor: int) -> Location | None:
+    """The only line that gives the model of a parameter a second name: ``target = model``."""
+    model = case.histories.name(tensor).partition(".")[0]
+    if copying is None or not model.isidentifier():
+        return None
+    lines = case.capture.sources.get(copying.file, {})
+    assigned = re.compile(rf"^\s*[\w.]+\s*=\s*{model}\s*(#.*)?$")
+    found = [number for number, text in lines.items() if assigned.match(text)]
+    return Location(copying.file, found[0]) if len(found) == 1 else None
 
 
 def _is_itself(case: Case, row: int, call: Call) -> bool:
