@@ -19,7 +19,7 @@ from gradviz.analysis.dataflow.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
-from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients
+from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
@@ -113,6 +113,14 @@ class Case:
     def broken_gradient(self) -> BrokenGradient | None:
         """The first NaN or Inf that reached a leaf, explained."""
         return BrokenGradients(self.backward_calls).first()
+
+    @cached_property
+    def refused_values(self) -> RefusedValues | None:
+        """What made the NaN or Inf that ended the program, if no gradient shows it."""
+        error = self.capture.error
+        if error is None or error.in_backward or self.broken_gradient is not None:
+            return None
+        return BrokenGradients(self.backward_calls).before_backward(error.message)
 
     @cached_property
     def retained_graphs(self) -> tuple[Retained, ...]:

@@ -44,7 +44,8 @@ class CutOff(Struct, frozen=True):
     is_partial: bool = False
     """Whether other paths bring them gradients."""
     is_behind_another: bool = False
-    """Whether another cut is on its way to the root, so that mending this one alone brings no gradient."""
+    """Whether another cut, or a choice such as ``argmax``, is on its way to the root: mending this one alone brings no
+    gradient."""
     is_of_leaf: bool = False
     """Whether the root was made a leaf, so that the backward call reaches nothing else."""
 
@@ -107,7 +108,7 @@ class MissingGradients:
                 (found for found in best if found.tensors),
                 key=lambda found: (
                     not found.is_refused,
-                    found.is_refused and found.is_behind_another,
+                    found.is_behind_another,
                     -len(found.tensors),
                     _rank(found),
                     found.cut.call,
@@ -234,9 +235,36 @@ class MissingGradients:
                     tensors,
                     is_draw(self._flow, cut_path),
                     ends,
-                    is_behind_another=not rows.isdisjoint(cut_path.calls[1:]),
+                    is_behind_another=not rows.isdisjoint(cut_path.calls[1:])
+                    or (self._is_refused(backward) and not self._leads_back(cuts, root, backward, frozenset(tensors))),
                     is_of_leaf=self._starts_at_a_leaf(backward, root),
                 )
+
+    def _leads_back(self, cuts: tuple[Cut, ...], root: int, backward: int, wanted: frozenset[int]) -> bool:
+        """Whether a gradient would come back to one of the tensors without the cuts: not through integers, such as
+        the result of ``argmax``."""
+        calls = self._log.calls
+        for cut in cuts:
+            if wanted.isdisjoint(alive_above(self._flow, ((tensor, cut.call) for tensor in cut.live_inputs))):
+                continue
+            made = {use.tensor for use in calls[cut.call].outputs}
+            waiting, seen = [(tensor, cut.call) for tensor in sorted(made)], set[int]()
+            while waiting and len(seen) < _MAX_CALLS:
+                tensor, after = waiting.pop()
+                if tensor == root:
+                    return True
+                # The cut itself may be a cast to integers.
+                if tensor not in made and not self._is_differentiable(tensor):
+                    continue
+                new = [row for row in self._flow.users(tensor, after) if row < backward and row not in seen]
+                seen.update(new)
+                waiting += [(use.tensor, row) for row in new for use in calls[row].outputs]
+            if len(seen) >= _MAX_CALLS:
+                return True
+        return False
+
+    def _is_differentiable(self, tensor: int) -> bool:
+        return self._log.tensors[tensor].facts.dtype.startswith(("float", "bfloat", "complex"))
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:
         """Whether the cut only copied a leaf's values into another leaf, which is trained instead."""
@@ -269,6 +297,7 @@ class MissingGradients:
 
 
 _STATE = frozenset({"buffer", "in_place"})
+_MAX_CALLS = 10_000
 
 
 _Rank = tuple[bool, bool, bool, int]

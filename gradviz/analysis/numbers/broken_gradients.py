@@ -7,9 +7,10 @@ computed with broken values, the cause is in the forward: the call that made NaN
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -54,6 +55,22 @@ class BrokenGradient:
     """True if it began inside compiled code, where no values and gradients are known; `call` is that of this code."""
 
 
+class RefusedValues(NamedTuple):
+    """NaN or Inf in the forward, because of which the program ended."""
+
+    cause: BrokenCause
+    call: int
+    """The call that made them, or got them first."""
+
+
+_REFUSES_VALUES = re.compile(
+    r"\b(nan|inf|infinite|non-?finite|finite)\b|invalid values|between 0 and 1|ill-conditioned|did not converge",
+    re.IGNORECASE,
+)
+_MAX_CALLS_BACK = 50
+"""The values that are refused were made just before."""
+
+
 class BrokenGradients:
     """Finds it in the graphs of one run."""
 
@@ -79,6 +96,19 @@ class BrokenGradients:
                 unmeasured = _first_unmeasured(graph, leaves)
                 if unmeasured is not None:
                     return self._inside_compiled_code(number, leaves, unmeasured)
+        return None
+
+    def before_backward(self, message: str) -> RefusedValues | None:
+        """What made the NaN or Inf that the program was refused for, before any backward could show it."""
+        calls = self._flow.log.calls
+        if _REFUSES_VALUES.search(message) is None:
+            return None
+        for row in range(len(calls) - 1, max(-1, len(calls) - _MAX_CALLS_BACK), -1):
+            origin = _forward_origin(self._flow, self._origins, row)
+            if origin is not None and not is_asked_for(calls[origin.call]):
+                by_size = singularity_of(calls[origin.call]) is None and self._is_by_size(origin)
+                computed: BrokenCause = "overflow" if by_size else "nan_from_op"
+                return RefusedValues(computed if self._is_computed(origin) else "nan_in_data", origin.call)
         return None
 
     def _first_unscaled(self) -> int:

@@ -88,15 +88,13 @@ def _is_times_zero(flow: Dataflow, call: Call) -> bool:
 
 
 def _is_times_made_zeros(flow: Dataflow, origins: ValueOrigins, row: int) -> bool:
-    """Whether the other factor is several zeros that were made as such, and not computed: a mask of data may select
-    nothing by accident."""
+    """Whether the other factor was made as zeros, and not computed: a mask of data may select nothing by accident."""
     call = flow.log.calls[row]
     if len(call.live_inputs) != 1:
         return False
     for use in origins.inputs_of_kind(row, is_all_zero):
-        values = flow.values_of(use, row)
         maker = flow.log.calls[origins.oldest_of_kind(use.tensor, row, is_all_zero).call]
-        if not use.requires_grad and values is not None and values.count > 1:
+        if not use.requires_grad:
             return plain_name(maker.function) in _MAKES_ZEROS
     return False
 

@@ -47,6 +47,7 @@ from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
+from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
 from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
@@ -139,6 +140,7 @@ RULES: tuple[type[Rule], ...] = (
     StepWithoutEffect,
     OptimizerMadeAnew,
     PlainTensor,
+    CopiedOntoItself,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

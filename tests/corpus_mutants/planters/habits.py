@@ -219,7 +219,7 @@ def _parameters(program: Program) -> Iterator[ast.Call]:
 
 
 @operator("gradient_into_target", "requires_grad_false", "inplace_modified_saved", "optimizer_step_before_backward",
-          "copy_is_the_same", "cancelled_out", "zero_gradient_op", "gradient_always_zero")  # fmt: skip
+          "copied_onto_itself", "cancelled_out", "zero_gradient_op", "gradient_always_zero")  # fmt: skip
 def alias_for_copy(program: Program) -> Iterator[Planted]:
     for call in program.all(ast.Call):
         if (name_of(call.func) or "").endswith("deepcopy") and len(call.args) == 1:
@@ -243,7 +243,9 @@ def forward_before_the_loop(program: Program) -> Iterator[Planted]:
             before = loop.body[: loop.body.index(statement)]
             if all(isinstance(each, ast.Assign) for each in before) and len(before) < 3:
                 lines = [*(program.of(each) for each in before), program.of(statement)]
-                yield Planted((program.before(loop, *lines), program.drop(statement)), lines_of(loop.body[-1]))
+                edits = (program.before(loop, *lines), program.drop(statement))
+                steps = _neighbours(program, statement)
+                yield Planted(edits, (*steps, *lines_of(statement)), value=program.probe(statement.value))
 
 
 @operator("inference_tensor", "no_grad_block")

@@ -360,6 +360,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("self.scale = torch.ones(1)", 'self.register_buffer("scale", torch.ones(1))'),),
         ),
     ),
+    "GV713": (
+        (
+            "copy.deepcopy(model.state_dict())",
+            (("best = model.state_dict()", "import copy\nbest = copy.deepcopy(model.state_dict())"),),
+        ),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (

@@ -120,6 +120,34 @@ FAULTS = {
         "for step in range(3):\n    opt.step(closure)\n",
         "grad_argument",
     ),
+    "a target network is the network itself": (
+        HEAD + OPT + "target = head  # here\n" + LOOP
+        + "    with torch.no_grad():\n        best = target(net(x)).argmax(1)\n"
+        "    loss = F.cross_entropy(head(net(x)), best)\n" + STEP
+        + "    target.load_state_dict(head.state_dict())\n",
+        "copied_onto_itself",
+    ),
+    "the best state is no copy": (
+        PLAIN + LOSS + STEP + "    if step == 1:\n        best = head.state_dict()  # here\n"
+        "head.load_state_dict(best)\n",
+        "copied_onto_itself",
+    ),
+    "a prediction is cut off beside a target that is chosen without gradients": (
+        HEAD + "other = copy.deepcopy(head)\nopt = torch.optim.SGD(head.parameters(), lr=0.1)\n" + LOOP
+        + "    with torch.no_grad():\n        best = other(net(x)).gather(1, head(net(x)).argmax(1, keepdim=True))\n"
+        "    q = head(net(x).detach()).gather(1, y[:, None]).data  # here\n    loss = F.mse_loss(q, best)\n" + STEP,
+        "data_access",
+    ),
+    "a distribution refuses NaN before the first backward": (
+        PLAIN + "    spread = (x - x).std()\n    logits = head(net(x)) / spread  # here\n"
+        "    loss = torch.distributions.Categorical(logits=logits).entropy().mean()\n" + STEP,
+        "nan_from_op",
+    ),
+    "a loss refuses what has overflowed before the first backward": (
+        PLAIN + "    odds = torch.exp(1000 + net(x))  # here\n    p = torch.sigmoid(head(odds - odds))\n"
+        "    loss = F.binary_cross_entropy(p, F.one_hot(y, 3).float())\n" + STEP,
+        "overflow",
+    ),
     "of two cuts, the one at the end raises": (
         HEAD + "before = torch.optim.SGD(net.parameters(), lr=0.1)\n"
         "opt = torch.optim.SGD(head.parameters(), lr=0.1)\n" + LOOP
@@ -129,6 +157,12 @@ FAULTS = {
 }  # fmt: skip
 
 HEALTHY = {
+    "a mask of -Inf in a program that ends for another reason": PLAIN
+    + "    scores = head(net(x)).masked_fill(x[:, :3] > 9, -torch.inf)\n"
+    "    loss = F.cross_entropy(scores, y)\n" + STEP + "raise ValueError('the result is not finite')\n",
+    "a target network that follows the network": HEAD + OPT + "target = copy.deepcopy(head).requires_grad_(False)\n"
+    + LOOP + "    loss = F.mse_loss(head(net(x)), target(net(x).detach()))\n" + STEP
+    + "    target.load_state_dict(head.state_dict())\n",
     "an optimizer for each of two stages": HEAD + "for stage in range(2):\n    opt = torch.optim.Adam(both, lr=0.01)\n"
     "    for step in range(2):\n        loss = head(net(torch.randn(16, 4))).square().mean()\n"
     + STEP.replace("    ", "        "),

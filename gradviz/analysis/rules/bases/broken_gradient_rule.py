@@ -28,6 +28,29 @@ class BrokenGradientRule(Rule):
         broken = case.broken_gradient
         if broken is not None and broken.cause == self.name:
             yield self._finding(case, broken)
+        refused = case.refused_values
+        if refused is not None and refused.cause == self.name:
+            yield self._of_refused(case, refused.call)
+
+    def _of_refused(self, case: Case, row: int) -> Finding:
+        flow, error = case.dataflow, case.capture.error
+        call = flow.log.calls[row]
+        taken = next((values for use in call.inputs if (values := flow.values_of(use, row)) is not None), None)
+        operands = "" if taken is None else f" of {values_in_words(taken)}"
+        kind = singularity_of(call)
+        where = None if error is None or error.call_site is None else Location(*error.call_site)
+        location = case.location_of_call(row)
+        return self.finding(
+            f"the program ended because of NaN or Inf: {call_words(call)}{operands} made the first",
+            symptom="raises",
+            why="everything that is computed from NaN is NaN" if kind is None else kind.reason,
+            fix="bound its input, or use a stable form (softplus, log_softmax, logsumexp, a loss that takes logits)"
+            if kind is None
+            else kind.remedy,
+            location=location,
+            symptom_location=where if where != location else None,
+            evidence={"call": call.function},
+        )
 
     @abstractmethod
     def verdict(self, facts: BrokenGradientFacts) -> str:

@@ -12,7 +12,8 @@ class NanFromOp(BrokenGradientRule):
     -------------
     The operation that made the first NaN or Inf of a run from finite numbers: in the forward (``log(0)``, the standard
     deviation of one value, ``0 / 0``), or only in the backward, where the value is finite and the slope is infinite
-    (``sqrt(0)``, ``acos(1)``, a fractional power of 0).
+    (``sqrt(0)``, ``acos(1)``, a fractional power of 0). Also where a loss or a distribution refuses NaN, before any
+    backward.
 
     Why it matters
     --------------

@@ -1,0 +1,127 @@
+"""GV713."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+_COPIES = frozenset({"copy", "lerp"})
+_SAME_MEMORY = frozenset({"detach", "data"})
+_MAX_STEPS = 5
+
+
+class CopiedOntoItself(Rule):
+    """Parameters are copied onto themselves, which changes nothing.
+
+    What it finds
+    -------------
+    ``load_state_dict``, ``copy_`` and ``lerp_`` after the first step whose source is the parameter itself, or shares
+    its memory.
+
+    Why it matters
+    --------------
+    ``state_dict()`` gives the parameters, not a copy: what was kept as the best state follows every further step, and
+    loading it restores nothing. Two names for one model are the same mistake: a target or a teacher that was assigned
+    instead of copied trains with the other one.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+        if step == 1:
+            best = model.state_dict()
+    model.load_state_dict(best)
+
+    Instead
+    -------
+    import copy
+
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+        if step == 1:
+            best = copy.deepcopy(model.state_dict())
+    model.load_state_dict(best)
+    """
+
+    code = "GV713"
+    name = "copied_onto_itself"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, histories = case.dataflow, case.histories
+        first = next(iter(histories.steps), None)
+        by_line: dict[Location | None, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if first is None or row < first or plain_name(call.function) not in _COPIES or len(call.inputs) < 2:
+                continue
+            if call.inputs[0].tensor in histories.trained and _is_itself(case, row, call):
+                by_line[location_of_call(flow, row)].append(row)
+        for location, rows in by_line.items():
+            yield self._finding(case, location, rows)
+
+    def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
+        flow = case.dataflow
+        tensors = list(dict.fromkeys(flow.log.calls[row].inputs[0].tensor for row in rows))
+        source = flow.log.calls[rows[0]].inputs[1].tensor
+        made = flow.newest_producer(source, rows[0])
+        kept = None if made is None else location_of_call(flow, made)
+        where = kept if kept not in (None, location) else _second_name(case, location, tensors[0]) or location
+        return self.finding(
+            f"{case.histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} copied onto "
+            f"{'itself' if len(tensors) == 1 else 'themselves'}: that changes nothing",
+            symptom="grad_wrong",
+            why="state_dict() and detach() share the memory of the parameters, and an assignment copies no model",
+            fix="keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model",
+            location=where,
+            symptom_location=location if where != location else None,
+            tensors=names_of(flow, tensors),
+            evidence={"parameters": len(tensors), "copies": len(rows)},
+        )
+
+
+def _second_name(case: Case, copying: Location | None, tensor: int) -> Location | None:
+    """The only line that gives the model of a parameter a second name: ``target = model``."""
+    model = case.histories.name(tensor).partition(".")[0]
+    if copying is None or not model.isidentifier():
+        return None
+    lines = case.capture.sources.get(copying.file, {})
+    assigned = re.compile(rf"^\s*[\w.]+\s*=\s*{model}\s*(#.*)?$")
+    found = [number for number, text in lines.items() if assigned.match(text)]
+    return Location(copying.file, found[0]) if len(found) == 1 else None
+
+
+def _is_itself(case: Case, row: int, call: Call) -> bool:
+    """Whether the source is the target, or was only taken from it as it is."""
+    flow = case.dataflow
+    target, source = (use.tensor for use in call.inputs[:2])
+    before = row
+    for _ in range(_MAX_STEPS):
+        if source == target:
+            return True
+        # What changed the target has changed its source, too: that is no other source.
+        makers = [
+            each
+            for each in flow.producers(source, before)
+            if plain_name(flow.log.calls[each].function) in _SAME_MEMORY and flow.log.calls[each].inputs
+        ]
+        if not makers:
+            return False
+        before = makers[-1]
+        source = flow.log.calls[before].inputs[0].tensor
+    return False
