@@ -18,6 +18,7 @@ from gradviz.recording.forward.module_tree import distinct_modules, modules_insi
 from gradviz.recording.forward.tensors_in_containers import (
     HOLDS_NOTHING,
     MAX_ELEMENTS,
+    holds_only_numbers,
     named_tensors,
     stored_attributes,
 )
@@ -70,7 +71,7 @@ class NameTable:
     def _add_value(self, name: str, value: Any) -> None:
         # By type(): isinstance() may run code of the object.
         kind = type(value)
-        if kind in HOLDS_NOTHING:
+        if kind in HOLDS_NOTHING or holds_only_numbers(value):
             return
         if issubclass(kind, torch.Tensor):
             self._add(self.tensors, name, value)
