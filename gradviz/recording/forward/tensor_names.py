@@ -19,6 +19,7 @@ from gradviz.recording.forward.tensors_in_containers import (
     HOLDS_NOTHING,
     MAX_ELEMENTS,
     holds_only_numbers,
+    is_container,
     named_tensors,
     stored_attributes,
 )
@@ -83,8 +84,9 @@ class NameTable:
             for key, element in islice(pairs, MAX_ELEMENTS):
                 if issubclass(type(element), torch.nn.Module):
                     self._add_module(f"{name}[{key!r}]", element)
-        for path, tensor in named_tensors(value, name):
-            self._add(self.tensors, path, tensor)
+        if is_container(kind):
+            for path, tensor in named_tensors(value, name):
+                self._add(self.tensors, path, tensor)
 
     def _add_module(self, name: str, module: torch.nn.Module) -> None:
         """What `torch.compile` returned is for the program the module that it was made from."""

@@ -43,6 +43,11 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
                 waiting += reversed(holders)
 
 
+def is_container(kind: type) -> bool:
+    """Whether tensors are searched for in objects of this class."""
+    return issubclass(kind, (dict, list, tuple)) or dataclasses.is_dataclass(kind)
+
+
 def holds_only_numbers(value: Any) -> bool:
     """Whether a list, tuple or dict of Python itself has elements in which no tensor is searched for, as far as they are
     read. Asked before anything else, because training scripts keep long lists of losses."""
