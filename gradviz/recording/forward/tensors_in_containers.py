@@ -49,8 +49,10 @@ def is_container(kind: type) -> bool:
 
 
 def holds_only_numbers(value: Any) -> bool:
-    """Whether a list, tuple or dict of Python itself has elements in which no tensor is searched for, as far as they are
-    read. Asked before anything else, because training scripts keep long lists of losses."""
+    """Whether nothing in a list, tuple or dict of Python itself, as far as it is read, can hold a tensor.
+
+    Asked before anything else, because training scripts keep long lists of losses.
+    """
     kind = type(value)
     if kind is not list and kind is not tuple and kind is not dict:
         return False
