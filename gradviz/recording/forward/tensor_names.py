@@ -18,6 +18,8 @@ from gradviz.recording.forward.module_tree import distinct_modules, modules_insi
 from gradviz.recording.forward.tensors_in_containers import (
     HOLDS_NOTHING,
     MAX_ELEMENTS,
+    holds_only_numbers,
+    is_container,
     named_tensors,
     stored_attributes,
 )
@@ -70,7 +72,7 @@ class NameTable:
     def _add_value(self, name: str, value: Any) -> None:
         # By type(): isinstance() may run code of the object.
         kind = type(value)
-        if kind in HOLDS_NOTHING:
+        if kind in HOLDS_NOTHING or holds_only_numbers(value):
             return
         if issubclass(kind, torch.Tensor):
             self._add(self.tensors, name, value)
@@ -82,8 +84,9 @@ class NameTable:
             for key, element in islice(pairs, MAX_ELEMENTS):
                 if issubclass(type(element), torch.nn.Module):
                     self._add_module(f"{name}[{key!r}]", element)
-        for path, tensor in named_tensors(value, name):
-            self._add(self.tensors, path, tensor)
+        if is_container(kind):
+            for path, tensor in named_tensors(value, name):
+                self._add(self.tensors, path, tensor)
 
     def _add_module(self, name: str, module: torch.nn.Module) -> None:
         """What `torch.compile` returned is for the program the module that it was made from."""

@@ -32,6 +32,8 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
         path, current, level = waiting.pop()
         if issubclass(type(current), torch.Tensor):
             yield path, current
+        elif holds_only_numbers(current):
+            looked_at += min(len(current), MAX_ELEMENTS)
         elif type(current) not in HOLDS_NOTHING and level < depth and id(current) not in seen:
             parts = list(_parts(path, current))
             if parts:
@@ -39,6 +41,23 @@ def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[
                 holders = [(part, inner, level + 1) for part, inner in parts if type(inner) not in HOLDS_NOTHING]
                 looked_at += len(parts) - len(holders)
                 waiting += reversed(holders)
+
+
+def is_container(kind: type) -> bool:
+    """Whether tensors are searched for in objects of this class."""
+    return issubclass(kind, (dict, list, tuple)) or dataclasses.is_dataclass(kind)
+
+
+def holds_only_numbers(value: Any) -> bool:
+    """Whether nothing in a list, tuple or dict of Python itself, as far as it is read, can hold a tensor.
+
+    Asked before anything else, because training scripts keep long lists of losses.
+    """
+    kind = type(value)
+    if kind is not list and kind is not tuple and kind is not dict:
+        return False
+    elements = value.values() if kind is dict else value
+    return HOLDS_NOTHING.issuperset(map(type, islice(elements, MAX_ELEMENTS)))
 
 
 def tensors_in_call(args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> list[torch.Tensor]:

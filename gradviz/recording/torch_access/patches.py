@@ -90,8 +90,10 @@ class Replacement:
 
         `make` gets None if the owner does not define the name: some replacements override an inherited one.
         """
+        if self.is_in_force:  # before the owner is looked for: some are put again at every call of a module
+            return False
         owner, name = owner_of(self.path)
-        if owner is None or self.is_in_force:
+        if owner is None:
             return False
         original = vars(owner).get(name, _ABSENT)
         setattr(owner, name, make(None if original is _ABSENT else original))

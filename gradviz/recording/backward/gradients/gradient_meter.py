@@ -318,7 +318,7 @@ class MeasurementBatch:
 
     def _figures(self, row: Sequence[float], times: int, histogram: Histogram) -> TensorFigures:
         norm, total, minimum, maximum, nonzero, nans, infs = row
-        common = self._common
+        common, (first_decade, decades) = self._common, histogram
         finite = common.count - times * int(nans + infs)
         return TensorFigures(
             common.shape,
@@ -334,8 +334,8 @@ class MeasurementBatch:
             common.count - times * int(nonzero),
             times * int(nans),
             times * int(infs),
-            histogram.counts,
-            histogram.first_decade,
+            decades,
+            first_decade,
         )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 import torch
 
@@ -15,13 +14,9 @@ _ROWS = 128
 """As many as torch handles on one thread: it wakes others from 32,768 elements on."""
 
 
-class Histogram(NamedTuple):
-    """How many of the sampled values are in which decade."""
-
-    first_decade: int
-    """Exponent of the first decade that has a value."""
-    counts: tuple[int, ...]
-    """From there to the last decade that has one."""
+Histogram = tuple[int, tuple[int, ...]]
+"""How many of the sampled values are in which decade: the exponent of the first decade that has a value, and the counts
+from there to the last decade that has one. Made for every gradient, so it is no class."""
 
 
 class Sampler:
@@ -57,8 +52,7 @@ class Sampler:
     def histograms(self, in_memory: Iterable[torch.Tensor]) -> Iterator[tuple[int, Histogram]]:
         """The histogram of each number."""
         for (numbers, _), codes in zip(self._sampled, in_memory, strict=True):
-            for number, (first, counts) in zip(numbers, histograms(codes), strict=True):
-                yield number, Histogram(first, counts)
+            yield from zip(numbers, histograms(codes), strict=True)
 
     def flush(self) -> None:
         """Find the decades of what was sampled. Call it on the stream on which it was."""

@@ -149,6 +149,16 @@ def test_names_are_found_in_containers_and_on_self() -> None:
     assert record(Trainer().step).graph.roots[0].name == "self.loss"
 
 
+def test_a_tensor_among_many_numbers_of_a_list_or_dict_is_named() -> None:
+    def run() -> None:
+        losses: list[float | Tensor] = [0.5] * 900
+        figures = {"losses": losses, "rates": [0.1] * 900}  # noqa: F841
+        losses.append(weight(2).sum())
+        losses[-1].backward()  # type: ignore[union-attr]
+
+    assert record(run).graph.roots[0].name == "losses[900]"
+
+
 def test_a_parameter_outside_any_module_is_named_by_its_variable() -> None:
     def run() -> None:
         bias = nn.Parameter(torch.ones(3))
