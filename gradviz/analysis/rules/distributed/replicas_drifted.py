@@ -59,7 +59,8 @@ class ReplicasDrifted(JobRule):
                 found.what,
                 symptom="grad_wrong",
                 why=f"a gradient that is the same for all is applied to different values: {'; '.join(found.details)}",
-                fix="change parameters before they are wrapped, or on all ranks alike; seed random changes alike",
+                fix=found.remedy
+                or "change parameters before they are wrapped, or on all ranks alike; seed random changes alike",
                 location=found.location,
                 tensors=found.parameters,
                 ranks=found.missing,
