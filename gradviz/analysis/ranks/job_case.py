@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,8 @@ from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.analysis.ranks.stand_words import awaited_message, is_of_connection, pending
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import POINT_TO_POINT, WRAPPER, CodeLine, Collective, RankEnd
+
+_NAMES_RANKS = re.compile(r"rank|\bis_(main|master|chief|leader)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,22 @@ class JobCase:
         return None
 
     @cached_property
+    def by_rank(self) -> ByRank | None:
+        """A collective in which a rank stands under a condition that names ranks, where no other rank stands."""
+        if self.in_message:
+            return None
+        for end in self.ends:
+            waiting = pending(end)
+            is_own_group = waiting is not None and waiting.group not in ("0", "")
+            if end.stand is None or not end.stand.collective or end.stand.is_in_backward or is_own_group:
+                continue
+            lines = (each for each in end.stand.lines if each.condition and _NAMES_RANKS.search(each.condition_text))
+            line = next(lines, None)
+            if line is not None and not any(_stands_in(each, line) for each in self.ends if each is not end):
+                return ByRank(end, line)
+        return None
+
+    @cached_property
     def divergence(self) -> Divergence | None:
         """Where the ranks of a job that hung or was aborted cease to call the same collectives."""
         if not self.waiting or self.lost:
@@ -152,6 +171,21 @@ class OutOfStep:
         """Whether sizes can only differ because the ranks called different collectives: those that a wrapper exchanges
         itself are the same on all of them."""
         return self.aborted.stand is not None and self.aborted.stand.collective == WRAPPER
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """A rank that is in a collective alone."""
+
+    end: RankEnd
+    line: CodeLine
+    """One of the lines where it stands, under a condition that names ranks."""
+
+
+def _stands_in(end: RankEnd, line: CodeLine) -> bool:
+    """Whether a rank stands under the same condition, or in its other branch."""
+    lines = () if end.stand is None else end.stand.lines
+    return any((each.file, each.condition) == (line.file, line.condition) for each in lines)
 
 
 def is_aborted_in_collective(end: RankEnd) -> bool:

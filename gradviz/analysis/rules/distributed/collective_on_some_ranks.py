@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.ranks.job_case import Divergence, JobCase, OutOfStep, is_waiting
+from gradviz.analysis.ranks.job_case import ByRank, Divergence, JobCase, OutOfStep, is_waiting
 from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
-from gradviz.capture.rank_end import CodeLine, Collective
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective
 from gradviz.graph.query.own_line import line_words_of
 
 _REMEDY = "call it on every rank, outside of what depends on the rank or on its data"
@@ -51,6 +51,12 @@ class CollectiveOnSomeRanks(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
+        found = list(self._of_calls(job))
+        yield from found
+        if not found and job.by_rank is not None:
+            yield self._by_rank(job, job.by_rank)
+
+    def _of_calls(self, job: JobCase) -> Iterator[Finding]:
         aborted = job.out_of_step
         if aborted is not None and aborted.is_certain:
             yield self._aborted(aborted)
@@ -64,6 +70,23 @@ class CollectiveOnSomeRanks(JobRule):
         others = [end for end in job.ends if end.rank in found.calls and end.rank not in callers]
         if any(end.how == "finished" or is_waiting(end) for end in others):
             yield self._finding(job, found, *only)
+
+    def _by_rank(self, job: JobCase, found: ByRank) -> Finding:
+        end, line = found.end, own_line(found.end)
+        assert end.stand is not None
+        through = "" if line == found.line else f", from {line_words_of(found.line.file, found.line.line)}"
+        other = next((each for each in job.ends if each.rank != end.rank and each.stand is not None), None)
+        what = "the forward of its wrapper" if end.stand.collective == WRAPPER else f"{end.stand.collective}()"
+        return self.finding(
+            f"only {job.who([end.rank])} calls {what}{at_words(line)}{through}{_under(found.line)}",
+            why="all ranks must take part in what it exchanges"
+            + (f"; rank {other.rank} {end_words(other)}" if other else ""),
+            fix=_REMEDY
+            + ("; to compute on one rank, call the module in the wrapper" if end.stand.collective == WRAPPER else ""),
+            location=location_of(line),
+            symptom_location=None if other is None else location_of(own_line(other)),
+            ranks=(end.rank,),
+        )
 
     def _finding(self, job: JobCase, found: Divergence, call: Collective, ranks: list[int]) -> Finding:
         others = found.calls.keys() - set(ranks)

@@ -54,7 +54,7 @@ class CollectiveOrder(JobRule):
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
         found = job.divergence
-        if found is None or only_called_by_some(found) is not None:
+        if found is None or job.by_rank is not None or only_called_by_some(found) is not None:
             return
         groups = found.groups
         if len(groups) < 2 or any(call.is_in_backward for call, _ in groups):

@@ -10,6 +10,7 @@ from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, location_of
 from gradviz.capture.rank_end import CodeLine, RankEnd
 from gradviz.graph.number_words import counted
+from gradviz.graph.query.own_line import line_words_of
 
 
 class UnevenSteps(JobRule):
@@ -55,6 +56,8 @@ class UnevenSteps(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
+        if job.by_rank is not None:
+            return  # a rank has not left a loop where it waits for the others
         for waiter in job.in_backward[:1]:
             line = _line_of_loop(waiter)
             left = [each for each in job.ends if each.backward_calls < waiter.backward_calls and _has_left(each, line)]
@@ -70,7 +73,7 @@ class UnevenSteps(JobRule):
         assert line.loop is not None
         return self.finding(
             f"rank {waiter.rank} {end_words(waiter)}, and {job.who([each.rank for each in left])} left the loop",
-            why=f"its data is shorter, or it skips a step: rank {left[0].rank} {end_words(left[0])}",
+            why=f"{_ways_out(line)}: rank {left[0].rank} {end_words(left[0])}",
             fix="give the ranks at both ends as many batches: each send needs a receive",
             location=Location(line.file, line.loop[0]),
             symptom_location=location_of(own_line(waiter)),
@@ -85,14 +88,28 @@ class UnevenSteps(JobRule):
             f"{job.who(waiting)} wait{'s' if len(waiting) == 1 else ''} in backward {waiter.backward_calls}"
             f"{at_words(line)} for gradients of {job.who([each.rank for each in left])}, which made only "
             f"{counted(other.backward_calls, 'backward call')} and left the loop",
-            why=f"its data is shorter, or it skips a step: rank {other.rank} {end_words(other)}",
-            fix="give every rank as many batches (DistributedSampler, drop_last=True), or train inside "
+            why=f"{_ways_out(line)}: rank {other.rank} {end_words(other)}",
+            fix=_alike(line) + "give every rank as many batches (DistributedSampler, drop_last=True), or train inside "
             "'with Join([model])', which answers for a rank that has no more data",
             location=loop or location_of(line),
             symptom_location=location_of(line) if loop is not None else None,
             ranks=tuple(each.rank for each in left),
             evidence={f"backward_calls_of_rank_{each.rank}": each.backward_calls for each in job.ends[:8]},
         )
+
+
+def _ways_out(line: CodeLine | None) -> str:
+    """How a rank may have come to make fewer steps."""
+    if line is None or not line.exits:
+        return "its data is shorter, or it skips a step"
+    told = " or ".join(f"'{word}' at {line_words_of(line.file, number)}" for number, word in line.exits)
+    return f"its data is shorter, or it leaves the loop or skips a step by {told}"
+
+
+def _alike(line: CodeLine | None) -> str:
+    if line is None or not line.exits:
+        return ""
+    return f"let all ranks take '{line.exits[0][1]}' in the same step (all_reduce what it depends on); or "
 
 
 def _line_of_loop(waiter: RankEnd) -> CodeLine | None:
