@@ -134,6 +134,14 @@ class JobCase:
         return None
 
     @cached_property
+    def aborted_unseen(self) -> RankEnd | None:
+        """A rank that was aborted in a collective of its wrapper, where nothing tells what the ranks had called."""
+        if self.is_seen:
+            return None
+        aborted = filter(is_aborted_in_collective, self.lost)
+        return next((each for each in aborted if each.stand is not None and each.stand.collective == WRAPPER), None)
+
+    @cached_property
     def by_rank(self) -> ByRank | None:
         """A collective in which a rank stands under a condition that names ranks, where no other rank stands."""
         if self.in_message:

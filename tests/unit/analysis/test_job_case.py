@@ -96,6 +96,14 @@ def test_a_loop_that_some_ranks_leave_by_a_break_is_told_with_its_line() -> None
     assert "let all ranks take 'break' in the same step" in finding.fix
 
 
+def test_a_rank_that_was_aborted_in_its_wrapper_is_out_of_step_though_no_calls_are_known() -> None:
+    died = RankEnd(1, "died", backward_calls=1, stand=Stand((line(7),), WRAPPER))
+    lost = RankEnd(0, "failed", 1.0, 1, "RuntimeError: Connection reset by peer", Stand((line(7),), WRAPPER))
+    (finding,) = found(lost, died)
+    assert (finding.code, finding.ranks) == ("GV812", (1,))
+    assert "is not known with this torch" in finding.why
+
+
 def test_a_rank_that_never_came_is_named() -> None:
     (finding,) = found(hung(0, call("barrier", 1, line(12), is_over=False)), size=3)
     assert finding.code == "GV817"

@@ -8,7 +8,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import ByRank, Divergence, JobCase, OutOfStep, is_waiting
 from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
-from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd
 from gradviz.graph.query.own_line import line_words_of
 
 _REMEDY = "call it on every rank, outside of what depends on the rank or on its data"
@@ -60,6 +60,8 @@ class CollectiveOnSomeRanks(JobRule):
         aborted = job.out_of_step
         if aborted is not None and aborted.is_certain:
             yield self._aborted(aborted)
+        if job.aborted_unseen is not None:
+            yield self._aborted_unseen(job.aborted_unseen)
         found = job.divergence
         if found is None or job.in_message:  # what a rank that gets no message does not call comes of that
             return
@@ -98,6 +100,18 @@ class CollectiveOnSomeRanks(JobRule):
             fix=_REMEDY,
             location=location_of(call.at),
             ranks=tuple(ranks),
+        )
+
+    def _aborted_unseen(self, aborted: RankEnd) -> Finding:
+        line = own_line(aborted)
+        return self.finding(
+            f"rank {aborted.rank} was aborted by its backend{at_words(line)}, in a collective of its wrapper: a rank has "
+            "called a collective that the others have not",
+            why="what a wrapper exchanges has the same size on all ranks, so they are out of step; which collectives "
+            "they had called is not known with this torch (2.10 and newer note them)",
+            fix=f"look for a collective under a condition, and {_REMEDY}",
+            location=location_of(line),
+            ranks=(aborted.rank,),
         )
 
     def _aborted(self, found: OutOfStep) -> Finding:
