@@ -132,6 +132,15 @@ def test_a_launcher_is_a_command_and_its_processes_are_recorded(tmp_path: Path) 
     assert capture.program.name.endswith("one_rank.py")
 
 
+def test_a_launcher_that_clears_the_environment_is_told_that_nothing_was_recorded(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n")
+    run = gradviz("check", "--", sys.executable, "-I", "train.py", cwd=tmp_path)
+    assert "ran, and nothing was recorded: no process that was seen called backward()" in run.stderr
+    assert "python -m gradviz record train.py" in run.stderr
+    assert run.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
+
+
 def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> None:
     script = tmp_path / "evaluates.py"
     script.write_text(

@@ -105,8 +105,8 @@ class CollectiveOnSomeRanks(JobRule):
     def _aborted_unseen(self, aborted: RankEnd) -> Finding:
         line = own_line(aborted)
         return self.finding(
-            f"rank {aborted.rank} was aborted by its backend{at_words(line)}, in a collective of its wrapper: a rank has "
-            "called a collective that the others have not",
+            f"rank {aborted.rank} was aborted by its backend{at_words(line)}, in a collective of its wrapper: a rank "
+            "has called a collective that the others have not",
             why="what a wrapper exchanges has the same size on all ranks, so they are out of step; which collectives "
             "they had called is not known with this torch (2.10 and newer note them)",
             fix=f"look for a collective under a condition, and {_REMEDY}",
