@@ -104,7 +104,7 @@ release-check: $(RELEASE_INSTALLED)
 lint: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m ruff check $(CODE)
 	$(PYTHON) -m ruff format --check $(CODE)
-	$(PYTHON) -m mypy
+	$(PYTHON) -m mypy --num-workers 2
 	$(VENV)/bin/lint-imports
 	$(NPM) run --silent check
 
