@@ -104,7 +104,11 @@ def _by_gradients(usual: Capture, other: Capture, here: ReplicaMoment, norms: di
         how += f"{line_words_of(line.file, line.line)} changes them after they were reduced"
     else:
         how += "they were changed after they were reduced, or the backward was inside no_sync()"
-    return Drift(_after_step(here), how, line or _location(here), norms)
+    remedy = (
+        "change gradients on all ranks alike, as after all_reduce of what it depends on; let the last backward before "
+        "a step be outside of no_sync()"
+    )
+    return Drift(_after_step(here), how, line or _location(here), norms, remedy)
 
 
 def _by_no_wrapper(usual: Capture, here: ReplicaMoment, norms: dict[str, tuple[float, float]]) -> Drift:

@@ -77,9 +77,10 @@ def test_a_stage_that_waits_for_a_message_of_one_that_left_the_loop_names_it() -
 
 def test_a_rank_that_is_in_its_wrapper_alone_under_a_condition_of_ranks_has_not_left_the_loop() -> None:
     evaluating = CodeLine("train.py", 40, "model(x)", "evaluate", (39, 41))
-    called = CodeLine("train.py", 22, "evaluate()", "main", None, 21, "if rank == 0:")
+    called = CodeLine("train.py", 22, "evaluate()", "main", (20, 30), 21, "if rank == 0:")
     alone = RankEnd(0, "hung", 1.0, 3, "", Stand((evaluating, called), WRAPPER))
-    waiter = RankEnd(1, "hung", 1.0, 4, "", Stand((line(14),), is_in_backward=True))
+    calling = CodeLine("train.py", 24, "train()", "main", (20, 30))
+    waiter = RankEnd(1, "hung", 1.0, 4, "", Stand((line(14), calling), is_in_backward=True))
     (finding,) = found(alone, waiter)
     assert (finding.code, finding.ranks) == ("GV812", (0,))
     assert "only rank 0 calls the forward of its wrapper at train.py:40, from train.py:22, under" in finding.message

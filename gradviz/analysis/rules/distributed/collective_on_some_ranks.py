@@ -63,7 +63,9 @@ class CollectiveOnSomeRanks(JobRule):
         if job.aborted_unseen is not None:
             yield self._aborted_unseen(job.aborted_unseen)
         found = job.divergence
-        if found is None or job.in_message:  # what a rank that gets no message does not call comes of that
+        if found is None or job.left_loop is not None:
+            return
+        if job.in_message:  # what a rank that gets no message does not call comes of that
             return
         only = only_called_by_some(found)
         if only is None or only[0].is_in_backward:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.stand_words import is_refused_by_ddp
 from gradviz.analysis.rules.bases.job_rule import JobRule
 
 
@@ -54,6 +55,8 @@ class ReplicasDrifted(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
+        if any(is_refused_by_ddp(each.error) for each in job.ends):
+            return  # gradients were not reduced because of that
         for found in job.differences("drift"):
             yield self.finding(
                 found.what,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.job_case import JobCase, LeftLoop, has_left, line_of_loop
 from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, location_of
 from gradviz.capture.rank_end import CodeLine, RankEnd
@@ -59,15 +59,30 @@ class UnevenSteps(JobRule):
         if job.by_rank is not None:
             return  # a rank has not left a loop where it waits for the others
         for waiter in job.in_backward[:1]:
-            line = _line_of_loop(waiter)
-            left = [each for each in job.ends if each.backward_calls < waiter.backward_calls and _has_left(each, line)]
+            line = line_of_loop(waiter)
+            left = [each for each in job.ends if each.backward_calls < waiter.backward_calls and has_left(each, line)]
             if left:
                 yield self._finding(job, waiter, line, left)
         for waiter in job.in_message[:1]:
-            line = _line_of_loop(waiter)
-            left = [each for each in job.ends if each.rank != waiter.rank and _has_left(each, line)]
+            line = line_of_loop(waiter)
+            left = [each for each in job.ends if each.rank != waiter.rank and has_left(each, line)]
             if left and line is not None and line.loop is not None:
                 yield self._of_message(job, waiter, line, left)
+        if job.left_loop is not None:
+            yield self._of_collective(job, job.left_loop)
+
+    def _of_collective(self, job: JobCase, found: LeftLoop) -> Finding:
+        waiter, other, line = found.waiter, found.left[0], found.line
+        assert line.loop is not None
+        return self.finding(
+            f"rank {waiter.rank} {end_words(waiter)}, and {job.who([each.rank for each in found.left])} left the loop, "
+            "where all called the same before",
+            why=f"{_ways_out(line)}: rank {other.rank} {end_words(other)}",
+            fix=_alike(line) + "give every rank as many batches (DistributedSampler, drop_last=True)",
+            location=Location(line.file, line.loop[0]),
+            symptom_location=location_of(own_line(waiter)),
+            ranks=tuple(each.rank for each in found.left),
+        )
 
     def _of_message(self, job: JobCase, waiter: RankEnd, line: CodeLine, left: list[RankEnd]) -> Finding:
         assert line.loop is not None
@@ -110,22 +125,3 @@ def _alike(line: CodeLine | None) -> str:
     if line is None or not line.exits:
         return ""
     return f"let all ranks take '{line.exits[0][1]}' in the same step (all_reduce what it depends on); or "
-
-
-def _line_of_loop(waiter: RankEnd) -> CodeLine | None:
-    """The line of the outermost loop of the program in which backward is called; the call's own if there is none."""
-    lines = () if waiter.stand is None else waiter.stand.lines
-    return next((line for line in lines if line.loop is not None), own_line(waiter))
-
-
-def _has_left(end: RankEnd, line: CodeLine | None) -> bool:
-    if end.how == "finished":
-        return True
-    if end.how not in ("hung", "terminated") or end.stand is None or end.stand.is_in_backward:
-        return False
-    return line is None or line.loop is None or not any(_is_inside(each, line) for each in end.stand.lines)
-
-
-def _is_inside(line: CodeLine, around: CodeLine) -> bool:
-    assert around.loop is not None
-    return line.file == around.file and around.loop[0] <= line.line <= around.loop[1]
