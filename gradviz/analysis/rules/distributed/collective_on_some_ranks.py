@@ -20,8 +20,9 @@ class CollectiveOnSomeRanks(JobRule):
     What it finds
     -------------
     A job that hangs, in which a ``barrier()``, a ``broadcast()``, an ``all_reduce()``, or something that calls one,
-    such as saving a sharded model, is reached by some ranks only: inside ``if rank == 0:``, after an early ``return``,
-    or in a branch that depends on the data of each rank.
+    such as saving a sharded model, ``full_tensor()``, or a forward of the wrapper for evaluation, is reached by some
+    ranks only: inside ``if rank == 0:``, after an early ``return``, or in a branch that depends on the data of each
+    rank.
 
     Why it matters
     --------------

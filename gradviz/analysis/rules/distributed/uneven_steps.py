@@ -18,8 +18,9 @@ class UnevenSteps(JobRule):
 
     What it finds
     -------------
-    A job that hangs, in which some ranks wait inside ``backward()``, and others have made fewer backward calls and have
-    left the loop: they ended, or stand behind it.
+    A job that hangs, in which some ranks wait inside ``backward()``, for a message, or in a collective that all called
+    in earlier steps, such as the gathering of ``fully_shard``, and others have left the loop: they ended, or stand
+    behind it. Their data is shorter, or a ``break`` or ``continue`` depends on what each rank computed.
 
     Why it matters
     --------------
