@@ -15,9 +15,9 @@ class ReplicasDrifted(JobRule):
 
     What it finds
     -------------
-    Parameters whose gradients are to be reduced over all ranks, with the same names and different norms before a
-    backward call. A line changed them, or their gradients, on one rank; settings of the optimizer differ; or the wrapper
-    was never called, because the program calls the module inside it.
+    Parameters whose gradients are to be reduced over all ranks, with the same names and different values before a
+    backward call. A line changed them, or their gradients, on one rank; settings of the optimizer differ; or the
+    wrapper was never called, because the program calls the module inside it.
 
     Why it matters
     --------------
