@@ -31,6 +31,8 @@ class CodeLine(Struct, frozen=True, omit_defaults=True):
     condition_text: str = ""
     is_else: bool = False
     """Whether it is in the part that runs if the condition is false."""
+    exits: tuple[tuple[LineNumber, str], ...] = ()
+    """The first statements that leave or skip the rest of that loop: their lines, and ``break``, ``continue`` ..."""
 
 
 class Collective(Struct, frozen=True, omit_defaults=True):

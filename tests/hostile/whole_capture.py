@@ -94,7 +94,9 @@ def whole_capture() -> Capture:
         optimizers=(OptimizerState("Adam", 8, 16),),
         may_make_fewer_calls=True,
         missing={"hooks": "hooks of tensors are not seen"},
-        replicas=ReplicaLog(("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),)),
+        replicas=ReplicaLog(
+            ("net.weight",), (ReplicaMoment("step", 1, packed([(7, 2.5)]), "/project/train.py", 7),), ("net.weight",)
+        ),
         rank=Rank(1, 2, "a1b2", "host", "gloo", is_in_order=True),
         compilations=(
             Compilation(

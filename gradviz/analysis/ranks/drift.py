@@ -14,6 +14,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.calls_of_rank import graph_of_call, location_of_use
 from gradviz.capture.capture import Capture
 from gradviz.capture.replica_log import ReplicaLog, ReplicaMoment
 from gradviz.graph.query.own_line import line_words_of
@@ -32,6 +33,7 @@ class Drift(Struct, frozen=True):
     location: Location | None
     norms: dict[str, tuple[float, float]]
     """The norms on both ranks of each parameter that differs."""
+    remedy: str = ""
 
 
 def moment_digests(log: ReplicaLog | None) -> bytes:
@@ -66,7 +68,8 @@ def drift_between(usual: Capture, other: Capture, number: int) -> Drift:
     if number and gradients[0].kind == "gradients" and gradients[0].digest != gradients[1].digest:
         return _by_gradients(usual, other, here, norms)
     how = "their gradients were the same before it: settings or state of the optimizer differ, such as lr"
-    return Drift(_after_step(here), how, _location(here), norms)
+    remedy = "give every rank the same settings: all_reduce what a schedule is given, such as a loss, before its step"
+    return Drift(_after_step(here), how, _location(here), norms, remedy)
 
 
 def _by_the_program(
@@ -92,13 +95,31 @@ def _by_the_program(
 
 
 def _by_gradients(usual: Capture, other: Capture, here: ReplicaMoment, norms: dict[str, tuple[float, float]]) -> Drift:
+    assert usual.replicas is not None
+    if not set(norms).isdisjoint(usual.replicas.unreduced):
+        return _by_no_wrapper(usual, here, norms)
     line = _line_of_change(other, usual, norms, here.backward, of_gradient=True)
     how = "their gradients differ before it: "
     if line is not None:
         how += f"{line_words_of(line.file, line.line)} changes them after they were reduced"
     else:
         how += "they were changed after they were reduced, or the backward was inside no_sync()"
-    return Drift(_after_step(here), how, line or _location(here), norms)
+    remedy = (
+        "change gradients on all ranks alike, as after all_reduce of what it depends on; let the last backward before "
+        "a step be outside of no_sync()"
+    )
+    return Drift(_after_step(here), how, line or _location(here), norms, remedy)
+
+
+def _by_no_wrapper(usual: Capture, here: ReplicaMoment, norms: dict[str, tuple[float, float]]) -> Drift:
+    graph = graph_of_call(usual, here.backward)
+    line = None if graph is None else location_of_use(graph, tuple(norms))
+    how = (
+        "their gradients differ before it: DistributedDataParallel did not reduce them, for it was never called; the "
+        "program calls the module inside it"
+    )
+    remedy = "call the wrapper, model(x), where gradients are wanted, not model.module(x)"
+    return Drift(_after_step(here), how, line or _location(here), norms, remedy)
 
 
 def _line_of_change(

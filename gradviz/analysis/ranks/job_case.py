@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
 from gradviz.analysis.ranks.rank_words import rank_words
-from gradviz.analysis.ranks.stand_words import awaited_message, is_of_connection, pending
+from gradviz.analysis.ranks.stand_words import awaited_message, is_of_connection, own_line, pending
 from gradviz.capture.capture import Rank
 from gradviz.capture.rank_end import POINT_TO_POINT, WRAPPER, CodeLine, Collective, RankEnd
+
+_NAMES_RANKS = re.compile(r"rank|\bis_(main|master|chief|leader)", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -131,6 +134,54 @@ class JobCase:
         return None
 
     @cached_property
+    def aborted_unseen(self) -> RankEnd | None:
+        """A rank that was aborted in a collective of its wrapper, where nothing tells what the ranks had called."""
+        if self.is_seen:
+            return None
+        aborted = filter(is_aborted_in_collective, self.lost)
+        return next((each for each in aborted if each.stand is not None and each.stand.collective == WRAPPER), None)
+
+    @cached_property
+    def by_rank(self) -> ByRank | None:
+        """A collective in which a rank stands under a condition that names ranks, where no other rank stands.
+
+        The others wait in the loop around that condition, or the rank was aborted: one behind the loop may be right.
+        """
+        if self.in_message:
+            return None
+        for end in self.ends:
+            waiting = pending(end)
+            is_own_group = waiting is not None and waiting.group not in ("0", "")
+            if end.stand is None or not end.stand.collective or end.stand.is_in_backward or is_own_group:
+                continue
+            lines = (each for each in end.stand.lines if each.condition and _NAMES_RANKS.search(each.condition_text))
+            line = next(lines, None)
+            others = [each for each in self.ends if each is not end]
+            if line is None or any(_stands_in(each, line) for each in others):
+                continue
+            if is_aborted_in_collective(end) or any(not has_left(each, line) for each in others if line.loop):
+                return ByRank(end, line)
+        return None
+
+    @cached_property
+    def left_loop(self) -> LeftLoop | None:
+        """Ranks that left a loop in which another one waits, in a collective that they called in earlier steps."""
+        if self.lost:
+            return None
+        for waiter in self.waiting:
+            stand, at = waiter.stand, own_line(waiter)
+            line = line_of_loop(waiter)
+            if stand is None or at is None or line is None or line.loop is None or at.condition or line.condition:
+                continue
+            if not stand.collective or stand.is_in_backward or stand.collective in POINT_TO_POINT:
+                continue
+            others = [each for each in self.ends if each is not waiter and has_left(each, line)]
+            left = tuple(each for each in others if any(call.at == at for call in each.collectives))
+            if left:
+                return LeftLoop(waiter, line, left)
+        return None
+
+    @cached_property
     def divergence(self) -> Divergence | None:
         """Where the ranks of a job that hung or was aborted cease to call the same collectives."""
         if not self.waiting or self.lost:
@@ -152,6 +203,30 @@ class OutOfStep:
         """Whether sizes can only differ because the ranks called different collectives: those that a wrapper exchanges
         itself are the same on all of them."""
         return self.aborted.stand is not None and self.aborted.stand.collective == WRAPPER
+
+
+@dataclass(frozen=True)
+class LeftLoop:
+    """Ranks that made fewer steps."""
+
+    waiter: RankEnd
+    line: CodeLine
+    left: tuple[RankEnd, ...]
+
+
+@dataclass(frozen=True)
+class ByRank:
+    """A rank that is in a collective alone."""
+
+    end: RankEnd
+    line: CodeLine
+    """One of the lines where it stands, under a condition that names ranks."""
+
+
+def _stands_in(end: RankEnd, line: CodeLine) -> bool:
+    """Whether a rank stands under the same condition, or in its other branch."""
+    lines = () if end.stand is None else end.stand.lines
+    return any((each.file, each.condition) == (line.file, line.condition) for each in lines)
 
 
 def is_aborted_in_collective(end: RankEnd) -> bool:
@@ -223,3 +298,23 @@ def _what(call: Collective | None) -> object:
 
 def _line(call: Collective | None) -> object:
     return None if call is None or call.at is None else (call.at.file, call.at.line)
+
+
+def line_of_loop(waiter: RankEnd) -> CodeLine | None:
+    """The line of the outermost loop of the program in which backward is called; the call's own if there is none."""
+    lines = () if waiter.stand is None else waiter.stand.lines
+    return next((line for line in lines if line.loop is not None), own_line(waiter))
+
+
+def has_left(end: RankEnd, line: CodeLine | None) -> bool:
+    """Whether a rank has ended, or stands outside of the loop around this line."""
+    if end.how == "finished":
+        return True
+    if end.how not in ("hung", "terminated") or end.stand is None or end.stand.is_in_backward:
+        return False
+    return line is None or line.loop is None or not any(_is_inside(each, line) for each in end.stand.lines)
+
+
+def _is_inside(line: CodeLine, around: CodeLine) -> bool:
+    assert around.loop is not None
+    return line.file == around.file and around.loop[0] <= line.line <= around.loop[1]

@@ -8,17 +8,11 @@ from statistics import median
 
 from gradviz.analysis.diff.comparison import Side, compare
 from gradviz.analysis.finding import Location
+from gradviz.analysis.ranks.calls_of_rank import graph_of_call, location_of_backward, location_of_use, parameter_names
 from gradviz.analysis.ranks.communication import communication
 from gradviz.analysis.ranks.drift import DIGEST, drift_between, first_difference
 from gradviz.analysis.ranks.rank_difference import RankComparison, RankDifference
-from gradviz.analysis.ranks.rank_summary import (
-    BackwardSummary,
-    RankSummary,
-    graph_of_call,
-    location_of_backward,
-    location_of_use,
-    parameter_names,
-)
+from gradviz.analysis.ranks.rank_summary import BackwardSummary, RankSummary
 from gradviz.analysis.ranks.rank_words import rank_words
 from gradviz.analysis.ranks.stand_words import at_words
 from gradviz.analysis.ranks.stragglers import straggler
@@ -209,6 +203,7 @@ class _Comparing:
             missing=_numbers(other),
             parameters=tuple(found.norms),
             location=found.location,
+            remedy=found.remedy,
             is_reduced=True,
         )
 

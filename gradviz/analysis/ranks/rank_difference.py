@@ -26,6 +26,8 @@ class RankDifference(Struct, frozen=True):
     """Names of the parameters that it is about."""
     location: Location | None = None
     """The line that it is about."""
+    remedy: str = ""
+    """What to do, where that depends on how they came to differ."""
     is_reduced: bool = False
     """Whether a wrapper makes one gradient out of those of these ranks."""
 

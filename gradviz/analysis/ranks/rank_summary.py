@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from math import hypot
 
 from msgspec import Struct
 
-from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.memory.kept_memory import OWNED_BY_MODULES
+from gradviz.analysis.ranks.calls_of_rank import parameter_names, parameter_nodes
 from gradviz.analysis.ranks.drift import moment_digests
 from gradviz.capture.capture import Capture, Rank
 from gradviz.capture.peer_traffic import PeerTraffic
@@ -103,7 +103,7 @@ def summary_of(capture: Capture, rank: Rank) -> RankSummary:
         parameter_bytes(capture),
         optimizer_bytes(capture),
         capture.may_make_fewer_calls,
-        any(_is_distributed(node) for graph in graphs for node in _parameters(graph)),
+        any(_is_distributed(node) for graph in graphs for node in parameter_nodes(graph)),
     )
 
 
@@ -139,30 +139,6 @@ def _shared(moments: tuple[str, ...]) -> tuple[str, ...]:
     return moments
 
 
-def parameter_names(graph: Graph) -> frozenset[str]:
-    """The parameters that a graph has."""
-    return frozenset(node.names[0] for node in _parameters(graph))
-
-
-def location_of_use(graph: Graph, names: Sequence[str]) -> Location | None:
-    """The first line that uses one of these parameters."""
-    leaves = {node.id for node in _parameters(graph) if node.names[0] in names}
-    users = [node for node in graph.nodes if any(edge is not None and edge.target in leaves for edge in node.edges)]
-    sites = [node.call_site for node in users if node.call_site is not None]
-    return location_of_line(graph.call_sites[own_line(graph.call_sites, sites[0])]) if sites else None
-
-
-def location_of_backward(graph: Graph) -> Location | None:
-    """The line that called backward."""
-    site = None if graph.backward is None else graph.backward.call_site
-    return None if site is None else location_of_line(graph.call_sites[own_line(graph.call_sites, site)])
-
-
-def graph_of_call(capture: Capture, number: int) -> Graph | None:
-    """The graph of a backward call."""
-    return next((each for each in capture.graphs if each.backward is not None and each.backward.number == number), None)
-
-
 def _of_call(graph: Graph) -> BackwardSummary:
     assert graph.backward is not None
     site = graph.backward.call_site
@@ -172,10 +148,10 @@ def _of_call(graph: Graph) -> BackwardSummary:
         _digest(_structure(graph)),
         _digest(sorted(parameter_names(graph))),
         _digest(_own_gradients(graph)),
-        _total(node.arrived[0].norm for node in _parameters(graph) if node.arrived and node.arrived[0] is not None),
+        _total(node.arrived[0].norm for node in parameter_nodes(graph) if node.arrived and node.arrived[0] is not None),
         _total(
             left.after.norm
-            for node in _parameters(graph)
+            for node in parameter_nodes(graph)
             if (left := node.leaf_gradient) is not None and left.reduced_by and left.after is not None
         ),
         sum(each.bytes if each.sent is None else each.sent for each in graph.exchanges),
@@ -202,10 +178,6 @@ def _kept_bytes(graph: Graph) -> int:
     return sum(storage.bytes for storage in graph.storages if storage.kind not in OWNED_BY_MODULES)
 
 
-def _parameters(graph: Graph) -> Iterator[Node]:
-    return (node for node in graph.nodes if node.kind == "parameter" and node.names)
-
-
 def _structure(graph: Graph) -> Iterator[str]:
     for node in graph.nodes:
         edges = ",".join("-" if edge is None else f"{edge.target}:{edge.input_nr}" for edge in node.edges)
@@ -214,7 +186,7 @@ def _structure(graph: Graph) -> Iterator[str]:
 
 
 def _own_gradients(graph: Graph) -> Iterator[str]:
-    for node in _parameters(graph):
+    for node in parameter_nodes(graph):
         figures = node.arrived[0] if node.arrived else None
         if figures is not None and figures.is_measured:
             yield f"{node.names[0]} {figures.norm!r} {figures.mean!r} {figures.minimum!r} {figures.maximum!r}"

@@ -60,7 +60,9 @@ def run_program(options: SourceOptions, output: Path) -> ProgramRun:
     own = ran if isinstance(ran, ProgramRun) else None
     job = collected_job(children, None if own is None else own.capture)
     if options.is_command and own is not None and job is None:
-        refusal = NothingRecorded(f"{options.command_words[0]} failed, and none of its processes called backward()")
+        refusal = NothingRecorded(
+            f"{options.command_words[0]} failed, and nothing was recorded: no process that was seen called backward()"
+        )
         refusal.exit_code = own.exit_code
         raise refusal
     if own is not None:
@@ -105,8 +107,9 @@ def _command(options: SourceOptions, plan: RecordingPlan) -> ProgramRun | Nothin
     if code:
         return ProgramRun(Capture(Program(options.name), outcome="failed"), code, None, plan.spool, None)
     return NothingRecorded(
-        f"{options.command_words[0]} ran, and no process that it started called backward()",
-        hint="processes are recorded if they run Python with this environment, and not with -E or -I",
+        f"{options.command_words[0]} ran, and nothing was recorded: no process that was seen called backward()",
+        hint="processes are recorded that run Python on this machine, with the environment of this command, and not "
+        "with -E or -I; for others, start 'python -m gradviz record train.py' there",
     )
 
 

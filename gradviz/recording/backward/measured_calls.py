@@ -154,6 +154,7 @@ class MeasuredCalls:
             )
         if gradients.has_parts:
             self.builder.disclose("gradients of distributed tensors on other ranks: figures are of this rank's part")
+            self.builder.disclose("whether all ranks give the same data where a distributed tensor is Replicate()")
         for device in devices_of_started_work(graphs[index]) if gradients.used_accelerators else ():
             self.builder.disclose(f"the time of some nodes on {device} is the processor's, to start their work")
         for sentence in gradients.clock_defects.sentences("times on a GPU of {} backward could not be read"):

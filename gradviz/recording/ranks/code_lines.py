@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from gradviz.capture.rank_end import CodeLine
 
+MAX_EXITS = 3
 MAX_SOURCE = 1_000_000
 """Characters; of a longer file only the text of lines is read."""
 
@@ -28,6 +30,7 @@ def code_line(file: str, line: int, function: str = "") -> CodeLine:
         around.condition,
         linecache.getline(file, around.condition).strip() if around.condition else "",
         around.is_else,
+        around.exits,
     )
 
 
@@ -37,15 +40,17 @@ class _Around:
     loop: tuple[int, int] | None = None
     condition: int = 0
     is_else: bool = False
+    exits: tuple[tuple[int, str], ...] = ()
 
     def look_in(self, tree: ast.AST) -> None:
         """Go down to the line; a function inside begins anew."""
         part: ast.AST | None = tree
         while part is not None:
             if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                self.loop, self.condition, self.is_else = None, 0, False
+                self.loop, self.condition, self.is_else, self.exits = None, 0, False, ()
             elif isinstance(part, ast.For | ast.AsyncFor | ast.While) and self.loop is None:
                 self.loop = part.lineno, part.end_lineno or part.lineno
+                self.exits = tuple(_exits_of(part))[:MAX_EXITS]
             elif isinstance(part, ast.If) and not self._has(part.test):
                 self.condition, self.is_else = part.lineno, any(map(self._has, part.orelse))
             inside = next(filter(self._has, ast.iter_child_nodes(part)), None)
@@ -65,6 +70,17 @@ class _Around:
     def _has(self, part: ast.AST) -> bool:
         first, last = getattr(part, "lineno", None), getattr(part, "end_lineno", None)
         return first is not None and last is not None and first <= self.line <= last
+
+
+def _exits_of(loop: ast.AST) -> Iterator[tuple[int, str]]:
+    """The statements in a loop that leave it or one inside of it, or skip the rest, in order."""
+    waiting = [loop]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, ast.Break | ast.Continue | ast.Return):
+            yield part.lineno, type(part).__name__.lower()
+        elif not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            waiting.extend(reversed(list(ast.iter_child_nodes(part))))
 
 
 @cache

@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 import torch
+from torch.nn.modules import module as module_call
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from gradviz.capture.replica_log import MomentKind, ReplicaLog, ReplicaMoment, is_noted, packed
@@ -20,7 +21,7 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.run.file_kinds import own_line
 from gradviz.recording.run.recording_failures import Defects
-from gradviz.recording.torch_access.distributed.sharded_parameters import replicated_parameters
+from gradviz.recording.torch_access.distributed.sharded_parameters import is_replicating, replicated_parameters
 
 _UNREAD = 0, 0.0
 
@@ -42,6 +43,10 @@ class ReplicaWatch:
         """ZeroRedundancyOptimizer steps with another one inside, and makes the ranks alike only after that."""
         self._names: dict[int, tuple[weakref.ref[Any] | None, str]] = {}
         """Each parameter by ``id()``, with its name inside the wrapper, in order; None once it was released."""
+        self._wrappers: weakref.WeakSet[Any] = weakref.WeakSet()
+        """All that were constructed, also those whose forward the program does not call."""
+        self._unreduced: set[int] = set()
+        """The ``id()`` of each parameter whose wrapper had not run at the last backward that was noted."""
         self._taken: list[tuple[MomentKind, int, list[int | None], tuple[str, int]]] = []
 
     def start(self) -> None:
@@ -50,6 +55,7 @@ class ReplicaWatch:
             self._hooks = [
                 register_optimizer_step_pre_hook(self._before_step),
                 register_optimizer_step_post_hook(self._after_step),
+                module_call.register_module_module_registration_hook(self._on_module),
             ]
 
     def stop(self) -> None:
@@ -85,8 +91,14 @@ class ReplicaWatch:
             read = [_UNREAD if each is None else (known[each].checksum, known[each].norm) for each in numbers]
             read += [_UNREAD] * (count - len(read))  # parameters that were found later
             moments.append(ReplicaMoment(kind, backward, packed(read), file, line))
-        told = tuple(names.get(key, (inner,))[0] for key, (_, inner) in self._names.items())
-        return ReplicaLog(told, tuple(moments))
+        told = {key: names.get(key, (inner,))[0] for key, (_, inner) in self._names.items()}
+        unreduced = tuple(name for key, name in told.items() if key in self._unreduced)
+        return ReplicaLog(tuple(told.values()), tuple(moments), unreduced)
+
+    def _on_module(self, module: Any, name: str, submodule: Any) -> None:
+        with self._defects.caught():
+            if name == "module" and is_replicating(module):
+                self._wrappers.add(module)
 
     def _before_step(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._running_steps += 1
@@ -106,7 +118,10 @@ class ReplicaWatch:
         return any(id(each) in self._names for group in optimizer.param_groups for each in group.get("params", ()))
 
     def _find_parameters(self) -> None:
-        for name, parameter in replicated_parameters(self._modules()):
+        ran = list(self._modules())
+        idle = [each for each in self._wrappers if not any(each is module for module in ran)]
+        self._unreduced = {id(parameter) for _, parameter in replicated_parameters(idle)}
+        for name, parameter in replicated_parameters([*ran, *idle]):
             known = self._names.get(id(parameter))
             if known is None or known[0] is None:
                 self._names[id(parameter)] = weakref.ref(parameter), name

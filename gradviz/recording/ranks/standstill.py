@@ -22,7 +22,9 @@ from gradviz.recording.run.file_kinds import STAND_IN, is_library_file
 MAX_LINES = 16
 _PACKAGE = str(Path(__file__).parents[2]) + "/"
 
-_COLLECTIVES = "torch/distributed/distributed_c10d.py"
+_COLLECTIVES = "torch/distributed/distributed_c10d.py", "torch/distributed/_functional_collectives.py"
+_NO_COLLECTIVES = "wrapper", "_distributed_excepthook", "wait", "trigger_wait", "__torch_dispatch__"
+"""Functions there that call none."""
 _WRAPPER = "torch/nn/parallel/distributed.py"
 _PIPELINES = "torch/distributed/pipelining/"
 _ENGINE_FILE = "torch/autograd/graph.py"
@@ -82,7 +84,7 @@ def stand_of(frames: Iterable[tuple[str, int, str]]) -> Stand:
         waiting.append(WRAPPER)
     own = [frame for frame in known if _is_own(frame)]
     lines = tuple(code_line(*frame) for frame in own[:MAX_LINES])
-    collective = next((name for name in reversed(waiting) if name != "wrapper"), "")
+    collective = next((name for name in reversed(waiting) if name not in _NO_COLLECTIVES), "")
     waits_for_message = collective in POINT_TO_POINT or (not collective and _is_waiting_for_work(known, lines))
     return Stand(lines, collective, is_in_engine(known), last_message() if waits_for_message else None)
 

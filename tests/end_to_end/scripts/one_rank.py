@@ -12,5 +12,6 @@ torch.manual_seed(0)
 model = DistributedDataParallel(torch.nn.Linear(4, 1))
 for _ in range(3):
     model(torch.randn(8, 4)).pow(2).mean().backward()
-print("rank", os.environ["RANK"], "sees", getattr(sys.modules["sitecustomize"], "OWN", "none of its own"))
+own = getattr(sys.modules["sitecustomize"], "OWN", "none of its own")
+sys.stdout.write(f"rank {os.environ['RANK']} sees {own}\n")  # in one piece: both ranks write to one pipe
 dist.destroy_process_group()

@@ -75,6 +75,36 @@ def test_a_stage_that_waits_for_a_message_of_one_that_left_the_loop_names_it() -
     assert "waits for a message at train.py:8 (recv 5 from rank 0 of [2, 4] float32)" in finding.message
 
 
+def test_a_rank_that_is_in_its_wrapper_alone_under_a_condition_of_ranks_has_not_left_the_loop() -> None:
+    evaluating = CodeLine("train.py", 40, "model(x)", "evaluate", (39, 41))
+    called = CodeLine("train.py", 22, "evaluate()", "main", (20, 30), 21, "if rank == 0:")
+    alone = RankEnd(0, "hung", 1.0, 3, "", Stand((evaluating, called), WRAPPER))
+    calling = CodeLine("train.py", 24, "train()", "main", (20, 30))
+    waiter = RankEnd(1, "hung", 1.0, 4, "", Stand((line(14), calling), is_in_backward=True))
+    (finding,) = found(alone, waiter)
+    assert (finding.code, finding.ranks) == ("GV812", (0,))
+    assert "only rank 0 calls the forward of its wrapper at train.py:40, from train.py:22, under" in finding.message
+    assert "call the module in the wrapper" in finding.fix
+
+
+def test_a_loop_that_some_ranks_leave_by_a_break_is_told_with_its_line() -> None:
+    at = replace(line(14), exits=((17, "break"),))
+    reduced = replace(call("all_reduce", 1, at, is_over=False), is_in_backward=True)
+    waiter = RankEnd(0, "hung", 1.0, 4, "", Stand((at,), is_in_backward=True), (reduced,), 1)
+    (finding,) = found(waiter, hung(1, call("barrier", 1, CodeLine("train.py", 26), is_over=False)))
+    assert finding.code == "GV811"
+    assert "'break' at train.py:17" in finding.why
+    assert "let all ranks take 'break' in the same step" in finding.fix
+
+
+def test_a_rank_that_was_aborted_in_its_wrapper_is_out_of_step_though_no_calls_are_known() -> None:
+    died = RankEnd(1, "died", backward_calls=1, stand=Stand((line(7),), WRAPPER))
+    lost = RankEnd(0, "failed", 1.0, 1, "RuntimeError: Connection reset by peer", Stand((line(7),), WRAPPER))
+    (finding,) = found(lost, died)
+    assert (finding.code, finding.ranks) == ("GV812", (1,))
+    assert "is not known with this torch" in finding.why
+
+
 def test_a_rank_that_never_came_is_named() -> None:
     (finding,) = found(hung(0, call("barrier", 1, line(12), is_over=False)), size=3)
     assert finding.code == "GV817"

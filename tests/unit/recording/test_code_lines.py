@@ -62,3 +62,21 @@ def test_a_frame_that_stands_in_for_a_line_is_not_told_beside_it(tmp_path: Path)
     line = innermost_line(frames)
     assert line is not None and line.function == "train"
     assert [(each.line, each.function) for each in stand_of(frames).lines] == [(4, "train"), (9, "<module>")]
+
+
+def test_the_statements_that_leave_a_loop_or_skip_its_rest_are_known(tmp_path: Path) -> None:
+    source = """
+for epoch in range(3):
+    for x in data:
+        if bad(x):
+            continue
+        step(x)
+    if worse():
+        break
+def inner():
+    return 1
+"""
+    path = tmp_path / "leaves.py"
+    path.write_text(source)
+    assert code_line(str(path), 6).exits == ((5, "continue"), (8, "break"))
+    assert code_line(str(path), 10).exits == ()

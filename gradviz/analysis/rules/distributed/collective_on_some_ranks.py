@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.ranks.job_case import Divergence, JobCase, OutOfStep, is_waiting
+from gradviz.analysis.ranks.job_case import ByRank, Divergence, JobCase, OutOfStep, is_waiting
 from gradviz.analysis.ranks.stand_words import at_words, end_words, own_line
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
-from gradviz.capture.rank_end import CodeLine, Collective
+from gradviz.capture.rank_end import WRAPPER, CodeLine, Collective, RankEnd
 from gradviz.graph.query.own_line import line_words_of
 
 _REMEDY = "call it on every rank, outside of what depends on the rank or on its data"
@@ -20,8 +20,9 @@ class CollectiveOnSomeRanks(JobRule):
     What it finds
     -------------
     A job that hangs, in which a ``barrier()``, a ``broadcast()``, an ``all_reduce()``, or something that calls one,
-    such as saving a sharded model, is reached by some ranks only: inside ``if rank == 0:``, after an early ``return``,
-    or in a branch that depends on the data of each rank.
+    such as saving a sharded model, ``full_tensor()``, or a forward of the wrapper for evaluation, is reached by some
+    ranks only: inside ``if rank == 0:``, after an early ``return``, or in a branch that depends on the data of each
+    rank.
 
     Why it matters
     --------------
@@ -51,11 +52,21 @@ class CollectiveOnSomeRanks(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
+        found = list(self._of_calls(job))
+        yield from found
+        if not found and job.by_rank is not None:
+            yield self._by_rank(job, job.by_rank)
+
+    def _of_calls(self, job: JobCase) -> Iterator[Finding]:
         aborted = job.out_of_step
         if aborted is not None and aborted.is_certain:
             yield self._aborted(aborted)
+        if job.aborted_unseen is not None:
+            yield self._aborted_unseen(job.aborted_unseen)
         found = job.divergence
-        if found is None or job.in_message:  # what a rank that gets no message does not call comes of that
+        if found is None or job.left_loop is not None:
+            return
+        if job.in_message:  # what a rank that gets no message does not call comes of that
             return
         only = only_called_by_some(found)
         if only is None or only[0].is_in_backward:
@@ -64,6 +75,23 @@ class CollectiveOnSomeRanks(JobRule):
         others = [end for end in job.ends if end.rank in found.calls and end.rank not in callers]
         if any(end.how == "finished" or is_waiting(end) for end in others):
             yield self._finding(job, found, *only)
+
+    def _by_rank(self, job: JobCase, found: ByRank) -> Finding:
+        end, line = found.end, own_line(found.end)
+        assert end.stand is not None
+        through = "" if line == found.line else f", from {line_words_of(found.line.file, found.line.line)}"
+        other = next((each for each in job.ends if each.rank != end.rank and each.stand is not None), None)
+        what = "the forward of its wrapper" if end.stand.collective == WRAPPER else f"{end.stand.collective}()"
+        return self.finding(
+            f"only {job.who([end.rank])} calls {what}{at_words(line)}{through}{_under(found.line)}",
+            why="all ranks must take part in what it exchanges"
+            + (f"; rank {other.rank} {end_words(other)}" if other else ""),
+            fix=_REMEDY
+            + ("; to compute on one rank, call the module in the wrapper" if end.stand.collective == WRAPPER else ""),
+            location=location_of(line),
+            symptom_location=None if other is None else location_of(own_line(other)),
+            ranks=(end.rank,),
+        )
 
     def _finding(self, job: JobCase, found: Divergence, call: Collective, ranks: list[int]) -> Finding:
         others = found.calls.keys() - set(ranks)
@@ -75,6 +103,18 @@ class CollectiveOnSomeRanks(JobRule):
             fix=_REMEDY,
             location=location_of(call.at),
             ranks=tuple(ranks),
+        )
+
+    def _aborted_unseen(self, aborted: RankEnd) -> Finding:
+        line = own_line(aborted)
+        return self.finding(
+            f"rank {aborted.rank} was aborted by its backend{at_words(line)}, in a collective of its wrapper: a rank "
+            "has called a collective that the others have not",
+            why="what a wrapper exchanges has the same size on all ranks, so they are out of step; which collectives "
+            "they had called is not known with this torch (2.10 and newer note them)",
+            fix=f"look for a collective under a condition, and {_REMEDY}",
+            location=location_of(line),
+            ranks=(aborted.rank,),
         )
 
     def _aborted(self, found: OutOfStep) -> Finding:

@@ -8,6 +8,10 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import JobCase
 from gradviz.analysis.rules.bases.job_rule import JobRule, call_words, location_of, number_words
 from gradviz.analysis.rules.distributed.collective_on_some_ranks import only_called_by_some
+from gradviz.analysis.rules.distributed.uneven_steps import UnevenSteps
+from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSomeRanks
+
+_SKIPPED = "; see whether a rank skips a backward, as after an exception that is caught"
 
 
 class CollectiveOrder(JobRule):
@@ -54,17 +58,19 @@ class CollectiveOrder(JobRule):
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
         found = job.divergence
-        if found is None or only_called_by_some(found) is not None:
+        if found is None or job.by_rank is not None or only_called_by_some(found) is not None:
             return
         groups = found.groups
-        if len(groups) < 2 or any(call.is_in_backward for call, _ in groups):
+        if len(groups) < 2 or all(call.is_in_backward for call, _ in groups):
             return
+        if any(True for rule in (UnevenSteps, UnusedOnSomeRanks) for _ in rule().check_job(job)):
+            return  # which is why
         told = " and ".join(f"{job.who(ranks)} {call_words(call)}" for call, ranks in groups[:4])
         yield self.finding(
             f"ranks call different collectives at the same point{number_words(found)}: {told}",
             why="the collectives of a process group are paired by their order alone",
             fix="call the same collectives in the same order on every rank; let no order depend on the rank, on a set "
-            "or on its data",
+            "or on its data" + _SKIPPED * any(call.is_in_backward for call, _ in groups),
             location=location_of(groups[-1][0].at),
             symptom_location=location_of(groups[0][0].at),
             ranks=tuple(groups[-1][1]),

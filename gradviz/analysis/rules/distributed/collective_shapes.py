@@ -55,7 +55,11 @@ class CollectiveShapes(JobRule):
             calls = {rank: call for rank, call in found.calls.items() if call is not None}
             yield self._finding(job, calls, f"in {next(iter(calls.values())).name}(){number_words(found)}")
             return
-        if job.out_of_step is not None and job.out_of_step.is_certain:
+        if (
+            job.by_rank is not None
+            or job.aborted_unseen is not None
+            or (job.out_of_step is not None and job.out_of_step.is_certain)
+        ):
             return  # not the shapes are wrong
         for end in job.lost:
             if is_aborted_in_collective(end):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.ranks.job_case import JobCase
+from gradviz.analysis.ranks.stand_words import is_refused_by_ddp
 from gradviz.analysis.rules.bases.job_rule import JobRule
 
 
@@ -14,8 +15,9 @@ class ReplicasDrifted(JobRule):
 
     What it finds
     -------------
-    Parameters whose gradients are reduced over all ranks, with the same names and different norms before a backward
-    call.
+    Parameters whose gradients are to be reduced over all ranks, with the same names and different values before a
+    backward call. A line changed them, or their gradients, on one rank; settings of the optimizer differ; or the
+    wrapper was never called, because the program calls the module inside it.
 
     Why it matters
     --------------
@@ -54,12 +56,15 @@ class ReplicasDrifted(JobRule):
     severity = "error"
 
     def check_job(self, job: JobCase) -> Iterator[Finding]:
+        if any(is_refused_by_ddp(each.error) for each in job.ends):
+            return  # gradients were not reduced because of that
         for found in job.differences("drift"):
             yield self.finding(
                 found.what,
                 symptom="grad_wrong",
                 why=f"a gradient that is the same for all is applied to different values: {'; '.join(found.details)}",
-                fix="change parameters before they are wrapped, or on all ranks alike; seed random changes alike",
+                fix=found.remedy
+                or "change parameters before they are wrapped, or on all ranks alike; seed random changes alike",
                 location=found.location,
                 tensors=found.parameters,
                 ranks=found.missing,

@@ -114,6 +114,12 @@ def _reduced_parameters(modules: Iterable[Any]) -> Iterator[Any]:
             yield from (parameter for _, parameter in _synchronized(module) if parameter.requires_grad)
 
 
+def is_replicating(module: Any) -> bool:
+    """Whether it is a wrapper that keeps its parameters the same on all ranks."""
+    distributed = sys.modules.get("torch.nn.parallel.distributed")
+    return distributed is not None and isinstance(module, distributed.DistributedDataParallel)
+
+
 def replicated_parameters(modules: Iterable[Any]) -> Iterator[tuple[str, Any]]:
     """The parameters that wrappers keep the same on all ranks, after every step, with their names in the wrapper."""
     distributed = sys.modules.get("torch.nn.parallel.distributed")
