@@ -48,7 +48,8 @@ def begin_words(exchange: Exchange, runs: int) -> str:
 
 
 def exchange_sentence(exchange: Exchange, runs: int) -> str:
-    """``DistributedDataParallel: all_reduce of bucket 0: ..., begins after step 7 of 14, over within 9 ms``."""
-    duration = duration_words(exchange)
-    what = f"{exchange.by}: {exchange_words(exchange)}, {begin_words(exchange, runs)}"
-    return f"{what}, {duration}" if duration else what
+    """``DistributedDataParallel: all_reduce of bucket 0: ..., begins after step 7 of 14``.
+
+    It is for tooltips, which have no times: the picture of a program is the same whenever it runs.
+    """
+    return f"{exchange.by}: {exchange_words(exchange)}, {begin_words(exchange, runs)}"
