@@ -15,7 +15,7 @@ _UNCLEAR = re.compile(
     r"|\b(e\.g|i\.e)\.|n't\b",
     re.IGNORECASE,
 )
-_NOT_OURS = ("Invalid enum", "Can't call numpy() on Tensor", r"invalid gradient at index (\d+)")
+_NOT_OURS = ("Invalid enum", "Can't call numpy() on Tensor", r"invalid gradient at index (\d+)", r"\b(nan|inf|")
 # Words such as GraphML and PDF are names as well.
 _NAMES = re.compile(r"Dynamo\b|Graphviz\b|Lightning\b|Python\b|[A-Z]\w*[A-Z]")
 _OF_A_VALUE = re.compile(r"\b(unknown|no such|not a|not an|neither|cannot read|cannot write)\b")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from types import CodeType
 
+import torch
+
 from gradviz.recording.torch_access.name_lookup import find
 
 
@@ -26,7 +28,7 @@ def module_runner_code() -> CodeType | None:
 
 def custom_function_code() -> CodeType | None:
     """Code of the frame from which torch runs the forward of a custom function; None where that is not Python."""
-    return getattr(find("torch.autograd.Function.apply"), "__code__", None)
+    return getattr(torch.autograd.Function.apply, "__code__", None)
 
 
 def custom_backward_code() -> CodeType | None:

@@ -322,9 +322,13 @@ def fake_tensors(*, with_numbers: bool = False) -> Any:
     Args:
         with_numbers: a number can be taken out of such a tensor, and is a symbol.
     """
-    shape_env = find("torch.fx.experimental.symbolic_shapes.ShapeEnv") if with_numbers else None
-    numbers = {} if shape_env is None else {"shape_env": shape_env(allow_scalar_outputs=True)}
-    return _fake_mode_class()(allow_non_fake_inputs=True, **numbers)
+    return _fake_mode_class()(allow_non_fake_inputs=True, shape_env=_symbols() if with_numbers else None)
+
+
+def _symbols() -> Any:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv  # loads SymPy
+
+    return ShapeEnv(allow_scalar_outputs=True)
 
 
 def takes_numbers(graph: fx.Graph) -> bool:
