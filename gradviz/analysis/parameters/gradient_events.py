@@ -18,6 +18,7 @@ from msgspec import Struct
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 Event = Literal["backward", "clear", "step"]
+_ASSIGNS_GRADIENT = "torch.Tensor.grad.__set__"
 
 
 class ReusedGradients(Struct, frozen=True):
@@ -142,14 +143,30 @@ class GradientEvents:
         for row, call in enumerate(self._log.calls):
             if call.kind == "zero_grad":
                 found[row] = {use.tensor for use in call.inputs}
-            elif call.function == "torch.Tensor.grad.__set__":
-                found[row] = {call.inputs[0].tensor}
-            elif "zero_" in call.function or "fill_" in call.function:
+            elif call.function == _ASSIGNS_GRADIENT:
+                if not self._is_assigned_from_gradients(row):
+                    found[row] = {call.inputs[0].tensor}
+            elif call.function.endswith(("zero_", ".fill_")):
                 storages = [self._log.tensors[use.tensor].storage for use in call.changed]
                 leaves = {gradient_storages[each] for each in storages if each in gradient_storages}
                 if leaves:
                     found[row] = leaves
         return found
+
+    def _is_assigned_from_gradients(self, row: int) -> bool:
+        """Whether what becomes the gradient was computed from gradients of this step: ``p.grad /= ranks``."""
+        calls = self._log.calls
+        since = max((each for each in self._backward_rows if each < row), default=0)
+        above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
+        # What zeros_like() gives has only the shape of a gradient.
+        used = (use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs)
+        return any(self._log.tensors[n].gradient_of is not None or n in self._assigned_gradients for n in used)
+
+    @cached_property
+    def _assigned_gradients(self) -> frozenset[int]:
+        """Tensors that the program itself has made a gradient."""
+        assignments = (call for call in self._log.calls if call.function == _ASSIGNS_GRADIENT)
+        return frozenset(use.tensor for call in assignments for use in call.inputs[1:])
 
     # -- used again ----------------------------------------------------------------------------------------------
 

@@ -208,6 +208,35 @@ opt = torch.optim.SGD([*both, *scaled.parameters()], lr=0.1)
 )
 
 
+CLEARED_BY_HAND = """
+    loss = F.cross_entropy(head(net(x)), y)
+    loss.backward()
+    for p in both:
+        {change}
+    opt.step()
+    for p in both:
+        p.grad = torch.zeros_like(p.grad)
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["p.grad /= 2", "p.grad = p.grad / 2", "p.grad.masked_fill_(torch.tensor(False), 0)", "p.grad.clamp_(-1, 1)"],
+)
+def test_a_gradient_that_is_changed_before_the_step_is_not_cleared(change: str, tmp_path: Path) -> None:
+    assert findings(PLAIN + CLEARED_BY_HAND.format(change=change), tmp_path) == []
+
+
+def test_a_gradient_that_is_only_divided_is_not_cleared_by_that(tmp_path: Path) -> None:
+    source = (
+        HEAD
+        + OPT
+        + LOOP
+        + CLEARED_BY_HAND.format(change="p.grad /= 2").replace("torch.zeros_like(p.grad)", "p.grad * 1")
+    )
+    assert [each.cause for each in findings(source, tmp_path)] == ["missing_zero_grad"]
+
+
 @pytest.mark.parametrize("made", ["torch.ones(3)", "torch.randn(3) * 0.1", "torch.full((3,), 2.0)"])
 def test_a_tensor_that_a_module_keeps_without_parameter_is_a_note_on_its_line(made: str, tmp_path: Path) -> None:
     source = PLAIN_TENSOR.format(made)
