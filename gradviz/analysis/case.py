@@ -22,6 +22,7 @@ from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
+from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients, names_reached
 from gradviz.capture.capture import Capture
@@ -146,6 +147,16 @@ class Case:
     def histories(self) -> ParameterHistories:
         """What happened to every parameter."""
         return ParameterHistories(self.dataflow, self.received)
+
+    @cached_property
+    def forgotten_parameters(self) -> list[int]:
+        """Parameters that an optimizer steps, but that nothing has used since the optimizer was made."""
+        return forgotten_parameters(self.histories)
+
+    @cached_property
+    def copies_in_optimizers(self) -> dict[int, int]:
+        """Those of them that are copies, with the parameter that each was copied from."""
+        return copies_in_optimizers(self.histories, self.forgotten_parameters)
 
     @cached_property
     def measured_graphs(self) -> tuple[int, ...]:

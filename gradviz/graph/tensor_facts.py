@@ -47,6 +47,11 @@ class TensorFacts(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_d
         return None if self.elements is None else self.elements * bytes_of(self.dtype)
 
     @property
+    def is_differentiable(self) -> bool:
+        """True for a dtype whose tensors can have gradients: floating-point and complex numbers."""
+        return self.dtype.startswith(("float", "bfloat", "complex"))
+
+    @property
     def is_complex(self) -> bool:
         """True for complex numbers."""
         return self.dtype.startswith("complex")

@@ -254,7 +254,7 @@ class MissingGradients:
                 if tensor == root:
                     return True
                 # The cut itself may be a cast to integers.
-                if tensor not in made and not self._is_differentiable(tensor):
+                if tensor not in made and not self._log.tensors[tensor].facts.is_differentiable:
                     continue
                 new = [row for row in self._flow.users(tensor, after) if row < backward and row not in seen]
                 seen.update(new)
@@ -262,9 +262,6 @@ class MissingGradients:
             if len(seen) >= _MAX_CALLS:
                 return True
         return False
-
-    def _is_differentiable(self, tensor: int) -> bool:
-        return self._log.tensors[tensor].facts.dtype.startswith(("float", "bfloat", "complex"))
 
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:
         """Whether the cut only copied a leaf's values into another leaf, which is trained instead."""

@@ -53,7 +53,6 @@ _TAKE_INDICES = frozenset(
 )
 _STEP_BOUNDARIES = frozenset({"backward", "step"})
 _MANY_DIGITS = 12
-_FLOATING = ("float", "bfloat", "complex")
 
 
 class _Finder:
@@ -166,7 +165,7 @@ class _Finder:
         return is_new and use.is_leaf and self._is_floating(use.tensor)
 
     def _is_floating(self, tensor: int) -> bool:
-        return self._log.tensors[tensor].facts.dtype.startswith(_FLOATING)
+        return self._log.tensors[tensor].facts.is_differentiable
 
 
 def _looks_computed(scalar: object) -> bool:

@@ -17,9 +17,6 @@ def found_no_parameters(error: ScriptError | None) -> bool:
     return error is not None and "empty parameter list" in error.message
 
 
-_FLOATING = ("float", "bfloat", "complex")
-
-
 def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
     """Leaves whose gradient is requested, with the call that requests it; only leaves that were used."""
     read = frozenset(histories.reads_of_no_gradient)
@@ -38,7 +35,7 @@ def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int
 
 
 def _is_meant(histories: ParameterHistories, use: TensorUse, row: int) -> bool:
-    if use.requires_grad or not histories.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
+    if use.requires_grad or not histories.tensor(use.tensor).facts.is_differentiable:
         return False
     is_cut = any(
         use.tensor in cut.dead_outputs and cut.kind != "requires_grad_off"
@@ -96,7 +93,7 @@ def _leaves_above(histories: ParameterHistories, roots: Sequence[int], before: i
                 is_given = use.tensor in histories.trained or all(
                     not histories.log.calls[maker].inputs or _only_fills(histories.log.calls[maker]) for maker in makers
                 )
-                if is_given and histories.tensor(use.tensor).facts.dtype.startswith(_FLOATING):
+                if is_given and histories.tensor(use.tensor).facts.is_differentiable:
                     found[use.tensor] = None
     return sorted(found, key=lambda number: histories.made_by(number) or 0)
 
@@ -114,7 +111,7 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
     if it was frozen again and again: freezing once may be a plan, as in the stages of a training.
     """
     for number, optimizer in enumerate(histories.log.optimizers):
-        if not any(histories.log.calls[row].optimizer == number for row in histories.steps):
+        if number not in histories.steps_by_optimizer:
             continue
         for group in optimizer.groups:
             never = [

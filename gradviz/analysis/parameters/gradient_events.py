@@ -7,7 +7,7 @@ one.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
@@ -87,7 +87,14 @@ class GradientEvents:
 
     @cached_property
     def _backward_rows(self) -> list[int]:
-        return [row for row in self._histories.reached_by if self._log.calls[row].function.endswith(".backward")]
+        return [
+            row for row in sorted(self._histories.reached_by) if self._log.calls[row].function.endswith(".backward")
+        ]
+
+    def _backward_before(self, row: int) -> int:
+        """The last backward call before this call; 0 if there is none."""
+        index = bisect_left(self._backward_rows, row)
+        return self._backward_rows[index - 1] if index else 0
 
     def _is_in_step(self, row: int) -> bool:
         inside = self._log.calls[row].inside
@@ -103,7 +110,7 @@ class GradientEvents:
 
     def _is_computed_from_gradients(self, row: int) -> bool:
         """Whether a change is a step by hand: a copy that follows another model is changed, too, but by its values."""
-        since = max((each for each in self._backward_rows if each < row), default=0)
+        since = self._backward_before(row)
         calls, tensors = self._log.calls, self._log.tensors
         above = {number for use in calls[row].inputs for number in self._flow.ancestors(use.tensor, row, since)}
         return any(
@@ -156,7 +163,7 @@ class GradientEvents:
     def _is_assigned_from_gradients(self, row: int) -> bool:
         """Whether what becomes the gradient was computed from gradients of this step: ``p.grad /= ranks``."""
         calls = self._log.calls
-        since = max((each for each in self._backward_rows if each < row), default=0)
+        since = self._backward_before(row)
         above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
         # What zeros_like() gives has only the shape of a gradient.
         used = (use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs)

@@ -86,7 +86,7 @@ class ParameterHistories:
 
     def given_at(self, optimizer: int) -> list[int]:
         """The calls that gave an optimizer its groups; the first ones belong to its constructor."""
-        return [row for row in self.flow.rows_of_kind("add_param_group") if self.log.calls[row].optimizer == optimizer]
+        return self._given_by_optimizer.get(optimizer, [])
 
     def first_given(self, optimizer: int) -> dict[int, tuple[int, TensorUse]]:
         """By tensor of an optimizer: the first of these calls, and the state of the tensor then."""
@@ -109,6 +109,21 @@ class ParameterHistories:
     def steps(self) -> tuple[int, ...]:
         """Calls of ``step()``."""
         return self.flow.rows_of_kind("step")
+
+    @cached_property
+    def steps_by_optimizer(self) -> dict[int | None, list[int]]:
+        """The same for each optimizer: a program may make one for every step."""
+        return self._by_optimizer(self.steps)
+
+    @cached_property
+    def _given_by_optimizer(self) -> dict[int | None, list[int]]:
+        return self._by_optimizer(self.flow.rows_of_kind("add_param_group"))
+
+    def _by_optimizer(self, rows: Iterable[int]) -> dict[int | None, list[int]]:
+        found: dict[int | None, list[int]] = defaultdict(list)
+        for row in rows:
+            found[self.log.calls[row].optimizer].append(row)
+        return found
 
     @cached_property
     def stepped_by_hooks(self) -> frozenset[int]:

@@ -199,17 +199,20 @@ class Optimizers:
     ) -> None:
         writer = self._writer
         with writer.shield(), measuring():
-            self.note_groups(known)
-            if known.learning_rates:
-                known.note_rates()
-            row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
-            row.optimizer = known
+            row = self._row_of_step(known, optimizer, frame)
             for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
                 use = _plain_use(writer, tensor, position, row)
                 use.version = version  # as it was before
                 row.inputs.append(use)
                 if version_of(tensor) != version:
                     row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
+
+    def _row_of_step(self, known: KnownOptimizer, optimizer: Any, frame: FrameType) -> Row:
+        self.note_groups(known)
+        known.note_rates()
+        row = self._writer.new_row(f"{_full_name(type(optimizer))}.step", "step", frame)
+        row.optimizer = known
+        return row
 
     # -- hooks ---------------------------------------------------------------------------------------------------
 
@@ -219,11 +222,7 @@ class Optimizers:
             return
         with writer.shield(), measuring():
             known = self.find(optimizer)
-            self.note_groups(known)
-            if known.learning_rates:
-                known.note_rates()
-            row = writer.new_row(f"{_full_name(type(optimizer))}.step", "step", calling_frame())
-            row.optimizer = known
+            row = self._row_of_step(known, optimizer, calling_frame())
             for position, tensor in _parameters_of(optimizer):
                 use = _plain_use(writer, tensor, position, row)
                 row.inputs.append(use)

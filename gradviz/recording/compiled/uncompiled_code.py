@@ -64,8 +64,8 @@ class UncompiledCode:
         """The operators of a code object, by its ``id()``."""
         self._codes: list[CodeType] = []
         """Keeps these alive."""
-        self._is_running = False
         self._functions: tuple[Any, Any] | None = None
+        """Python's trace and profile functions, while they are ours."""
 
     def start(self) -> None:
         """Be silent while Dynamo compiles, from now on or when the program imports it."""
@@ -80,16 +80,14 @@ class UncompiledCode:
         """A compiled function is about to run; its nodes are to be in `row`."""
         self._row, self._thread, self._limit = row, thread, limit
         is_free = sys.gettrace() is None and sys.getprofile() is None
-        self._is_running = is_free and self._compiler.is_in_force and works("uncompiled code") and can_be_off()
-        if self._is_running:
+        if is_free and self._compiler.is_in_force and works("uncompiled code") and can_be_off():
             self._last = _peek()
             self._functions = self._trace_and_profile()
             self._set(*self._functions)
 
     def end(self) -> int:
         """It has ended, or is left for a while; returns the row that is to be closed."""
-        if self._is_running:
-            self._is_running = False
+        if self._functions is not None:
             self._unset()
             self._offsets.clear()
             if self._scopes:
@@ -126,22 +124,20 @@ class UncompiledCode:
 
     @contextmanager
     def _silence(self) -> Iterator[None]:
-        functions = self._functions
-        if functions is None or (sys.gettrace(), sys.getprofile()) != functions:
+        if self._functions is None or (sys.gettrace(), sys.getprofile()) != self._functions:
             yield
             return
         self._unset()
         try:
             yield
         finally:
-            if self._is_running:
+            if self._functions is not None:
                 self._last = max(self._last, _peek())
-                self._set(*functions)
+                self._set(*self._functions)
 
     def _trace_and_profile(self) -> tuple[Any, Any]:
         """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
-        switch_off, offsets, lined, id_of = off_switch(), self._offsets, self._lined, id
-        module_code = self._module_code
+        switch_off, offsets, lined, module_code = off_switch(), self._offsets, self._lined, self._module_code
 
         @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -164,12 +160,12 @@ class UncompiledCode:
 
         @untraced
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
-            if id_of(frame.f_code) not in lined or _peek() != self._last:
+            if id(frame.f_code) not in lined or _peek() != self._last:
                 callback = switch_off(None)
                 self._keep(frame.f_code)
                 self._look(frame, event, None)
                 switch_off(callback)
-            return lines if lined[id_of(frame.f_code)] else None
+            return lines if lined[id(frame.f_code)] else None
 
         return trace, profile
 

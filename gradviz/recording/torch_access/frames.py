@@ -14,7 +14,7 @@ def module_call_code() -> CodeType | None:
 
     That is a function inside it, if there is one; None if torch no longer has `_call_impl`.
     """
-    own = getattr(find("torch.nn.modules.module.Module._call_impl"), "__code__", None)
+    own = module_runner_code()
     if own is None:
         return None
     nested = (constant for constant in own.co_consts if isinstance(constant, CodeType))

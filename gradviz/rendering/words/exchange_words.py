@@ -27,7 +27,7 @@ def size_words(exchange: Exchange) -> str:
 
 
 def duration_words(exchange: Exchange) -> str:
-    """``over within 9 ms, for 4 ms of which nothing else was done``; empty if nothing tells."""
+    """``over within 9 ms, the last 4 ms of which backward waits``; empty if nothing tells."""
     if exchange.seconds is None:
         return ""
     waited = exchange.waited

@@ -93,10 +93,11 @@ class CutRule(Rule):
     def _severity(self, case: Case, found: CutOff, explained: set[int]) -> Severity:
         is_guess = not case.missing_gradients.is_training
         is_second = explained.issuperset(found.tensors)
-        if found.is_behind_another if found.is_refused else any(other.is_refused for other in case.cut_off):
-            # Another cut is why it raised; beside that one this may be meant.
-            return "warning"
-        return "warning" if is_second or (is_guess and not found.is_refused) else "error"
+        if found.is_refused:
+            return "warning" if is_second or found.is_behind_another else "error"
+        # Where another cut made backward raise, this one may be meant beside it.
+        is_beside = any(other.is_refused for other in case.cut_off)
+        return "warning" if is_second or is_guess or is_beside else "error"
 
     def _location(self, case: Case, flow: Dataflow, found: CutOff) -> Location | None:
         row = blamed_call(flow, found)

@@ -63,7 +63,7 @@ class OptimizerMadeAnew(Rule):
             if location is not None and optimizer.keeps_state and held:
                 by_line[location, held].append(number)
         for (location, held), numbers in by_line.items():
-            steps = [row for row in histories.steps if histories.log.calls[row].optimizer in numbers]
+            steps = sorted(row for number in numbers for row in histories.steps_by_optimizer.get(number, ()))
             if len(numbers) > 1 and len(steps) >= len(numbers) and not _is_set_otherwise(case, held, steps):
                 yield self._finding(case, location, held, numbers, steps)
 

@@ -9,7 +9,6 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
 
@@ -63,7 +62,7 @@ class StepWithoutEffect(Rule):
         if case.capture.error is not None:
             return
         told: set[int] = set()
-        copies = copies_in_optimizers(case.histories, forgotten_parameters(case.histories))
+        copies = case.copies_in_optimizers
         for group in unchanged_parameters(case.histories):
             if copies.keys() >= set(group.tensors):
                 continue
@@ -78,7 +77,7 @@ class StepWithoutEffect(Rule):
         """An optimizer with a group most of whose steps had next to no learning rate, if it was higher before."""
         histories = case.histories
         optimizer = histories.log.optimizers[number]
-        steps = [row for row in histories.steps if histories.log.calls[row].optimizer == number]
+        steps = histories.steps_by_optimizer.get(number, [])
         idle, highest, rate = max(
             zip(optimizer.idle_steps, optimizer.highest_rates, optimizer.learning_rates, strict=False),
             key=lambda each: each[0],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -59,7 +59,7 @@ class NormalizedTwice(Rule):
                 continue
             made = _maker(case, row, call)
             location = location_of_call(flow, row)
-            if made is None or _short(flow.log.calls[made]) not in makers or location in reported:
+            if made is None or plain_name(flow.log.calls[made].function) not in makers or location in reported:
                 continue
             if flow.has_step_after(row):
                 reported.add(location)
@@ -67,7 +67,7 @@ class NormalizedTwice(Rule):
 
     def _finding(self, case: Case, row: int, made: int) -> Finding:
         flow = case.dataflow
-        loss, maker = flow.log.calls[row].function.rpartition(".")[2], _short(flow.log.calls[made])
+        loss, maker = flow.log.calls[row].function.rpartition(".")[2], plain_name(flow.log.calls[made].function)
         location, above = location_of_call(flow, row), location_of_call(flow, made)
         expects = "log-probabilities" if loss == "nll_loss" else "logits"
         return self.finding(
@@ -90,13 +90,9 @@ _UNSUITABLE = {
     "nll_loss": frozenset({"softmax"}),
 }
 _SHAPE_ONLY = frozenset(
-    {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "float", "__getitem__"}
+    {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "float", "getitem"}
 )
 _MAX_SHAPING = 6
-
-
-def _short(call: Call) -> str:
-    return call.function.rpartition(".")[2].rstrip("_")
 
 
 def _maker(case: Case, row: int, call: Call) -> int | None:
@@ -108,7 +104,7 @@ def _maker(case: Case, row: int, call: Call) -> int | None:
             return None
         row = makers[-1]
         made = flow.log.calls[row]
-        if _short(made) not in _SHAPE_ONLY or not made.inputs:
+        if plain_name(made.function) not in _SHAPE_ONLY or not made.inputs:
             return row
         tensor = made.inputs[0].tensor
     return None

@@ -8,7 +8,6 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
-from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -66,9 +65,9 @@ class StaleOptimizerParams(Rule):
         candidates = histories.reached - histories.trained
         replaced = dict(_replacements(histories, candidates, optimizer_made))
         unfrozen = {n: row for n in newcomers if (row := _unfrozen_after(histories, n, optimizer_made)) is not None}
-        forgotten = forgotten_parameters(histories)
+        forgotten = case.forgotten_parameters
         originals = frozenset(newcomers).difference(replaced)
-        copied = {n: of for n, of in copies_in_optimizers(histories, forgotten).items() if of in originals}
+        copied = {n: of for n, of in case.copies_in_optimizers.items() if of in originals}
         late = [
             n
             for n in newcomers
