@@ -19,6 +19,7 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.compiled.call_inputs import sizes_of_call
 from gradviz.recording.compiled.region_calls import compiled_node
 from gradviz.recording.compiled.region_replay import Replay, replayed
 from gradviz.recording.compiled.run_log import LoggedCall, RunLog
@@ -92,11 +93,13 @@ class InnerCalls:
         return compiled_and_logged
 
     def _begun(self, traced: TracedGraph, args: tuple[Any, ...], outer: Row, frame: FrameType) -> _InnerCall | None:
+        if len(args) != len(traced.inputs):
+            return None
         try:
-            found = replayed(traced)
+            found = replayed(traced.with_sizes(sizes_of_call(traced, args)))
         except Exception:  # whatever torch raises for what the graph contains: the region is closed, and says so
             return None
-        if found.log is None or not found.log.is_complete or len(args) != len(traced.inputs):
+        if found.log is None or not found.log.is_complete:
             return None
         modules = _ModuleCalls(self._watch.log, _variables_of(traced, frame), outer.scope)
         call = _InnerCall(traced, found, found.log, outer, self._calls, modules, self._watch.stacks.below)
