@@ -18,6 +18,7 @@ from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import WouldSave
 from gradviz.recording.compiled.traced_nodes import TracedNode
+from gradviz.recording.forward.forward_log import CompiledCall
 from gradviz.recording.forward.forward_memory import storage_of
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
@@ -179,7 +180,7 @@ class InnerRegionMaker:
 
     Args:
         recomputed: operations that the compiled backward computes again.
-        is_checkpointed: whether the program computes the whole region again in backward.
+        call: that of the compiled code, if it was seen.
     """
 
     def __init__(
@@ -190,11 +191,12 @@ class InnerRegionMaker:
         constants: RegionConstants,
         facts: FactsTable,
         recomputed: Sequence[fx.Node] | None = None,
-        *,
-        is_checkpointed: bool = False,
+        call: CompiledCall | None = None,
     ) -> None:
         self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
-        self._constants, self._is_checkpointed = constants, is_checkpointed
+        self._constants = constants
+        self._is_checkpointed = call is not None and call.is_checkpointed
+        self._function = traced.function if call is None else call.function
         self._recomputed = self._with_sites(recomputed)
         storages = [storage_of(each) for each in replay.tensors[0] if isinstance(each, torch.Tensor)]
         self._memory_of_inputs = {storage_address(each) for each in storages if each is not None}
@@ -323,4 +325,5 @@ class InnerRegionMaker:
         traced, module = self._traced, self._tables.frame_module
         if module is not None:
             return self._tables.scope_named("", f"L['{traced.module_variable}']", type(module), None)
-        return ModuleScope(traced.function, f"{traced.function}()", kind="function") if traced.function else None
+        function = self._function
+        return ModuleScope(function, f"{function}()", kind="function") if function else None

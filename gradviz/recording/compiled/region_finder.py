@@ -214,9 +214,7 @@ class _Search:
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
         call, facts = self._call_at(index), self.finder.facts
         constants = RegionConstants(traced, found, call, self.constants, self.modules, facts)
-        is_checkpointed = call is not None and call.is_checkpointed
-        maker = InnerRegionMaker(traced, found, tables, constants, facts, recomputed, is_checkpointed=is_checkpointed)
-        return maker.make(results)
+        return InnerRegionMaker(traced, found, tables, constants, facts, recomputed, call).make(results)
 
 
 def _in_a_line(error: Exception) -> str:

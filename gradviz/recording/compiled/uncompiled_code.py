@@ -24,6 +24,7 @@ from gradviz.recording.run.line_attribution import StackTable
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.run.traced_stacks import is_made_by_fx
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import is_made_by_dynamo
 from gradviz.recording.torch_access.dynamo.untraced import can_be_off, off_switch, untraced
 from gradviz.recording.torch_access.frames import custom_function_code, module_runner_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
@@ -228,7 +229,7 @@ class UncompiledCode:
 
     def _enter_module(self, frame: FrameType) -> None:
         module = frame.f_locals.get("self")
-        if not isinstance(module, torch.nn.Module):
+        if not isinstance(module, torch.nn.Module) or is_made_by_dynamo(module):
             return
         parent = self._running_scope()
         is_inside = compiled_from(self._log.module_of(parent)) is module  # what torch.compile wrapped

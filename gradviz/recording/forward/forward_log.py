@@ -62,6 +62,8 @@ class CompiledCall(NamedTuple):
     traced: TracedGraph
     constants: tuple[int | None, ...]
     """For each thing that it got, the index in `ForwardLog.constants` of a tensor without gradient."""
+    function: str = ""
+    """The function of the program that was compiled and called; empty for a module."""
     is_checkpointed: bool = False
     """Whether what it saved is computed again in backward."""
     sizes: Sizes | None = None

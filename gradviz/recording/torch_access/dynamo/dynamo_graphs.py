@@ -181,13 +181,18 @@ def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool)
     code, variables = _traced_frame(output)
     traced = _copied(module, keeps_constants=keeps_constants)
     if not is_torch_file(code.co_filename):  # torch's own modules are compiled in a function of Dynamo
-        traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
+        traced.function = function_name(code)
     traced.code_name, traced.code_file = code.co_name, code.co_filename
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
     traced.module_id, traced.module_variable = _module_of_frame(variables, code.co_filename, traced.function)
     return traced
+
+
+def function_name(code: CodeType) -> str:
+    """The function that the code is of: Dynamo makes code of its own for what comes behind a graph break."""
+    return re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
 
 
 def called_of_torch(output: Any) -> str | None:
@@ -202,6 +207,11 @@ def called_of_torch(output: Any) -> str | None:
         return type(owner).__name__
     name = getattr(called, "__name__", None)
     return name if isinstance(name, str) else None
+
+
+def is_made_by_dynamo(module: torch.nn.Module) -> bool:
+    """Whether Dynamo made the module, of what it traced: ``backend="eager"`` calls it as it is."""
+    return "compile_subgraph_reason" in vars(module)
 
 
 def backend_name(backend: Any) -> str:
