@@ -20,7 +20,7 @@ from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.compiled.region_calls import compiled_node
-from gradviz.recording.compiled.region_replay import Replay, replayed
+from gradviz.recording.compiled.region_replay import CannotReplay, Replay, replayed
 from gradviz.recording.compiled.run_log import LoggedCall, RunLog
 from gradviz.recording.compiled.traced_nodes import TracedNode
 from gradviz.recording.forward.forward_log import ForwardLog
@@ -94,7 +94,7 @@ class InnerCalls:
     def _begun(self, traced: TracedGraph, args: tuple[Any, ...], outer: Row, frame: FrameType) -> _InnerCall | None:
         try:
             found = replayed(traced)
-        except Exception:  # whatever torch raises for what the graph contains: the region is closed, and says so
+        except CannotReplay:  # the region is closed, and says so
             return None
         if found.log is None or not found.log.is_complete or len(args) != len(traced.inputs):
             return None
