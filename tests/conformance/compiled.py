@@ -204,12 +204,14 @@ def _changed(plain: dict[str, torch.Tensor | None], recorded: dict[str, torch.Te
 
 def _are_other(compiled: dict[str, torch.Tensor | None], uncompiled: dict[str, torch.Tensor | None]) -> bool:
     """Whether these gradients differ by more than rounding, beside the largest: a small one may be all rounding."""
-    pairs = [(one, uncompiled[name]) for name, one in compiled.items()]
-    if any((one is None) != (other is None) for one, other in pairs):
-        return True
-    both = [(one, other) for one, other in pairs if one is not None and other is not None]
-    largest = max(float(other.norm()) for _, other in both)
-    return any(float((one - other).norm()) > TOLERANCE * largest for one, other in both)
+    largest = max((float(each.norm()) for each in uncompiled.values() if each is not None), default=0.0)
+    return any(_norm_of_change(one, uncompiled[name]) > TOLERANCE * largest for name, one in compiled.items())
+
+
+def _norm_of_change(one: torch.Tensor | None, other: torch.Tensor | None) -> float:
+    """A gradient that is not there is zero."""
+    there = [each for each in (one, other) if each is not None]
+    return float((there[0] - there[1] if len(there) > 1 else there[0]).norm()) if there else 0.0
 
 
 def result_of(name: str, plain: Capture, compiled: Capture, problems: list[str], *, is_other: bool) -> Result:
