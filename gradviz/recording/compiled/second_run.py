@@ -278,10 +278,9 @@ def _check_against_program(outer: Graph, node: Node, graph: Graph, run: _Run, in
     if not different:
         return
     if draws:
-        raise NotAgain(
-            "it draws random numbers, and a second run draws others (inductor draws as other code does with "
-            "torch._inductor.config.fallback_random = True)"
-        )
+        hint = " (inductor draws as other code does with torch._inductor.config.fallback_random = True)"
+        is_inductor = run.held.traced.backend == "inductor"
+        raise NotAgain(f"it draws random numbers, and a second run draws others{hint if is_inductor else ''}")
     number, sent, again = max(different, key=lambda pair: abs((pair[1].norm or 0.0) - (pair[2].norm or 0.0)))
     edge = at_index(node.edges, number)
     names = outer.nodes[edge.target].names if edge is not None else ()
