@@ -127,6 +127,16 @@ FAULTS = {
         + "    target.load_state_dict(head.state_dict())\n",
         "copied_onto_itself",
     ),
+    "a target network that is never updated is the network itself": (
+        HEAD + OPT + "target = head  # here\n" + LOOP
+        + "    wanted = 0.9 * target(net(x + 1)).detach()\n    loss = F.mse_loss(head(net(x)), wanted)\n" + STEP,
+        "copied_onto_itself",
+    ),
+    "the teacher is the student itself, and frozen": (
+        HEAD + OPT + "teacher, other = head.eval(), 3  # here\nfor p in teacher.parameters():\n    p.detach_()\n"
+        + LOOP + LOSS + STEP,
+        "copied_onto_itself",
+    ),
     "the best state is no copy": (
         PLAIN + LOSS + STEP + "    if step == 1:\n        best = head.state_dict()  # here\n"
         "head.load_state_dict(best)\n",
@@ -163,6 +173,9 @@ HEALTHY = {
     "a target network that follows the network": HEAD + OPT + "target = copy.deepcopy(head).requires_grad_(False)\n"
     + LOOP + "    loss = F.mse_loss(head(net(x)), target(net(x).detach()))\n" + STEP
     + "    target.load_state_dict(head.state_dict())\n",
+    "a second name for a trained model": PLAIN + LOSS + STEP
+    + "    model = head\n    with torch.no_grad():\n        print(model(net(x)).mean())\n"
+    "final = head.eval().requires_grad_(False)\nprint(final(net(x)).mean())\n",
     "an optimizer for each of two stages": HEAD + "for stage in range(2):\n    opt = torch.optim.Adam(both, lr=0.01)\n"
     "    for step in range(2):\n        loss = head(net(torch.randn(16, 4))).square().mean()\n"
     + STEP.replace("    ", "        "),
@@ -237,13 +250,24 @@ def test_a_gradient_that_is_only_divided_is_not_cleared_by_that(tmp_path: Path) 
     assert [each.cause for each in findings(source, tmp_path)] == ["missing_zero_grad"]
 
 
-@pytest.mark.parametrize("made", ["torch.ones(3)", "torch.randn(3) * 0.1", "torch.full((3,), 2.0)"])
-def test_a_tensor_that_a_module_keeps_without_parameter_is_a_note_on_its_line(made: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("made", "severity"),
+    [
+        ("torch.ones(3)", "warning"),
+        ("torch.randn(3) * 0.1", "warning"),
+        ("torch.full((3,), 2.0)", "note"),
+        ("torch.zeros(3)", "error"),
+    ],
+)
+def test_a_tensor_that_a_module_keeps_without_parameter_is_told_on_its_line(
+    made: str, severity: str, tmp_path: Path
+) -> None:
+    """As an alarm, if nobody keeps such a constant: it changes nothing, was drawn at random, or removes a gradient."""
     source = PLAIN_TENSOR.format(made)
-    (note,) = findings(source, tmp_path)
-    assert (note.cause, note.severity) == ("plain_tensor", "note")
-    assert note.location is not None
-    assert "self.scale = " in source.splitlines()[note.location.line - 1]
+    first = findings(source, tmp_path)[0]
+    assert (first.cause, first.severity) == ("plain_tensor", severity)
+    assert first.location is not None
+    assert "self.scale = " in source.splitlines()[first.location.line - 1]
 
 
 @pytest.mark.parametrize("made", ["nn.Parameter(torch.ones(3))", "2.0", "torch.tensor(1)"])
