@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import callers
+from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.model import CallSite
@@ -55,8 +56,9 @@ def second_names(histories: ParameterHistories, sources: Sources) -> Iterator[Se
             parameters = models.get(_last(model)) or models.get(_last(name))
             if parameters is None or not _is_only_value(name, lines):
                 continue
-            cut_by = _cut_off_by(histories, file, lines, name)
-            if cut_by is not None or _is_frozen(histories, parameters):
+            is_frozen = _is_frozen(histories, parameters)
+            cut_by = None if is_frozen else _cut_off_by(histories, file, lines, name)
+            if is_frozen or cut_by is not None:
                 yield SecondName(name, model, Location(file, number), tuple(parameters), cut_by)
 
 
@@ -71,7 +73,7 @@ def assigned_names(line: str) -> Iterator[tuple[str, str]]:
     targets, values = _elements(statement.targets[0]), _elements(statement.value)
     for target, value in zip(targets, values, strict=False) if len(targets) == len(values) else ():
         name, model = _dotted(target), _dotted(_itself(value))
-        if name is not None and model is not None and name != model:
+        if name is not None and model is not None and _last(name) != _last(model):
             yield name, model
 
 
@@ -128,18 +130,32 @@ def _is_frozen(histories: ParameterHistories, parameters: list[int]) -> bool:
 
 
 def _cut_off_by(histories: ParameterHistories, file: str, lines: Mapping[int, str], name: str) -> int | None:
-    """A call by the second name, without gradients or with a detached result, that a loss was computed from."""
+    """A call by the second name, without gradients or with a detached result, that a loss was computed from.
+
+    None if the loss also has results of that name that it differentiates: then it is no target.
+    """
     flow, calls = histories.flow, histories.log.calls
     reads = re.compile(rf"(?<![\w.]){re.escape(name)}\s*[.(]")
     cuts = {cut.call for cut in flow.cuts}
+
+    def is_by_name(row: int) -> bool:
+        return any(_reads(line, file, lines, reads) for line in callers(flow, row))
+
     for backward in histories.last_backward_of_each_line:
         if not flow.has_step_after(backward):
             continue
-        for root in calls[backward].roots:
-            for row in flow.ancestors(root.tensor, backward, flow.step_before(backward)):
-                is_cut = row in cuts or (calls[row].grad_mode != "enabled" and calls[row].scope is not None)
-                if is_cut and any(_reads(line, file, lines, reads) for line in callers(flow, row)):
-                    return row
+        live = reached_by(flow, backward).members
+        above = [
+            row
+            for root in calls[backward].roots
+            for row in flow.ancestors(root.tensor, backward, flow.step_before(backward))
+        ]
+        dead = (
+            row for row in above if row in cuts or (calls[row].grad_mode != "enabled" and calls[row].scope is not None)
+        )
+        found = next((row for row in dead if is_by_name(row)), None)
+        if found is not None and not any(is_by_name(row) for row in live - cuts):
+            return found
     return None
 
 
