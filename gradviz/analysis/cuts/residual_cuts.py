@@ -1,12 +1,15 @@
-"""Cuts beside a live path from the same tensor, where both paths are added up or concatenated again.
+"""Cuts beside a live path of the same kind, with which they are combined: above them only a part of a gradient arrives.
 
-``x.detach() + block(x)``, ``x + block(x.detach())``: what is above gets a part of its gradient only. Programs cut on
-purpose where paths meet in a comparison, a product or a difference: targets, weights and straight-through estimators.
+The path comes from the same tensor and is added: ``x.detach() + block(x)``, ``x + block(x.detach())``. Or it is a twin,
+another part of the same tensor, or a result of the same module: ``d[i] - d[j].detach()``, ``cat([z1.detach(), z2])``.
+Or it is the other half of a straight-through estimator, and detached as well: ``z.detach() + (q - z).detach()``.
+Programs cut on purpose where paths meet in a comparison or a product: targets, weights, scaled gradients.
 """
 
 from __future__ import annotations
 
 from gradviz.analysis.cuts.cut_paths import CutPath, alive_above
+from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
@@ -40,6 +43,71 @@ def joins_its_live_path(histories: ParameterHistories, cut_path: CutPath) -> boo
         has_parameters = has_parameters or any(use.tensor in histories.trained for use in others)
         before = row
     return False
+
+
+def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
+    """Whether what is cut off, or a part of it, is combined with another part of the same tensor, or put in one tensor
+    with another result of the same module."""
+    cut = cut_path.cut
+    if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
+        return False
+    path = [row for row in cut_path.calls[1:] if plain_name(flow.log.calls[row].function) not in _PARTS]
+    if not path or path[0] == cut_path.calls[-1]:
+        return False
+    join = flow.log.calls[path[0]]
+    name = plain_name(join.function)
+    if name not in _JOINS and name != "sub":
+        return False
+    source, origin, is_part = _source(flow, cut.live_inputs[0], cut.call)
+    is_part |= path[0] != cut_path.calls[1]
+    shape = flow.log.tensors[join.inputs[0].tensor].facts.shape
+    for use in join.live_inputs:
+        other, its_origin, is_other_part = _source(flow, use.tensor, path[0])
+        is_alike = flow.log.tensors[use.tensor].facts.shape == shape
+        if other == source and is_part and is_other_part and is_alike:
+            return True
+        if name in _JOINS - {"add"} and origin == its_origin is not None and other != source:
+            return True
+    return False
+
+
+def _source(flow: Dataflow, tensor: int, before: int) -> tuple[int, object, bool]:
+    """The tensor of which one is a part, its origin, and whether it is only a part of it."""
+    first = tensor
+    while True:
+        row = flow.newest_producer(tensor, before)
+        if row is None or plain_name(flow.log.calls[row].function) not in _PARTS or not flow.log.calls[row].inputs:
+            return tensor, origin_of(flow, row), tensor != first
+        tensor, before = flow.log.calls[row].inputs[0].tensor, row
+
+
+def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:
+    """Whether it is the half of a straight-through estimator that should bring the gradient."""
+    for row in cut_path.calls[:2]:
+        call = flow.log.calls[row]
+        is_dead = not any(use.requires_grad for use in call.outputs)
+        for use in call.inputs if plain_name(call.function) == "add" and is_dead else ():
+            halves = _difference_behind(flow, use.tensor, row)
+            if len(halves) == _OPERANDS and halves[1].tensor in cut_path.cut.live_inputs:
+                return True
+    return False
+
+
+def _difference_behind(flow: Dataflow, tensor: int, before: int) -> tuple[TensorUse, ...]:
+    """The operands of the difference that a tensor is, without its history."""
+    row = flow.newest_producer(tensor, before)
+    if row is None or plain_name(flow.log.calls[row].function) != "detach":
+        return ()
+    made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    return call.inputs if call is not None and plain_name(call.function) == "sub" else ()
+
+
+_OPERANDS = 2
+_PARTS = frozenset({
+    "getitem", "gather", "select", "narrow", "index_select", "take_along_dim", "chunk", "split", "unbind", "squeeze",
+    "unsqueeze", "view", "reshape", "flatten",
+})  # fmt: skip
 
 
 def _is_sum(flow: Dataflow, call: Call) -> bool:

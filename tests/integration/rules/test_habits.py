@@ -137,6 +137,46 @@ FAULTS = {
         + LOOP + LOSS + STEP,
         "copied_onto_itself",
     ),
+    "the input of a residual block is cut off beside it": (
+        PLAIN + "    h = net[0](x)\n    h = h.detach() + net[2](torch.tanh(h))  # here\n"
+        "    loss = F.cross_entropy(head(h), y)\n" + STEP,
+        "detached",
+    ),
+    "the negative distances are cut off": (
+        PLAIN + "    d = torch.cdist(head(net(x)), torch.eye(3))\n    near = d.gather(1, y[:, None])\n"
+        "    far = d.gather(1, 2 - y[:, None]).detach()  # here\n    loss = F.softplus(near - far + 1).mean()\n" + STEP,
+        "detached",
+    ),
+    "one of two views is cut off": (
+        PLAIN + "    one, two = head(net(x)), head(net(x + 0.1))\n    z = torch.cat([one.detach(), two])  # here\n"
+        "    loss = F.cross_entropy(z @ z.T, torch.arange(32))\n" + STEP,
+        "detached",
+    ),
+    "both halves of a straight-through estimator are detached": (
+        PLAIN + "    h = net(x)\n    hard = h.detach() + (h.round() - h).detach()  # here\n"
+        "    loss = F.cross_entropy(head(hard), y) + h.square().mean()\n" + STEP,
+        "detached",
+    ),
+    "one of two comparisons is not detached": (
+        PLAIN + "    one, two = net(x), net(x + 0.1)\n    p, q = torch.tanh(one), torch.tanh(two)\n"
+        "    loss = F.mse_loss(one, two.detach())\n    loss = loss + 0.2 * F.mse_loss(two, one)  # here\n"
+        "    loss = loss + F.cross_entropy(head(p + q), y)\n" + STEP,
+        "gradient_into_target",
+    ),
+    "a literal zero is left in a target": (
+        PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
+        "term_without_gradient",
+    ),
+    "a literal zero is left in a penalty": (
+        PLAIN + "    h = net(x)\n    rest = (0 * h.norm(dim=1) - 1).square().mean()  # here\n"
+        "    loss = F.cross_entropy(head(h), y) + rest\n" + STEP,
+        "term_without_gradient",
+    ),
+    "a comparison is added to each element of a loss": (
+        PLAIN + "    h = net(x)\n    extra = (h > 0).float().mean(1)  # here\n"
+        "    loss = (head(h).square().mean(1) + extra).mean()\n" + STEP,
+        "term_without_gradient",
+    ),
     "the best state is no copy": (
         PLAIN + LOSS + STEP + "    if step == 1:\n        best = head.state_dict()  # here\n"
         "head.load_state_dict(best)\n",
@@ -173,6 +213,30 @@ HEALTHY = {
     "a target network that follows the network": HEAD + OPT + "target = copy.deepcopy(head).requires_grad_(False)\n"
     + LOOP + "    loss = F.mse_loss(head(net(x)), target(net(x).detach()))\n" + STEP
     + "    target.load_state_dict(head.state_dict())\n",
+    "two results that move towards each other": PLAIN + "    one, two = net(x), net(x + 0.1)\n"
+    "    loss = F.mse_loss(one, two.detach()) + 0.2 * F.mse_loss(two, one.detach())\n"
+    "    loss = loss + F.cross_entropy(head(one + two), y)\n" + STEP,
+    "differences to a maximum, and to a value of its own": PLAIN + "    h = head(net(x))\n"
+    "    h = h - h.amax(1, keepdim=True).detach()\n    zero = h[:, 0] - h[:, 0].detach()\n"
+    "    loss = F.cross_entropy(h + zero[:, None], y)\n" + STEP,
+    "a part of a gradient": PLAIN + "    h = net(x)\n    h = 0.1 * h + 0.9 * h.detach()\n"
+    "    loss = F.cross_entropy(head(h), y)\n" + STEP,
+    "straight-through estimators": PLAIN + "    h = net(x)\n    h = h + (h.round() - h).detach()\n"
+    "    p = head(h).softmax(1)\n    hard = F.one_hot(p.argmax(1), 3).float() - p.detach() + p\n"
+    "    loss = (hard - F.one_hot(y, 3)).square().mean()\n" + STEP,
+    "a refinement whose rounds are cut off from each other": PLAIN + "    at, loss = torch.zeros(16, 8), 0.0\n"
+    "    for turn in range(3):\n        at = at.detach()\n        at = at + net(x + at[:, :4])\n"
+    "        loss = loss + F.cross_entropy(head(at), y)\n" + STEP,
+    "the value of another loss, and the gradient of this one": PLAIN + LOSS.replace("loss", "proxy")
+    + "    loss = proxy + (proxy * 2 - proxy).detach()\n" + STEP,
+    "a sum of all parameters that keeps them in the graph": PLAIN + LOSS
+    + "    loss = loss + 0.0 * sum(p.sum() for p in both)\n" + STEP,
+    "a sum that starts at zero": PLAIN + "    h = net(x)\n    loss = h.sum() * 0.0\n"
+    "    for part in (0, 8):\n        loss = loss + F.cross_entropy(head(h[part : part + 8]), y[part : part + 8])\n"
+    + STEP,
+    "a ratio of log-probabilities": PLAIN + "    logp = head(net(x)).log_softmax(1)[:, 0]\n"
+    "    with torch.no_grad():\n        before = head(net(x)).log_softmax(1)[:, 0]\n"
+    "    loss = (before - logp).mean() + (logp.exp() - 0.5).square().mean()\n" + STEP,
     "a second name for a trained model": PLAIN + LOSS + STEP
     + "    model = head\n    with torch.no_grad():\n        print(model(net(x)).mean())\n"
     "final = head.eval().requires_grad_(False)\nprint(final(net(x)).mean())\n",
