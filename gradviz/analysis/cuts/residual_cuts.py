@@ -8,6 +8,8 @@ Programs cut on purpose where paths meet in a comparison or a product: targets, 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gradviz.analysis.cuts.cut_paths import CutPath, alive_above
 from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
@@ -58,27 +60,41 @@ def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
     name = plain_name(join.function)
     if name not in _JOINS and name != "sub":
         return False
-    source, origin, is_part = _source(flow, cut.live_inputs[0], cut.call)
-    is_part |= path[0] != cut_path.calls[1]
+    # What is cut off may be chosen before and after the cut: `x[i].detach()`, `x.detach()[i]`.
+    after = cut_path.calls[1 : cut_path.calls.index(path[0])]
+    part = _part(flow, cut.live_inputs[0], cut.call, tuple(_choice(flow, row) for row in reversed(after)))
     shape = flow.log.tensors[join.inputs[0].tensor].facts.shape
     for use in join.live_inputs:
-        other, its_origin, is_other_part = _source(flow, use.tensor, path[0])
+        other = _part(flow, use.tensor, path[0], ())
         is_alike = flow.log.tensors[use.tensor].facts.shape == shape
-        if other == source and is_part and is_other_part and is_alike:
+        if other.of == part.of and other.choices and part.choices and other.choices != part.choices and is_alike:
             return True
-        if name in _JOINS - {"add"} and origin == its_origin is not None and other != source:
+        if name in _JOINS - {"add"} and part.origin == other.origin is not None and other.of != part.of:
             return True
     return False
 
 
-def _source(flow: Dataflow, tensor: int, before: int) -> tuple[int, object, bool]:
-    """The tensor of which one is a part, its origin, and whether it is only a part of it."""
-    first = tensor
+class _Part(NamedTuple):
+    of: int
+    """The tensor of which it is a part, or itself."""
+    origin: object
+    choices: tuple[object, ...]
+    """Which part: the calls that chose it, with their arguments."""
+
+
+def _part(flow: Dataflow, tensor: int, before: int, choices: tuple[object, ...]) -> _Part:
     while True:
         row = flow.newest_producer(tensor, before)
         if row is None or plain_name(flow.log.calls[row].function) not in _PARTS or not flow.log.calls[row].inputs:
-            return tensor, origin_of(flow, row), tensor != first
+            return _Part(tensor, origin_of(flow, row), choices)
+        choices = (*choices, _choice(flow, row))
         tensor, before = flow.log.calls[row].inputs[0].tensor, row
+
+
+def _choice(flow: Dataflow, row: int) -> object:
+    call = flow.log.calls[row]
+    index = tuple(use.tensor for use in call.inputs[1:])
+    return plain_name(call.function), tuple(sorted(call.scalars.items(), key=str)), index
 
 
 def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:

@@ -163,6 +163,19 @@ FAULTS = {
         "    loss = loss + F.cross_entropy(head(p + q), y)\n" + STEP,
         "gradient_into_target",
     ),
+    "a discriminator's loss has the history of the generator": (
+        HEAD + "ours, theirs = torch.optim.Adam(net.parameters()), torch.optim.Adam(head.parameters())\n" + LOOP
+        + "    fake = net(x)\n    d_loss = head(fake).mean()  # here\n    theirs.zero_grad()\n    d_loss.backward()\n"
+        "    theirs.step()\n    loss = -head(fake).mean()\n" + STEP.replace("opt.", "ours."),
+        "graph_freed",
+    ),
+    "a policy's loss has the history of the critic": (
+        HEAD + "ours, theirs = torch.optim.Adam(net.parameters()), torch.optim.Adam(head.parameters())\n" + LOOP
+        + "    value = net(x).mean(1)\n    v_loss = (value - 1).square().mean()\n    ours.zero_grad()\n"
+        "    v_loss.backward()\n    ours.step()\n    weight = torch.exp(1 - value)  # here\n"
+        "    loss = (weight * head(x.repeat(1, 2)).square().mean(1)).mean()\n" + STEP.replace("opt.", "theirs."),
+        "graph_freed",
+    ),
     "a literal zero is left in a target": (
         PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
         "term_without_gradient",
