@@ -39,7 +39,10 @@ def joins_its_live_path(histories: ParameterHistories, cut_path: CutPath) -> boo
         others = [use for use in call.live_inputs if use.tensor not in given]
         meeting = [use for use in others if tensor in alive_above(flow, [(use.tensor, row)])]
         if meeting:
-            return _is_sum(flow, call) and (has_parameters or _has_parameters(histories, meeting[0], row, made))
+            # What modules computed of it and put beside other results may be an output of its own.
+            is_output = has_parameters and plain_name(call.function) != "add"
+            is_learned = has_parameters or _has_parameters(histories, meeting[0], row, made)
+            return _is_sum(flow, call) and is_learned and not is_output
         if plain_name(call.function) in _TURNS or any(_is_number(flow, use.tensor) for use in call.outputs):
             return False
         has_parameters = has_parameters or any(use.tensor in histories.trained for use in others)

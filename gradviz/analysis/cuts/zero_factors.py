@@ -5,7 +5,7 @@ a product that is a whole statement (``total = x.sum() * 0``) may be the start o
 
 >>> [scales_a_term_by_zero(line) for line in ("loss = (pred - 0.0 * y).square().mean()", "loss = a + 10 * 0.0 * b")]
 [True, True]
->>> [scales_a_term_by_zero(line) for line in ("total = x.sum() * 0", "loss = a + weight * b", "loss = a * 10.0 + b")]
+>>> [scales_a_term_by_zero(line) for line in ("total = x.sum() * 0", "ones = x * 0 + 1", "loss = a * 10.0 + b")]
 [False, False, False]
 """
 
@@ -72,13 +72,18 @@ def scales_a_term_by_zero(line: str) -> bool:
         tree = ast.parse(line.strip())
     except (SyntaxError, ValueError):
         return False
-    inner = [
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, (ast.BinOp, ast.Call))
+    formulas = [node for node in ast.walk(tree) if isinstance(node, (ast.BinOp, ast.Call)) and not _fills(node)]
+    return any(
+        isinstance(child, ast.BinOp) and _is_zero_product(child)
+        for node in formulas
         for child in ast.iter_child_nodes(node)
-    ]
-    return any(isinstance(each, ast.BinOp) and _is_zero_product(each) for each in inner)
+    )
+
+
+def _fills(node: ast.BinOp | ast.Call) -> bool:
+    """Whether it makes a constant that is like a tensor: ``x * 0 + 1``."""
+    sides = (node.left, node.right) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else ()
+    return any(isinstance(side, ast.Constant) for side in sides)
 
 
 def _is_zero_product(product: ast.BinOp) -> bool:

@@ -57,7 +57,7 @@ def second_names(histories: ParameterHistories, sources: Sources) -> Iterator[Se
             if parameters is None or not _is_only_value(name, lines):
                 continue
             is_frozen = _is_frozen(histories, parameters)
-            cut_by = None if is_frozen else _cut_off_by(histories, file, lines, name)
+            cut_by = None if is_frozen else _cut_off_by(histories, file, lines, name, parameters)
             if is_frozen or cut_by is not None:
                 yield SecondName(name, model, Location(file, number), tuple(parameters), cut_by)
 
@@ -129,8 +129,10 @@ def _is_frozen(histories: ParameterHistories, parameters: list[int]) -> bool:
     )
 
 
-def _cut_off_by(histories: ParameterHistories, file: str, lines: Mapping[int, str], name: str) -> int | None:
-    """A call by the second name, without gradients or with a detached result, that a loss was computed from.
+def _cut_off_by(
+    histories: ParameterHistories, file: str, lines: Mapping[int, str], name: str, parameters: list[int]
+) -> int | None:
+    """A call by the second name, without gradients or with a detached result, of which a loss of the model is computed.
 
     None if the loss also has results of that name that it differentiates: then it is no target.
     """
@@ -142,7 +144,7 @@ def _cut_off_by(histories: ParameterHistories, file: str, lines: Mapping[int, st
         return any(_reads(line, file, lines, reads) for line in callers(flow, row))
 
     for backward in histories.last_backward_of_each_line:
-        if not flow.has_step_after(backward):
+        if not flow.has_step_after(backward) or histories.reached_by[backward].isdisjoint(parameters):
             continue
         live = reached_by(flow, backward).members
         above = [

@@ -59,7 +59,8 @@ def append_without_item(program: Program) -> Iterator[Planted]:
         around = program.parents[call]
         is_kept = isinstance(around, ast.Call) and (name_of(around.func) or "").endswith(".append")
         if is_kept or isinstance(around, ast.AugAssign):
-            yield Planted((program.cut(program.end(attribute.value), program.end(call)),))
+            edit = program.cut(program.end(attribute.value), program.end(call))
+            yield Planted((edit,), value=program.probe(attribute.value))
 
 
 @operator("graph_freed", "state_not_detached", "optimizer_step_before_backward", "inplace_modified_saved")
