@@ -176,6 +176,11 @@ FAULTS = {
         "    loss = (weight * head(x.repeat(1, 2)).square().mean(1)).mean()\n" + STEP.replace("opt.", "theirs."),
         "graph_freed",
     ),
+    "means of data are written through an index with duplicates": (
+        PLAIN + "    group = torch.arange(16) % 4\n    mean = torch.zeros(4, 4)\n    mean[group] = x / 4  # here\n"
+        "    loss = (head(net(x)).mean(1) - mean[group].mean(1)).square().mean()\n" + STEP,
+        "duplicate_index",
+    ),
     "a literal zero is left in a target": (
         PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
         "term_without_gradient",
@@ -226,6 +231,10 @@ HEALTHY = {
     "a target network that follows the network": HEAD + OPT + "target = copy.deepcopy(head).requires_grad_(False)\n"
     + LOOP + "    loss = F.mse_loss(head(net(x)), target(net(x).detach()))\n" + STEP
     + "    target.load_state_dict(head.state_dict())\n",
+    "which groups there are, and what is kept for later": PLAIN + "    group = torch.arange(16) % 4\n"
+    "    there = torch.zeros(4)\n    there[group] = 1.0\n    if step == 0:\n        table = torch.zeros(4)\n"
+    "    weight = there.scatter(0, group, torch.ones(16))[group] + table[group]\n"
+    "    loss = (head(net(x)).square().mean(1) * weight).mean()\n    table[group] = x.mean(1)\n" + STEP,
     "two results that move towards each other": PLAIN + "    one, two = net(x), net(x + 0.1)\n"
     "    loss = F.mse_loss(one, two.detach()) + 0.2 * F.mse_loss(two, one.detach())\n"
     "    loss = loss + F.cross_entropy(head(one + two), y)\n" + STEP,
