@@ -86,7 +86,8 @@ _WRITE_ALONG = frozenset(
 
 def _lost_entries(flow: Dataflow, row: int, call: Call) -> int:
     """How many values are overwritten for certain."""
-    if call.kind != "operation" or call.raised is not None:
+    is_write = call.function in _ASSIGN or call.function in _WRITE_ALONG
+    if not is_write or not call.inputs or call.kind != "operation" or call.raised is not None:
         return 0
     if not any(use.requires_grad for use in call.inputs[1:]) and not _puts_data_together(flow, row, call):
         return 0
@@ -106,12 +107,11 @@ def _puts_data_together(flow: Dataflow, row: int, call: Call) -> bool:
 
     Which of several values a table keeps for later, such as a priority, is no question of a loss.
     """
-    target = call.inputs[0].tensor if call.inputs else None
     source = call.inputs[-1]
     values = flow.values_of(source, row)
-    if target is None or _is_index(flow, source) or values is None or values.minimum == values.maximum:
+    if _is_index(flow, source) or values is None or values.minimum == values.maximum:
         return False
-    made = flow.newest_producer(target, row)
+    made = flow.newest_producer(call.inputs[0].tensor, row)
     backward = next((each for each in flow.rows_of_kind("backward") if each > row), None)
     if made is None or backward is None or plain_name(flow.log.calls[made].function) not in _NEW:
         return False
