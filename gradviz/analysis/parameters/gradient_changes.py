@@ -27,21 +27,23 @@ class MisplacedChange(Struct, frozen=True):
     tensors: tuple[int, ...]
     """The leaves; empty if there were no gradients."""
     step: int | None = None
-    """The step before, or the call that unscales after it; None if there were no gradients."""
+    """The step before, or the call that unscales after it; None if there were no gradients, or only zeros."""
 
 
 def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:
-    """Changes after the last use of a gradient and before it is cleared, and clipping where there is no gradient."""
+    """Changes after the last use of a gradient and before it is cleared, and of gradients that are still zero."""
     events = GradientEvents(histories).events
-    lines: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
+    lines: dict[Location | None, list[tuple[int, int, int | None]]] = defaultdict(list)
     useful: set[Location | None] = set()
     for row, leaf in _changes(histories.flow):
-        step, following = _around(events.get(leaf, []), row)
+        before, following = _around(events.get(leaf, []), row)
         location = location_of_call(histories.flow, row)
-        if following == "step" or step is None:
-            useful.add(location)
+        if following != "step" and before is not None and before[1] == "step":
+            lines[location].append((row, leaf, before[0]))
+        elif following == "backward" and (before is None or before[1] == "clear") and _leaves_zeros(histories, row):
+            lines[location].append((row, leaf, None))
         else:
-            lines[location].append((row, leaf, step))
+            useful.add(location)
     for location, found in lines.items():
         if location not in useful:
             rows = {row for row, _, _ in found}
@@ -91,12 +93,16 @@ _CLIP = frozenset({
 })  # fmt: skip
 
 
-def _around(events: list[tuple[int, Event]], row: int) -> tuple[int | None, Event | None]:
-    """The step that used the gradient before a call, if nothing has filled or cleared it since; and the next event."""
+def _around(events: list[tuple[int, Event]], row: int) -> tuple[tuple[int, Event] | None, Event | None]:
+    """What happened to a gradient just before a call, and what happens next."""
     index = bisect_left(events, (row, "backward"))
-    before = events[index - 1] if index else None
-    following = events[index][1] if index < len(events) else None
-    return (before[0] if before is not None and before[1] == "step" else None), following
+    return (events[index - 1] if index else None), (events[index][1] if index < len(events) else None)
+
+
+def _leaves_zeros(histories: ParameterHistories, row: int) -> bool:
+    """Whether all that a call changed is zero afterwards, as far as its values are known."""
+    known = [use.values for use in histories.log.calls[row].changed]
+    return bool(known) and all(values is not None and values.zeros == values.count for values in known)
 
 
 def _clips_of_nothing(flow: Dataflow, text_of: TextOf) -> Iterator[int]:

@@ -74,6 +74,7 @@ from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGr
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
+from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
@@ -128,6 +129,7 @@ RULES: tuple[type[Rule], ...] = (
     GradientIntoTarget,
     AccumulationUndivided,
     NormalizedTwice,
+    WrongAxis,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -298,6 +298,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("torch.softmax(model(torch.randn(5, 4)), dim=1)", "model(torch.randn(5, 4))"),),
         ),
     ),
+    "GV615": (("normalize along the axis in which the result is used: dim=-1", (("dim=1)", "dim=-1)"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

@@ -64,7 +64,8 @@ class ClipMisplaced(Rule):
         when = (
             "after the step that used them"
             if change.step is not None
-            else "before backward() computes them: there are none yet"
+            else "before backward() computes them: "
+            + ("all of them are zero" if change.tensors else "there are none yet")
         )
         what = "gradients are changed" if change.tensors else "gradients are clipped"
         return self.finding(
