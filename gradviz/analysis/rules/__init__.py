@@ -73,6 +73,9 @@ from gradviz.analysis.rules.wrong_gradients.gradient_into_target import Gradient
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
+from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
+from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
+from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
@@ -130,6 +133,9 @@ RULES: tuple[type[Rule], ...] = (
     AccumulationUndivided,
     NormalizedTwice,
     WrongAxis,
+    PaddingInLoss,
+    SameRandomNumbers,
+    RatioAlwaysOne,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
