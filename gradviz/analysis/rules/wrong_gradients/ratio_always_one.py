@@ -84,8 +84,7 @@ class RatioAlwaysOne(Rule):
             f"exp(new - old) is exactly 1 all {len(rows):,} times: the old value is computed again after each step, by "
             "the same model",
             symptom="grad_wrong",
-            why="it should be that of the model that made the data: so the ratio never leaves 1, and clipping it has no "
-            "effect",
+            why="it should be that of the model that made the data; like this, clipping the ratio has no effect",
             fix="compute the old value once, when the data are collected, and keep it for all updates",
             location=location_of_call(flow, made),
             symptom_location=location_of_call(flow, new),
