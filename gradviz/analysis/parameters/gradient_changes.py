@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.gradient_events import Event, GradientEvents
@@ -71,6 +72,55 @@ def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedC
         rows = {row for row, _, _ in changes}
         leaves = tuple(sorted({leaf for _, leaf, _ in changes}))
         yield MisplacedChange(min(rows), len(rows), leaves, changes[0][2])
+
+
+def steps_with_scaled(histories: ParameterHistories) -> Iterator[MisplacedChange]:
+    """Steps that use the gradients of a loss that a scaler multiplied, before anything unscales them."""
+    flow, calls = histories.flow, histories.log.calls
+    unscaling = _unscaling_calls(histories)
+    found: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
+    for backward in histories.backward_calls:
+        step = next((each for each in histories.steps if each > backward), None)
+        if step is None or unscaling.get(backward, step) < step or not _is_scaled(histories, backward):
+            continue
+        between = [row for row, _ in _changes(flow) if backward < row < step]
+        if all(is_clipping(flow, row) for row in between) and not any(
+            "amp_" in call.function for call in calls[backward:step]
+        ):
+            found[location_of_call(flow, step)].append((step, backward))
+    for each in found.values():
+        if len(each) >= _MIN_SCALED:
+            leaves = tuple(sorted(histories.reached_by.get(each[0][1], ())))
+            yield MisplacedChange(each[0][0], len(each), leaves, each[0][1])
+
+
+_MIN_SCALED = 2
+
+
+def _is_scaled(histories: ParameterHistories, backward: int) -> bool:
+    """Whether a root is a loss times a single number that ``GradScaler.scale`` filled: a constant, more than 1."""
+    flow, calls = histories.flow, histories.log.calls
+    for root in calls[backward].roots:
+        for maker in flow.producers(root.tensor, backward)[-1:]:
+            for use in calls[maker].inputs:
+                first = flow.producers(use.tensor, maker)[:1]
+                values = flow.values(use.tensor, maker)
+                if (
+                    not use.requires_grad
+                    and first
+                    and calls[first[0]].function == "torch.full"
+                    and flow.line_of(first[0]) == flow.line_of(_first_use_like(flow, use.tensor))
+                    and values is not None
+                    and (values.maximum or 0) > 1
+                ):
+                    return True
+    return False
+
+
+def _first_use_like(flow: Dataflow, tensor: int) -> int:
+    """The first multiplication with a tensor."""
+    users = (row for row in flow.users(tensor) if flow.log.calls[row].function == "torch.Tensor.mul")
+    return next(users, 0)
 
 
 def _changes(flow: Dataflow) -> Iterator[tuple[int, int]]:

@@ -56,6 +56,7 @@ from gradviz.analysis.rules.parameters.optimizer_made_anew import OptimizerMadeA
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
@@ -149,6 +150,7 @@ RULES: tuple[type[Rule], ...] = (
     OptimizerMadeAnew,
     PlainTensor,
     CopiedOntoItself,
+    StatisticsNeverUpdated,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -394,6 +394,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("best = model.state_dict()", "import copy\nbest = copy.deepcopy(model.state_dict())"),),
         ),
     ),
+    "GV714": (
+        (
+            "copy the buffers as well",
+            (
+                (
+                    "        average(torch",
+                    "        for mine, theirs in zip(average.buffers(), model.buffers()):\n"
+                    "            mine.copy_(theirs)\n"
+                    "        average(torch",
+                ),
+            ),
+        ),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (
