@@ -308,7 +308,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             "seed once, before the loop",
             (
                 ("    generator = torch.Generator().manual_seed(0)\n", ""),
-                ("for step", "generator = torch.Generator().manual_seed(0)\nfor step"),
+                ("for x", "generator = torch.Generator().manual_seed(0)\nfor x"),
             ),
         ),
     ),

@@ -19,8 +19,8 @@ class NormalizedTwice(Rule):
     What it finds
     -------------
     ``cross_entropy`` on the result of ``softmax``, ``binary_cross_entropy_with_logits`` on that of ``sigmoid`` or
-    ``softmax``, ``nll_loss`` and ``kl_div`` on that of ``softmax`` instead of ``log_softmax``, and ``kl_div`` with a
-    target of log-probabilities but without ``log_target=True``, in a backward that a step uses.
+    ``softmax``, and ``nll_loss`` and ``kl_div`` on that of ``softmax`` instead of ``log_softmax``, in a backward that a
+    step uses.
 
     Why it matters
     --------------
@@ -57,14 +57,14 @@ class NormalizedTwice(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, reported = case.dataflow, set()
         for row, call in enumerate(flow.log.calls):
-            for mistake in _MISTAKES.get(call.function.rpartition(".")[2], ()):
-                made = _maker_of(case, row, call, mistake)
-                if made is None or not flow.has_step_after(row):
-                    continue
-                place = mistake, location_of_call(flow, made) or location_of_call(flow, row)
-                if place not in reported:
-                    reported.add(place)
-                    yield self._finding(case, row, made, mistake)
+            mistake = _MISTAKES.get(call.function.rpartition(".")[2])
+            made = None if mistake is None else _maker_of(case, row, call, mistake)
+            if mistake is None or made is None or not flow.has_step_after(row):
+                continue
+            place = mistake, location_of_call(flow, made) or location_of_call(flow, row)
+            if place not in reported:
+                reported.add(place)
+                yield self._finding(case, row, made, mistake)
 
     def _finding(self, case: Case, row: int, made: int, mistake: _Mistake) -> Finding:
         flow = case.dataflow
@@ -73,7 +73,7 @@ class NormalizedTwice(Rule):
         words = {"loss": loss, "maker": maker, "at_line": at_line(above)}
         return self.finding(
             mistake.message.format(**words),
-            symptom="grad_wrong" if mistake.argument else "vanishing",
+            symptom="vanishing" if mistake.message == _OF_LOGITS else "grad_wrong",
             why=mistake.why.format(**words),
             fix=mistake.fix.format(**words),
             location=above if above is not None else location,
@@ -89,7 +89,6 @@ class _Mistake(Struct, frozen=True):
     message: str
     why: str
     fix: str
-    argument: int = 0
 
 
 _OF_LOGITS = "{loss}() expects logits, and gets the probabilities that {maker}(){at_line} computed"
@@ -101,33 +100,21 @@ _WHY_LOGITS = (
 _NO_LOGITS = "leave out {maker}(): give {loss}() the logits"
 _USE_LOGARITHMS = "use log_softmax() there"
 _MISTAKES = {
-    "cross_entropy": (_Mistake(frozenset({"softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS),),
-    "binary_cross_entropy_with_logits": (
-        _Mistake(frozenset({"sigmoid", "softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS),
+    "cross_entropy": _Mistake(frozenset({"softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS),
+    "binary_cross_entropy_with_logits": _Mistake(
+        frozenset({"sigmoid", "softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS
     ),
-    "nll_loss": (
-        _Mistake(
-            frozenset({"softmax"}),
-            _OF_LOGARITHMS,
-            "nll_loss() takes no logarithm: it needs that of log_softmax()",
-            _USE_LOGARITHMS,
-        ),
+    "nll_loss": _Mistake(
+        frozenset({"softmax"}),
+        _OF_LOGARITHMS,
+        "nll_loss() takes no logarithm: it needs that of log_softmax()",
+        _USE_LOGARITHMS,
     ),
-    "kl_div": (
-        _Mistake(
-            frozenset({"softmax", "sigmoid"}),
-            _OF_LOGARITHMS,
-            "kl_div() takes no logarithm of its first argument: without it, this is no divergence, and goes below zero",
-            _USE_LOGARITHMS,
-        ),
-        _Mistake(
-            frozenset({"log_softmax"}),
-            "kl_div() expects probabilities as its target, and gets the log-probabilities that {maker}(){at_line} "
-            "computed",
-            "without log_target=True its target weighs the differences: negative weights push the model away",
-            "pass log_target=True to kl_div(), or use softmax() for the target",
-            argument=1,
-        ),
+    "kl_div": _Mistake(
+        frozenset({"softmax", "sigmoid"}),
+        _OF_LOGARITHMS,
+        "kl_div() takes no logarithm of its first argument: without it, this is no divergence, and goes below zero",
+        _USE_LOGARITHMS,
     ),
 }
 _SHAPE_ONLY = frozenset(
@@ -138,9 +125,9 @@ _MAX_SHAPING = 6
 
 def _maker_of(case: Case, row: int, call: Call, mistake: _Mistake) -> int | None:
     """The call that made what the mistake is about, if it is one of those that it names."""
-    if len(call.inputs) <= mistake.argument or not call.inputs[0].requires_grad or call.scalars.get("log_target"):
+    if not call.inputs or not call.inputs[0].requires_grad:
         return None
-    made = _maker(case, row, call.inputs[mistake.argument].tensor)
+    made = _maker(case, row, call.inputs[0].tensor)
     return made if made is not None and plain_name(case.dataflow.log.calls[made].function) in mistake.makers else None
 
 

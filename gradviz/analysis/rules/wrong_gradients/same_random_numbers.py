@@ -21,7 +21,7 @@ class SameRandomNumbers(Rule):
     -------------
     Noise that a line draws anew for every step and that has the same values each time, though the data beside it
     change: it is added to or multiplied with tensors of the step, and goes into the loss. It compares the smallest and
-    the largest number that were drawn.
+    the largest number that were drawn. Where both are drawn, either may be the data, and nothing is reported.
 
     Why it matters
     --------------
@@ -32,8 +32,7 @@ class SameRandomNumbers(Rule):
     -------
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(4):
-        x = torch.randn(16, 4)
+    for x in torch.randn(64, 4).split(16):
         generator = torch.Generator().manual_seed(0)
         noise = torch.randn(16, 4, generator=generator)
         loss = (model(x + noise) - x).square().mean()
@@ -46,8 +45,7 @@ class SameRandomNumbers(Rule):
     model = torch.nn.Linear(4, 4)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     generator = torch.Generator().manual_seed(0)
-    for step in range(4):
-        x = torch.randn(16, 4)
+    for x in torch.randn(64, 4).split(16):
         noise = torch.randn(16, 4, generator=generator)
         loss = (model(x + noise) - x).square().mean()
         optimizer.zero_grad()
@@ -144,7 +142,7 @@ def _changes(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     if use.requires_grad:
         return use.has_grad_fn and plain_name(call.function) == "mul"
     made = flow.producers(use.tensor, row)
-    if not made or prod(shape_of(flow, use.tensor)) < _MIN_NUMBERS:
+    if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < _MIN_NUMBERS:
         return False
     maker = flow.log.calls[made[-1]]
     same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
@@ -154,6 +152,23 @@ def _changes(case: Case, call: Call, use: TensorUse, row: int) -> bool:
         if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
     ]
     return len({each for each in values if each is not None}) * 2 > len(values)
+
+
+def _is_drawn(case: Case, tensor: int, row: int) -> bool:
+    """Whether a tensor has drawn numbers, perhaps times a factor."""
+    flow = case.dataflow
+    for _ in range(_MAX_ARITHMETIC):
+        made = flow.producers(tensor, row)
+        call = flow.log.calls[made[-1]] if made else None
+        if call is None or plain_name(call.function) in _DRAWS:
+            return call is not None
+        if plain_name(call.function) not in _ARITHMETIC | _KEEPS_ONE or len(call.inputs) != 1:
+            return False
+        row, tensor = made[-1], call.inputs[0].tensor
+    return False
+
+
+_MAX_ARITHMETIC = 6
 
 
 def _seeding_line(case: Case, row: int) -> Location | None:
