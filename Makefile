@@ -69,9 +69,10 @@ test: lint
 # A part of the tests: make compat TORCH=2.15.0 PYTHON3=python3.13 PYTEST_ARGS=tests/unit
 PYTEST_ARGS ?=
 
+# Three processes on two cores: a test that waits for a browser or for another process leaves a core free.
 suite: $(TEST_INSTALLED) $(PAGE_INSTALLED)
 	$(PYTHON) -m tests.debian_packages
-	$(PYTHON) -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(PYTHON) -m pytest -n 3 --dist worksteal $(PYTEST_ARGS)
 
 # The same, with each direct dependency in the lowest version that pyproject.toml allows, then in the newest; the tools of
 # the tests stay. A part of it: make compat-deps-lowest PYTEST_ARGS=tests/unit

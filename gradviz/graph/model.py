@@ -29,6 +29,9 @@ NodeKind = Literal["operation", "parameter", "input", "custom", "view", "inplace
 
 LEAF_KINDS: frozenset[str] = frozenset({"parameter", "input"})
 
+REENTRANT_CHECKPOINT = "CheckpointFunctionBackward"
+"""The node of a checkpoint with ``use_reentrant=True``, which stands for all that it computes again."""
+
 Scalar = bool | int | float | str | None
 Attribute = Scalar | list[Scalar]
 
@@ -117,6 +120,11 @@ class Node(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults
     @property
     def is_leaf(self) -> bool:
         return self.kind in LEAF_KINDS
+
+    @property
+    def is_recomputed(self) -> bool:
+        """True for one of torch's operations whose saved tensors checkpointing computes again in backward."""
+        return self.kind == "checkpoint" and self.name != REENTRANT_CHECKPOINT
 
     def output(self, number: int) -> TensorFacts | None:
         """The result of the forward with that number; None if torch does not say."""

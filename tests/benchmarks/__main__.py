@@ -17,6 +17,7 @@ BENCHMARKS = (
     "compiled_run",
     "render_time",
     "page_time",
+    "page_cost",
     "peers",
     "saved_capture_time",
     "capture_file_time",

@@ -85,9 +85,11 @@ def _change(content: Any, path: Path, random: Random) -> str:
             holder = holder[key]
         except (KeyError, IndexError, TypeError):
             return f"{path} is gone"
+    if not isinstance(holder, list | dict):  # an earlier change put text or bytes there
+        return f"{path} is gone"
     try:
         old = holder[path[-1]]
-    except (KeyError, IndexError, TypeError):
+    except (KeyError, IndexError):
         return f"{path} is gone"
     new = _other_value(old, random)
     holder[path[-1]] = new

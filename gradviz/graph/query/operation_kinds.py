@@ -51,7 +51,7 @@ _STEMS: tuple[tuple[OperationKind, str], ...] = (
 
 def kind_of_operation(node: Node) -> OperationKind | None:
     """The kind of a node; None for leaves and for code whose name does not say what it computes."""
-    if node.kind in _OF_ANY_KIND:
+    if node.kind in _OF_ANY_KIND and not node.is_recomputed:
         return None
     kind = _kind(node.name, node.forward_call or "")
     return "shape" if node.kind == "view" and kind != "pooling" else kind

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from gradviz.graph.model import Node
 from gradviz.view.fold.arrangement import Arrangements
 from gradviz.view.fold.groups import Entry, Group
 from gradviz.view.fold.nesting import Nesting
@@ -152,8 +153,12 @@ def _plain_calls(arrangements: Arrangements) -> frozenset[int]:
     return frozenset(
         scope
         for scope, units in enumerate(arrangements.nesting.units[:-1])
-        if len(units) == 1 and units[0] >= 0 and nodes[units[0]].kind in ("operation", "view", "inplace")
+        if len(units) == 1 and units[0] >= 0 and _is_ordinary(nodes[units[0]])
     )
+
+
+def _is_ordinary(node: Node) -> bool:
+    return node.kind in ("operation", "view", "inplace") or node.is_recomputed
 
 
 def _weigh_levels(arrangements: Arrangements, opening: Opening) -> tuple[Counter[int], Counter[int]]:

@@ -91,7 +91,7 @@ def _mergeable(graph: Graph) -> list[bool]:
 
 
 def _is_plumbing(node: Node, graph: Graph) -> bool:
-    if node.kind not in ("operation", "view") or len(node.edges) != 1 or node.edges[0] is None:
+    if not (node.kind in ("operation", "view") or node.is_recomputed) or len(node.edges) != 1 or node.edges[0] is None:
         return False
     if node.constants or node.hooks:
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradviz.graph.model import Node, NodeKind
+from gradviz.graph.model import REENTRANT_CHECKPOINT, Node, NodeKind
 from gradviz.graph.query.operation_kinds import OperationKind, kind_of_operation, kind_of_several
 
 
@@ -40,6 +40,11 @@ def test_the_call_says_more_than_the_nodes_that_it_made() -> None:
 def test_a_leaf_and_code_of_the_user_have_no_kind() -> None:
     assert kind_of_operation(node("MyRelu", kind="custom")) is None
     assert kind_of_operation(Node(0, "torch::autograd::AccumulateGrad", "parameter")) is None
+
+
+def test_an_operation_that_a_checkpoint_computes_again_keeps_its_kind() -> None:
+    assert kind_of_operation(node("Addmm", kind="checkpoint")) == "linear"
+    assert kind_of_operation(Node(0, REENTRANT_CHECKPOINT, "checkpoint")) is None
 
 
 def test_a_box_has_the_kind_of_its_main_operations() -> None:

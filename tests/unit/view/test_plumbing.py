@@ -67,12 +67,19 @@ def test_a_module_that_only_reshapes_stays_visible() -> None:
     assert "ViewBackward0" in shown_operations(graph_of("w -> Exp -> flatten/View -> Sum -> loss"))
 
 
-@pytest.mark.parametrize("kind", ["custom", "inplace", "checkpoint", "compiled"])
+@pytest.mark.parametrize("kind", ["custom", "inplace", "compiled"])
 def test_special_operations_are_never_merged(kind: str) -> None:
     builder = GraphBuilder()
     odd = builder.operation("View", builder.leaf("w"), kind=kind)  # type: ignore[arg-type]
     builder.root(builder.operation("Sum", odd))
     assert shown_operations(builder.build()) == ["ViewBackward0", "SumBackward0"]
+
+
+def test_a_cast_in_a_checkpoint_is_merged_as_outside_of_it() -> None:
+    builder = GraphBuilder()
+    cast = builder.operation("ToCopy", builder.leaf("w"), kind="checkpoint")
+    builder.root(builder.operation("Mm", cast, kind="checkpoint"))
+    assert shown_operations(builder.build()) == ["MmBackward0"]
 
 
 def test_a_slice_is_merged_only_where_it_takes_everything() -> None:
