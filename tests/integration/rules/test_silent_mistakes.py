@@ -216,6 +216,23 @@ for step in range(4):
     loss = loss + ((new - new.detach()).exp() * states[:, 1]).mean()
 """
     + TRAIN,
+    "an expert to which no input is sent": """
+router = nn.Linear(4, 3)
+experts = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4)) for _ in range(3))
+optimizer = torch.optim.SGD([*router.parameters(), *experts.parameters()], lr=0.1)
+with torch.no_grad():
+    router.bias[2] = -100.0
+for step in range(4):
+    x = torch.randn(16, 4)
+    weight, choice = router(x).softmax(1).max(1)
+    out = torch.zeros(16, 4)
+    for number, expert in enumerate(experts):
+        rows = (choice == number).nonzero().squeeze(1)
+        if len(rows):
+            out = out.index_add(0, rows, weight[rows, None] * expert(x[rows]))
+    loss = (out - x).square().mean()
+"""
+    + TRAIN,
     "a trunk whose gradients are the sum of those of two heads, each with an optimizer": """
 trunk, first, second = nn.Linear(4, 6), nn.Linear(6, 1), nn.Linear(6, 1)
 of_trunk = torch.optim.SGD(trunk.parameters(), lr=0.1)
