@@ -152,8 +152,8 @@ class UnusedParameter(Rule):
     def _never_chosen(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         steps = len(histories.steps)
         return self.finding(
-            f"{histories.together(group.tensors)} got no input in {steps:,} step{'s' * (steps != 1)}: the program chose "
-            "other modules of the same list each time",
+            f"{histories.together(group.tensors)} got no input in {steps:,} step{'s' * (steps != 1)}: other modules of "
+            "the same list were chosen each time",
             severity="note",
             symptom="grad_none",
             why="each module of this list computes with the rows that are chosen for it, and none were",
