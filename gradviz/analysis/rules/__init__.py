@@ -78,6 +78,7 @@ from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
 from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
 from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
+from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
@@ -137,6 +138,7 @@ RULES: tuple[type[Rule], ...] = (
     PaddingInLoss,
     SameRandomNumbers,
     RatioAlwaysOne,
+    SumOverBatch,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

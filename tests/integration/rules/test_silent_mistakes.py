@@ -233,6 +233,17 @@ for step in range(4):
     loss = (out - x).square().mean()
 """
     + TRAIN,
+    "a penalty on weights beside the loss of each sample, and an energy that is summed for its forces": """
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(8, 8, requires_grad=True)
+    energy = model(x).square().sum(1)
+    (forces,) = torch.autograd.grad(energy.sum(), x, create_graph=True)
+    each = energy + forces.square().sum(1) + 0.1 * model.weight.square().sum()
+    loss = each.mean() + energy.mean()
+"""
+    + TRAIN,
     "a trunk whose gradients are the sum of those of two heads, each with an optimizer": """
 trunk, first, second = nn.Linear(4, 6), nn.Linear(6, 1), nn.Linear(6, 1)
 of_trunk = torch.optim.SGD(trunk.parameters(), lr=0.1)
