@@ -79,10 +79,10 @@ class SumOverBatch(Rule):
         shape = shape_of(flow, given)
         location, added = location_of_call(flow, total), location_of_call(flow, row)
         return self.finding(
-            f"sum() adds up all samples of ({', '.join(map(str, shape))}), and the total is added{at_line(added)} to one "
-            f"value for each of the {samples:,} samples",
+            f"sum() adds up all samples of ({', '.join(map(str, shape))}), and the total is added{at_line(added)} to "
+            f"one value for each of the {samples:,} samples",
             symptom="grad_wrong",
-            why=f"the mean over samples leaves the total as it is: it counts {samples:,} times as much as what is beside",
+            why=f"the mean over samples leaves the total as it is: it counts {samples:,} times as much as the rest",
             fix="sum over the other axes only: .sum(dim=1)" if len(shape) > 1 else "leave the sum out here",
             location=location,
             symptom_location=added if added != location else None,
