@@ -20,18 +20,20 @@ def forgotten_parameters(histories: ParameterHistories) -> list[int]:
 def copies_in_optimizers(histories: ParameterHistories, forgotten: list[int]) -> dict[int, int]:
     """What an optimizer has and nothing uses, with the parameter of the same shape that it was copied from, which no
     optimizer has."""
-    originals, flow = frozenset(histories.untrained), histories.flow
-    found: dict[int, int] = {}
-    for number in forgotten if originals else ():
-        # A parameter has the memory of the clone that it was made of.
-        same = dict.fromkeys((number, *flow.sharing_memory(number)))
-        rows = (row for tensor in same for row in flow.ancestors(tensor))
-        above = (use.tensor for row in rows for use in histories.log.calls[row].inputs)
-        shape = histories.tensor(number).facts.shape
-        original = next((n for n in above if n in originals and histories.tensor(n).facts.shape == shape), None)
-        if original is not None:
-            found[number] = original
-    return found
+    originals = frozenset(histories.untrained)
+    found = {number: original_of(histories, number, originals) for number in (forgotten if originals else ())}
+    return {number: original for number, original in found.items() if original is not None}
+
+
+def original_of(histories: ParameterHistories, number: int, among: frozenset[int]) -> int | None:
+    """The parameter of the same shape that one was copied from, if it is among these."""
+    flow = histories.flow
+    # A parameter has the memory of the clone that it was made of.
+    same = dict.fromkeys((number, *flow.sharing_memory(number)))
+    rows = (row for tensor in same for row in flow.ancestors(tensor))
+    above = (use.tensor for row in rows for use in histories.log.calls[row].inputs)
+    shape = histories.tensor(number).facts.shape
+    return next((n for n in above if n in among and n != number and histories.tensor(n).facts.shape == shape), None)
 
 
 def _required_grad(histories: ParameterHistories, number: int) -> bool:

@@ -181,6 +181,22 @@ FAULTS = {
         "    loss = (head(net(x)).mean(1) - mean[group].mean(1)).square().mean()\n" + STEP,
         "duplicate_index",
     ),
+    "a copy that is never updated is differentiated as a target": (
+        HEAD + OPT + "target = copy.deepcopy(head)\n" + LOOP
+        + "    wanted = 0.9 * target(x.repeat(1, 2))  # here\n    loss = F.mse_loss(head(net(x)), wanted)\n" + STEP,
+        "gradient_into_target",
+    ),
+    "a copied twin is left out of the optimizer": (
+        HEAD + "twin = copy.deepcopy(head)\n" + OPT.replace("\n", "  # here\n") + LOOP
+        + "    loss = F.cross_entropy(head(net(x)), y) + F.cross_entropy(twin(net(x)), y)\n" + STEP,
+        "not_stepped",
+    ),
+    "gradients are switched off beside a target without them": (
+        HEAD + "with torch.no_grad():\n    wanted = head(net(torch.randn(16, 4)))\n" + OPT
+        + "with torch.set_grad_enabled(False):  # here\n    loss = F.mse_loss(head(net(torch.randn(16, 4))), wanted)\n"
+        "    loss.backward()\n",
+        "no_grad_block",
+    ),
     "a literal zero is left in a target": (
         PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
         "term_without_gradient",

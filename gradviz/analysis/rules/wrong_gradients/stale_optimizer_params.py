@@ -50,6 +50,7 @@ class StaleOptimizerParams(Rule):
 
     code = "GV602"
     name = "stale_optimizer_params"
+    yields_to = ("gradient_into_target",)
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
