@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
 from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call
-from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
-from gradviz.analysis.parameters.copied_parameters import original_of
+from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -74,18 +72,18 @@ class GradientIntoTarget(Rule):
             if calls[row].function.endswith(".backward")
             for leaf in leaves
         }
-        for words, is_target in ((_FOLLOWS, _follows_trained), (_IS_A_COPY, _is_copy_beside_its_original)):
-            targets = [
-                leaf
-                for leaf, row in sorted(reached.items())
-                if leaf not in histories.trained
-                and histories.tensor(leaf).role == "parameter"
-                and histories.steps
-                and is_target(histories, leaf, row)
-            ]
-            if targets:
-                yield self._finding(histories, targets, reached[targets[0]], words)
-                break
+        following = [
+            leaf
+            for leaf in sorted(reached)
+            if leaf not in histories.trained
+            and histories.tensor(leaf).role == "parameter"
+            and histories.steps
+            and _follows_trained(histories, leaf)
+        ]
+        copies = [leaf for leaf in compared_copies(histories) if leaf in reached] if not following else []
+        targets, words = (following, _FOLLOWS) if following else (copies, _IS_A_COPY)
+        if targets:
+            yield self._finding(histories, targets, reached[targets[0]], words)
         yield from self._of_the_model_itself(case)
         for twins in twin_calls(histories, case.backward_calls):
             yield self._forgotten(case, twins)
@@ -160,30 +158,7 @@ _FOLLOWS = "the program overwrites them with trained parameters"
 _IS_A_COPY = "they are copies of parameters that this loss trains, and no optimizer has the copies"
 
 
-def _is_copy_beside_its_original(histories: ParameterHistories, leaf: int, row: int) -> bool:
-    """Whether nothing trains it, and its results are compared with those of the trained parameter that it was copied
-    from. Where both only add terms to a loss, the copy was forgotten."""
-    trained = histories.reached_by[row] & histories.trained
-    original = original_of(histories, leaf, trained) if leaf in histories.untrained else None
-    return original is not None and _meet(histories.flow, row, leaf, original)
-
-
-def _meet(flow: Dataflow, backward: int, one: int, other: int) -> bool:
-    """Whether a call before a backward combines several numbers computed with one leaf, and with another one."""
-    ones, others = {one}, {other}
-    for row in reached_by(flow, backward).rows:
-        call = flow.log.calls[row]
-        live = {use.tensor for use in call.live_inputs}
-        made = {use.tensor for use in call.outputs if use.requires_grad}
-        is_one, is_other = not live.isdisjoint(ones), not live.isdisjoint(others)
-        if is_one and is_other:
-            return any(size != 1 for tensor in live for size in flow.log.tensors[tensor].facts.shape)
-        ones |= made if is_one else set()
-        others |= made if is_other else set()
-    return False
-
-
-def _follows_trained(histories: ParameterHistories, leaf: int, _row: int) -> bool:
+def _follows_trained(histories: ParameterHistories, leaf: int) -> bool:
     """Whether values of trained parameters are written into it, without a history, while training runs."""
     calls, flow = histories.log.calls, histories.flow
     for row in flow.changes(leaf, histories.steps[0], len(calls)):
