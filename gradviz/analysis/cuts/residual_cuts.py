@@ -3,6 +3,7 @@
 The path comes from the same tensor and is added: ``x.detach() + block(x)``, ``x + block(x.detach())``. Or it is a twin,
 another part of the same tensor, or a result of the same module: ``d[i] - d[j].detach()``, ``cat([z1.detach(), z2])``.
 Or it is the other half of a straight-through estimator, and detached as well: ``z.detach() + (q - z).detach()``.
+Or both use a draw that was made with ``rsample()`` to have a gradient: ``score(a)`` and ``log_prob(a.detach())``.
 Programs cut on purpose where paths meet in a comparison or a product: targets, weights, scaled gradients.
 """
 
@@ -98,6 +99,38 @@ def _choice(flow: Dataflow, row: int) -> object:
     call = flow.log.calls[row]
     index = tuple(use.tensor for use in call.inputs[1:])
     return plain_name(call.function), tuple(sorted(call.scalars.items(), key=str)), index
+
+
+def splits_a_draw(flow: Dataflow, cut_path: CutPath, reached: frozenset[int]) -> bool:
+    """Whether a reparametrized draw is cut off, though the gradient goes through it in another use.
+
+    Args:
+        reached: the calls that the backward goes through.
+    """
+    cut = cut_path.cut
+    if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
+        return False
+    (tensor,) = cut.live_inputs
+    made = flow.newest_producer(tensor, cut.call)
+    if made is None or not _is_reparametrized(flow, made):
+        return False
+    return not reached.isdisjoint(flow.users(tensor, made))
+
+
+def _is_reparametrized(flow: Dataflow, row: int) -> bool:
+    """Whether a call computes ``mean + scale * noise``, as ``rsample()`` does."""
+    call = flow.log.calls[row]
+    terms = [made for use in call.inputs if (made := flow.newest_producer(use.tensor, row)) is not None]
+    products = [made for made in terms if plain_name(flow.log.calls[made].function) == "mul"]
+    return plain_name(call.function) == "add" and any(
+        plain_name(flow.log.calls[drawn].function) in _NOISE
+        for made in products
+        for use in flow.log.calls[made].inputs
+        if (drawn := flow.newest_producer(use.tensor, made)) is not None
+    )
+
+
+_NOISE = frozenset({"normal", "randn", "randn_like"})
 
 
 def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:
