@@ -20,7 +20,6 @@ from gradviz.analysis.cuts.residual_cuts import (
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 _COMPUTES = frozenset({"div", "mul", "add", "sub", "float", "double", "to", "type", "half", "bfloat16"})
@@ -55,7 +54,7 @@ def _leaves_a_part(histories: ParameterHistories, cut_path: CutPath, backward: i
         joins_its_live_path(histories, cut_path)
         or joins_its_twin(flow, cut_path)
         or is_dead_straight_through(flow, cut_path)
-        or splits_a_draw(flow, cut_path, reached_by(flow, backward).members)
+        or splits_a_draw(flow, cut_path, backward)
     )
 
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradviz.analysis.cuts.cut_paths import CutPath, alive_above
+from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -33,12 +34,13 @@ def joins_its_live_path(histories: ParameterHistories, cut_path: CutPath) -> boo
     made = flow.newest_producer(tensor, cut.call)
     if made is None or _is_number(flow, tensor):
         return False
-    before = cut.call
-    for row in cut_path.calls[1:_MAX_CALLS]:
+    before, path = cut.call, cut_path.calls[1:_MAX_CALLS]
+    below = _alive_below(flow, tensor, made, path[-1]) if path else frozenset()
+    for row in path:
         call = flow.log.calls[row]
         given = {use.tensor for use in flow.log.calls[before].outputs}
         others = [use for use in call.live_inputs if use.tensor not in given]
-        meeting = [use for use in others if tensor in alive_above(flow, [(use.tensor, row)])]
+        meeting = [use for use in others if use.tensor in below]
         if meeting:
             # What modules computed of it and put beside other results may be an output of its own.
             is_output = has_parameters and plain_name(call.function) != "add"
@@ -101,12 +103,8 @@ def _choice(flow: Dataflow, row: int) -> object:
     return plain_name(call.function), tuple(sorted(call.scalars.items(), key=str)), index
 
 
-def splits_a_draw(flow: Dataflow, cut_path: CutPath, reached: frozenset[int]) -> bool:
-    """Whether a reparametrized draw is cut off, though the gradient goes through it in another use.
-
-    Args:
-        reached: the calls that the backward goes through.
-    """
+def splits_a_draw(flow: Dataflow, cut_path: CutPath, backward: int) -> bool:
+    """Whether a reparametrized draw is cut off, though the gradient goes through it in another use."""
     cut = cut_path.cut
     if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
         return False
@@ -114,7 +112,7 @@ def splits_a_draw(flow: Dataflow, cut_path: CutPath, reached: frozenset[int]) ->
     made = flow.newest_producer(tensor, cut.call)
     if made is None or not _is_reparametrized(flow, made):
         return False
-    return not reached.isdisjoint(flow.users(tensor, made))
+    return not reached_by(flow, backward).members.isdisjoint(flow.users(tensor, made))
 
 
 def _is_reparametrized(flow: Dataflow, row: int) -> bool:
@@ -160,6 +158,14 @@ _PARTS = frozenset({
     "getitem", "gather", "select", "narrow", "index_select", "take_along_dim", "chunk", "split", "unbind", "squeeze",
     "unsqueeze", "view", "reshape", "flatten",
 })  # fmt: skip
+
+
+def _alive_below(flow: Dataflow, tensor: int, made: int, until: int) -> frozenset[int]:
+    """A tensor, and what a gradient would go through to reach it, up to a call."""
+    rows = flow.descendants(tensor, made, until, live=True)
+    return frozenset(
+        {tensor, *(use.tensor for row in rows for use in flow.log.calls[row].outputs if use.requires_grad)}
+    )
 
 
 def _is_sum(flow: Dataflow, call: Call) -> bool:
