@@ -11,7 +11,12 @@ from collections.abc import Iterator
 
 from gradviz.analysis.cuts.cut_paths import GUESSES, CutPath, cut_paths_on
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.cuts.residual_cuts import is_dead_straight_through, joins_its_live_path, joins_its_twin
+from gradviz.analysis.cuts.residual_cuts import (
+    is_dead_straight_through,
+    joins_its_live_path,
+    joins_its_twin,
+    splits_a_draw,
+)
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -34,7 +39,7 @@ def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
             for cut_path, cuts in cut_paths_on(flow, use.tensor, backward, lambda cut: cut.call_site):
                 if cut_path.cut.call <= since:
                     continue
-                if not _is_no_purpose(flow, cut_path) and not _leaves_a_part(histories, cut_path):
+                if not _is_no_purpose(flow, cut_path) and not _leaves_a_part(histories, cut_path, backward):
                     continue
                 leaves, _ = histories.live_leaves(cut_path.cut.live_inputs, cut_path.cut.call)
                 tensors = tuple(sorted(leaves.union(cut_path.cut.live_inputs) & wanted))
@@ -42,13 +47,14 @@ def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
                     yield CutOff(cut_path, cuts, backward, use.tensor, False, tensors, is_partial=True)
 
 
-def _leaves_a_part(histories: ParameterHistories, cut_path: CutPath) -> bool:
+def _leaves_a_part(histories: ParameterHistories, cut_path: CutPath, backward: int) -> bool:
     """Whether a path of the same kind, with which this one is combined, brings only a part of the gradient."""
     flow = histories.flow
     return (
         joins_its_live_path(histories, cut_path)
         or joins_its_twin(flow, cut_path)
         or is_dead_straight_through(flow, cut_path)
+        or splits_a_draw(flow, cut_path, backward)
     )
 
 

@@ -3,6 +3,7 @@
 The path comes from the same tensor and is added: ``x.detach() + block(x)``, ``x + block(x.detach())``. Or it is a twin,
 another part of the same tensor, or a result of the same module: ``d[i] - d[j].detach()``, ``cat([z1.detach(), z2])``.
 Or it is the other half of a straight-through estimator, and detached as well: ``z.detach() + (q - z).detach()``.
+Or both use a draw that was made with ``rsample()`` to have a gradient: ``score(a)`` and ``log_prob(a.detach())``.
 Programs cut on purpose where paths meet in a comparison or a product: targets, weights, scaled gradients.
 """
 
@@ -10,10 +11,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradviz.analysis.cuts.cut_paths import CutPath, alive_above
+from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -32,12 +34,13 @@ def joins_its_live_path(histories: ParameterHistories, cut_path: CutPath) -> boo
     made = flow.newest_producer(tensor, cut.call)
     if made is None or _is_number(flow, tensor):
         return False
-    before = cut.call
-    for row in cut_path.calls[1:_MAX_CALLS]:
+    before, path = cut.call, cut_path.calls[1:_MAX_CALLS]
+    below = _alive_below(flow, tensor, made, path[-1]) if path else frozenset()
+    for row in path:
         call = flow.log.calls[row]
         given = {use.tensor for use in flow.log.calls[before].outputs}
         others = [use for use in call.live_inputs if use.tensor not in given]
-        meeting = [use for use in others if tensor in alive_above(flow, [(use.tensor, row)])]
+        meeting = [use for use in others if use.tensor in below]
         if meeting:
             # What modules computed of it and put beside other results may be an output of its own.
             is_output = has_parameters and plain_name(call.function) != "add"
@@ -100,6 +103,34 @@ def _choice(flow: Dataflow, row: int) -> object:
     return plain_name(call.function), tuple(sorted(call.scalars.items(), key=str)), index
 
 
+def splits_a_draw(flow: Dataflow, cut_path: CutPath, backward: int) -> bool:
+    """Whether a reparametrized draw is cut off, though the gradient goes through it in another use."""
+    cut = cut_path.cut
+    if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
+        return False
+    (tensor,) = cut.live_inputs
+    made = flow.newest_producer(tensor, cut.call)
+    if made is None or not _is_reparametrized(flow, made):
+        return False
+    return not reached_by(flow, backward).members.isdisjoint(flow.users(tensor, made))
+
+
+def _is_reparametrized(flow: Dataflow, row: int) -> bool:
+    """Whether a call computes ``mean + scale * noise``, as ``rsample()`` does."""
+    call = flow.log.calls[row]
+    terms = [made for use in call.inputs if (made := flow.newest_producer(use.tensor, row)) is not None]
+    products = [made for made in terms if plain_name(flow.log.calls[made].function) == "mul"]
+    return plain_name(call.function) == "add" and any(
+        plain_name(flow.log.calls[drawn].function) in _NOISE
+        for made in products
+        for use in flow.log.calls[made].inputs
+        if (drawn := flow.newest_producer(use.tensor, made)) is not None
+    )
+
+
+_NOISE = frozenset({"normal", "randn", "randn_like"})
+
+
 def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:
     """Whether it is the half of a straight-through estimator that should bring the gradient."""
     for row in cut_path.calls[:2]:
@@ -127,6 +158,14 @@ _PARTS = frozenset({
     "getitem", "gather", "select", "narrow", "index_select", "take_along_dim", "chunk", "split", "unbind", "squeeze",
     "unsqueeze", "view", "reshape", "flatten",
 })  # fmt: skip
+
+
+def _alive_below(flow: Dataflow, tensor: int, made: int, until: int) -> frozenset[int]:
+    """A tensor, and what a gradient would go through to reach it, up to a call."""
+    rows = flow.descendants(tensor, made, until, live=True)
+    return frozenset(
+        {tensor, *(use.tensor for row in rows for use in flow.log.calls[row].outputs if use.requires_grad)}
+    )
 
 
 def _is_sum(flow: Dataflow, call: Call) -> bool:

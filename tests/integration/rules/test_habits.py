@@ -181,6 +181,27 @@ FAULTS = {
         "    loss = (head(net(x)).mean(1) - mean[group].mean(1)).square().mean()\n" + STEP,
         "duplicate_index",
     ),
+    "a copy that is never updated is differentiated as a target": (
+        HEAD + OPT + "target = copy.deepcopy(head)\n" + LOOP
+        + "    wanted = 0.9 * target(x.repeat(1, 2))  # here\n    loss = F.mse_loss(head(net(x)), wanted)\n" + STEP,
+        "gradient_into_target",
+    ),
+    "a copied twin is left out of the optimizer": (
+        HEAD + "twin = copy.deepcopy(head)\n" + OPT.replace("\n", "  # here\n") + LOOP
+        + "    loss = F.cross_entropy(head(net(x)), y) + F.cross_entropy(twin(net(x)), y)\n" + STEP,
+        "not_stepped",
+    ),
+    "gradients are switched off beside a target without them": (
+        HEAD + "with torch.no_grad():\n    wanted = head(net(torch.randn(16, 4)))\n" + OPT
+        + "with torch.set_grad_enabled(False):  # here\n    loss = F.mse_loss(head(net(torch.randn(16, 4))), wanted)\n"
+        "    loss.backward()\n",
+        "no_grad_block",
+    ),
+    "a draw is detached for its log-probability only": (
+        PLAIN + "    d = torch.distributions.Normal(head(net(x)), 1.0)\n    a = d.rsample()\n"
+        "    logp = d.log_prob(a.detach())  # here\n    loss = (0.1 * logp + (a - 1).square()).mean()\n" + STEP,
+        "detached",
+    ),
     "a literal zero is left in a target": (
         PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
         "term_without_gradient",
@@ -224,6 +245,36 @@ FAULTS = {
     ),
 }  # fmt: skip
 
+FOLLOWED = {
+    "a draw is detached for its log-probability only": ("remove the detach()", "a.detach()", "a"),
+    "the input of a residual block is cut off beside it": ("remove the detach()", "h.detach() + net", "h + net"),
+    "the negative distances are cut off": ("remove the detach()", ".detach()  # here", ""),
+    "one of two views is cut off": ("remove the detach()", "one.detach()", "one"),
+    "both halves of a straight-through estimator are detached": ("remove the detach()", "h.detach() + (", "h + ("),
+    "one of two comparisons is not detached": ("detach() ", "loss(two, one)", "loss(two, one.detach())"),
+    "a literal zero is left in a target": ("write the weight", "0.0 * goal", "0.9 * goal"),
+    "a literal zero is left in a penalty": ("leave the term out", " + rest", ""),
+    "a comparison is added to each element of a loss": ("add the tensor itself", "(h > 0).float()", "h"),
+    "a discriminator's loss has the history of the generator": (
+        "detach() what line", "head(fake).mean()  # here", "head(fake.detach()).mean()",
+    ),
+    "a policy's loss has the history of the critic": ("detach() what line", "1 - value", "1 - value.detach()"),
+    "a target network that is never updated is the network itself": (
+        "target = copy.deepcopy(head)", "target = head", "target = copy.deepcopy(head)",
+    ),
+    "the teacher is the student itself, and frozen": (
+        "teacher = copy.deepcopy(head)", "head.eval()", "copy.deepcopy(head)",
+    ),
+    "means of data are written through an index with duplicates": (
+        "index_add(0, index, values)", "mean[group] = x / 4", "mean = mean.index_add(0, group, x / 4)",
+    ),
+    "a copy that is never updated is differentiated as a target": (
+        "under torch.no_grad()", "wanted = ", "with torch.no_grad():\n        wanted = ",
+    ),
+    "a copied twin is left out of the optimizer": ("optimizer", "Adam(both,", "Adam([*both, *twin.parameters()],"),
+}  # fmt: skip
+"""By fault: a phrase of the advice, and the edit of a reader who follows it."""
+
 HEALTHY = {
     "a mask of -Inf in a program that ends for another reason": PLAIN
     + "    scores = head(net(x)).masked_fill(x[:, :3] > 9, -torch.inf)\n"
@@ -235,6 +286,9 @@ HEALTHY = {
     "    there = torch.zeros(4)\n    there[group] = 1.0\n    if step == 0:\n        table = torch.zeros(4)\n"
     "    weight = there.scatter(0, group, torch.ones(16))[group] + table[group]\n"
     "    loss = (head(net(x)).square().mean(1) * weight).mean()\n    table[group] = x.mean(1)\n" + STEP,
+    "a draw that is only weighed by what it brought": PLAIN
+    + "    d = torch.distributions.Normal(head(net(x)), 1.0)\n    a = d.rsample().detach()\n"
+    "    loss = -(d.log_prob(a) * (a - 1).square()).mean()\n" + STEP,
     "two results that move towards each other": PLAIN + "    one, two = net(x), net(x + 0.1)\n"
     "    loss = F.mse_loss(one, two.detach()) + 0.2 * F.mse_loss(two, one.detach())\n"
     "    loss = loss + F.cross_entropy(head(one + two), y)\n" + STEP,
@@ -375,3 +429,13 @@ def test_a_fault_of_the_whole_training_has_its_cause_and_its_line(name: str, tmp
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_like_such_a_fault_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert [each for each in findings(HEALTHY[name], tmp_path) if each.is_alarm] == []
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_who_follows_the_advice_has_no_alarm_any_more(name: str, tmp_path: Path) -> None:
+    source, cause = FAULTS[name]
+    phrase, old, new = FOLLOWED[name]
+    first = next(each for each in findings(source, tmp_path) if each.cause == cause)
+    assert phrase in (first.fix or ""), first.fix
+    assert old in source
+    assert [each for each in findings(source.replace(old, new), tmp_path) if each.is_alarm] == []
