@@ -437,7 +437,8 @@ def test_who_follows_the_advice_has_no_alarm_any_more(name: str, tmp_path: Path)
 
 MAY_BE_MEANT = {
     "the negative distances are cut off": "    d = torch.cdist(head(net(x)), torch.eye(3))\n"
-    "    near = d.gather(1, y[:, None])\n    far = d.gather(1, 2 - y[:, None]).detach()  # here\n    loss = F.softplus(near - far + 1).mean()\n",
+    "    near = d.gather(1, y[:, None])\n    far = d.gather(1, 2 - y[:, None]).detach()  # here\n"
+    "    loss = F.softplus(near - far + 1).mean()\n",
     "one of two views is cut off": "    one, two = head(net(x)), head(net(x + 0.1))\n"
     "    z = torch.cat([one.detach(), two])  # here\n    loss = F.cross_entropy(z @ z.T, torch.arange(32))\n",
     "the value of the next state": "    value = head(net(x)).mean(1)\n"
