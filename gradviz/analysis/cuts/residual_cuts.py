@@ -72,7 +72,7 @@ def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
         return False
     join = flow.log.calls[path[0]]
     name = plain_name(join.function)
-    if name not in _JOINS and name != "sub":
+    if name not in _JOINS and (name != "sub" or _is_a_distance(flow, path[0])):
         return False
     # What is cut off may be chosen before and after the cut: `x[i].detach()`, `x.detach()[i]`.
     after = cut_path.calls[1 : cut_path.calls.index(path[0])]
@@ -86,6 +86,15 @@ def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
         if name in _JOINS - {"add"} and part.origin == other.origin is not None and other.of != part.of:
             return True
     return False
+
+
+def _is_a_distance(flow: Dataflow, row: int) -> bool:
+    """Whether a difference is only measured: then what is cut off is the target of the other side."""
+    users = (flow.log.calls[user] for use in flow.log.calls[row].outputs for user in flow.users(use.tensor, row))
+    return any(plain_name(call.function) in _DISTANCES for call in users)
+
+
+_DISTANCES = frozenset({"square", "pow", "abs", "norm", "linalg_norm", "vector_norm", "mul"})
 
 
 class _Part(NamedTuple):

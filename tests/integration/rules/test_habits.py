@@ -277,6 +277,11 @@ HEALTHY = {
     "a draw that is only weighed by what it brought": PLAIN
     + "    d = torch.distributions.Normal(head(net(x)), 1.0)\n    a = d.rsample().detach()\n"
     "    loss = -(d.log_prob(a) * (a - 1).square()).mean()\n" + STEP,
+    "a leaky state from which what it sent is subtracted": PLAIN + "    state = torch.zeros(16, 8)\n"
+    "    for t in range(3):\n        state = 0.9 * state + net(x)\n        sent = torch.sigmoid(state - 1)\n"
+    "        state = state - sent\n    loss = F.cross_entropy(head(state), y)\n" + STEP,
+    "each row moves towards the one before it": PLAIN + "    h = head(net(x))\n"
+    "    loss = F.cross_entropy(h, y) + (h[1:] - h[:-1].detach()).square().mean()\n" + STEP,
     "two results that move towards each other": PLAIN + "    one, two = net(x), net(x + 0.1)\n"
     "    loss = F.mse_loss(one, two.detach()) + 0.2 * F.mse_loss(two, one.detach())\n"
     "    loss = loss + F.cross_entropy(head(one + two), y)\n" + STEP,
