@@ -84,7 +84,7 @@ class ForwardWatch:
         self.compilations: list[Compilation] = []
         """What it compiled, in order."""
         self.values = ForwardValues(facts, values_up_to)
-        self._facts = facts
+        self.facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook, *COPYING}))
         self._mode_was_on = False
         self._main_thread = threading.get_ident()
@@ -266,7 +266,7 @@ class ForwardWatch:
         row = log.add_row(before, after, function, self._stack(calling_frame(), log, before))
         with DISABLE_TORCH_FUNCTION():
             constants = [
-                self.log.constant(tensor, self._facts.of_tensor)
+                self.log.constant(tensor, self.facts.of_tensor)
                 for tensor in tensors_in_call(args, kwargs)
                 if not _requires_grad(tensor)
             ]

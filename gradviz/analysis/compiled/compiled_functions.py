@@ -30,6 +30,11 @@ _EXPLANATIONS = (
 )
 """What Dynamo says without an explanation, by how it begins, and what that means."""
 
+_FORBIDDEN = re.compile(
+    r"the function `(?P<function>[^`]+)` in file `[^`]*-packages/(?P<file>torch/[^`]+)` should not be traced"
+)
+"""Said of functions of torch. Its hints are for functions of the program."""
+
 
 class CompiledRegion(Struct, frozen=True):
     """Code that Dynamo compiled as one graph: a function, or a part of it between graph breaks."""
@@ -57,6 +62,9 @@ class ExplainedBreak(Struct, frozen=True):
     hints: tuple[str, ...]
     is_of_torch: bool = False
     """Whether it is inside torch itself."""
+    is_forbidden: bool = False
+    """Whether it is a call of code of torch that torch itself keeps Dynamo from tracing, such as a step of an optimizer
+    with a learning-rate scheduler."""
 
 
 class CompiledFunction(Struct, frozen=True):
@@ -144,16 +152,25 @@ def _region(compilations: list[Compilation]) -> CompiledRegion:
 def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
     head, *rest = broken.reason.split("\n")
     lines = [line.strip() for line in rest]
+    forbidden = _FORBIDDEN.search(broken.reason)
     known = next((words for beginning, words in _EXPLANATIONS if head.startswith(beginning)), "")
+    said = " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known
+    if forbidden is not None:
+        said = f"torch keeps Dynamo from tracing {forbidden['function']}, code of its own ({forbidden['file']})"
     return ExplainedBreak(
         broken.file,
         broken.line,
         capture.sources.get(broken.file, {}).get(broken.line, "").strip(),
         head.strip(),
-        " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known,
-        tuple(re.sub(r"\s+", " ", line.removeprefix("Hint: ")) for line in lines if line.startswith("Hint: ")),
+        said,
+        () if broken.is_of_torch or forbidden is not None else _hints(lines),
         broken.is_of_torch,
+        forbidden is not None,
     )
+
+
+def _hints(lines: Iterable[str]) -> tuple[str, ...]:
+    return tuple(re.sub(r"\s+", " ", line.removeprefix("Hint: ")) for line in lines if line.startswith("Hint: "))
 
 
 def cut_in_compiled_code(capture: Capture, names: Iterable[str]) -> GradientCut | None:

@@ -2,7 +2,7 @@
 
 Programs cut such paths on purpose, with ``detach()`` or ``no_grad()``: a target, an advantage, a state. So only those
 count that nobody writes for that: a result that is made a list or a NumPy array and a tensor again, or cast to integers
-and computed with, while nothing else uses it.
+and computed with, while nothing else uses it; and a cut that is combined with a live path of the same kind.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.cuts.cut_paths import GUESSES, CutPath, cut_paths_on
 from gradviz.analysis.cuts.missing_gradients import CutOff
+from gradviz.analysis.cuts.residual_cuts import is_dead_straight_through, joins_its_live_path, joins_its_twin
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -31,12 +32,24 @@ def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
         since = flow.step_before(backward)
         for use in flow.log.calls[backward].roots:
             for cut_path, cuts in cut_paths_on(flow, use.tensor, backward, lambda cut: cut.call_site):
-                if cut_path.cut.call <= since or not _is_no_purpose(flow, cut_path):
+                if cut_path.cut.call <= since:
+                    continue
+                if not _is_no_purpose(flow, cut_path) and not _leaves_a_part(histories, cut_path):
                     continue
                 leaves, _ = histories.live_leaves(cut_path.cut.live_inputs, cut_path.cut.call)
-                tensors = tuple(sorted(leaves & wanted))
+                tensors = tuple(sorted(leaves.union(cut_path.cut.live_inputs) & wanted))
                 if tensors:
                     yield CutOff(cut_path, cuts, backward, use.tensor, False, tensors, is_partial=True)
+
+
+def _leaves_a_part(histories: ParameterHistories, cut_path: CutPath) -> bool:
+    """Whether a path of the same kind, with which this one is combined, brings only a part of the gradient."""
+    flow = histories.flow
+    return (
+        joins_its_live_path(histories, cut_path)
+        or joins_its_twin(flow, cut_path)
+        or is_dead_straight_through(flow, cut_path)
+    )
 
 
 def _is_no_purpose(flow: Dataflow, cut_path: CutPath) -> bool:

@@ -34,7 +34,7 @@ def leftover_gradients(histories: ParameterHistories, events: GradientEvents) ->
     for tensor, of_tensor in events.events.items():
         owners = histories.optimizers_of(tensor)
         if len(owners) == 1:
-            mixed = [each for each in _mixed(of_tensor) if _is_left_by_another(histories, tensor, owners[0], each)]
+            mixed = _left_by_another(histories, tensor, owners[0], of_tensor)
             if len(mixed) >= max(_MIN_TIMES, sum(kind == "step" for _, kind in of_tensor) / 2):
                 found[owners[0]][tensor] = mixed
     for by_tensor in found.values():
@@ -43,6 +43,20 @@ def leftover_gradients(histories: ParameterHistories, events: GradientEvents) ->
 
 
 _MIN_TIMES = 2
+
+
+def _left_by_another(
+    histories: ParameterHistories, tensor: int, owner: int, events: list[tuple[int, Event]]
+) -> list[tuple[int, int, int]]:
+    """Where the first of two backward calls was for another optimizer; decided once for each pair of their lines."""
+    calls, decided, found = histories.log.calls, dict[tuple[int | None, int | None], bool](), []
+    for mixed in _mixed(events):
+        lines = calls[mixed[0]].call_site, calls[mixed[1]].call_site
+        if lines not in decided:
+            decided[lines] = _is_left_by_another(histories, tensor, owner, mixed)
+        if decided[lines]:
+            found.append(mixed)
+    return found
 
 
 def _mixed(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:

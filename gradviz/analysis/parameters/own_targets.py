@@ -162,15 +162,17 @@ def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
     for row, call, _ in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE | _OF_SCORES):
         if plain_name(call.function) not in ("gather", "sub"):
             continue
-        live = {use.tensor for use in call.live_inputs}
-        for use in call.inputs:
-            above = _draw_above(flow, use.tensor, row) if not use.requires_grad else frozenset()
-            if not above.isdisjoint(live):
-                return above
+        constants = [use for use in call.inputs if not use.requires_grad]
+        draws = [above for use in constants if (above := _draw_above(flow, use.tensor, row))]
+        # Logits may be computed of the probabilities, or probabilities of logits.
+        behind = alive_above(flow, ((use.tensor, row) for use in call.live_inputs)) if draws else frozenset()
+        found = next((above for above in draws if not above.isdisjoint(behind)), None)
+        if found is not None:
+            return found
     return frozenset()
 
 
-_OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean"})
+_OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean", "stack", "cat"})
 
 
 def _draw_above(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:

@@ -16,6 +16,7 @@ from functools import wraps
 from types import FrameType
 from typing import Any
 
+from gradviz.recording.compiled.call_inputs import CallInputs
 from gradviz.recording.compiled.inner_calls import InnerCalls
 from gradviz.recording.compiled.region_calls import RegionCalls
 from gradviz.recording.compiled.uncompiled_code import UncompiledCode
@@ -55,13 +56,14 @@ class CompiledCodeWatch:
             ImportNotice(_MODULE, self.install),
             ImportNotice(_EXPORT_MODULE, self._install_export),
         )
-        self._holders: list[InnerCalls | RegionCalls] = []
+        self._holders: list[CallInputs | InnerCalls | RegionCalls] = [CallInputs(watch)]
         if watch.calls is not None and not watch.takes_fingerprints:
             self._holders.append(InnerCalls(watch, watch.calls))
         if holds_calls:
             self._holders.append(RegionCalls(watch.defects.note))
-        around = self._around if self._holders else None
-        self._graphs = DynamoGraphs(watch.traced_graphs, watch.defects.note, around, watch.compilations)
+        self._graphs = DynamoGraphs(
+            watch.traced_graphs, watch.defects.note, self._around, watch.compilations, keeps_constants=holds_calls
+        )
         self._compilations = Compilations(watch.compilations, watch.defects.note)
 
     def start(self) -> None:

@@ -19,8 +19,9 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.compiled.call_inputs import sizes_of_call, traced_frame
 from gradviz.recording.compiled.region_calls import compiled_node
-from gradviz.recording.compiled.region_replay import Replay, replayed
+from gradviz.recording.compiled.region_replay import CannotReplay, Replay, replayed
 from gradviz.recording.compiled.run_log import LoggedCall, RunLog
 from gradviz.recording.compiled.traced_nodes import TracedNode
 from gradviz.recording.forward.forward_log import ForwardLog
@@ -32,8 +33,6 @@ from gradviz.recording.torch_access.nodes import peek_sequence_nr, sequence_nr_o
 from gradviz.recording.torch_access.tensors import version_of
 
 _KEY = "gradviz: the rows of the calls inside this compiled code"
-_MAX_FRAMES = 8
-"""Frames of torch between the code that Dynamo made and what it calls."""
 
 
 def add_values(wrapper: Any, log: RunLog | None) -> None:
@@ -92,11 +91,13 @@ class InnerCalls:
         return compiled_and_logged
 
     def _begun(self, traced: TracedGraph, args: tuple[Any, ...], outer: Row, frame: FrameType) -> _InnerCall | None:
-        try:
-            found = replayed(traced)
-        except Exception:  # whatever torch raises for what the graph contains: the region is closed, and says so
+        if len(args) != len(traced.inputs):
             return None
-        if found.log is None or not found.log.is_complete or len(args) != len(traced.inputs):
+        try:
+            found = replayed(traced.with_sizes(sizes_of_call(traced, args)))
+        except CannotReplay:  # the region is closed, and says so
+            return None
+        if found.log is None or not found.log.is_complete:
             return None
         modules = _ModuleCalls(self._watch.log, _variables_of(traced, frame), outer.scope)
         call = _InnerCall(traced, found, found.log, outer, self._calls, modules, self._watch.stacks.below)
@@ -268,12 +269,7 @@ _PART = re.compile(r"(?:\._modules\['|\.|\[)([^'\].\[]+)")
 """A step to a child: ``.blocks``, ``[0]``, ``._modules['act']``."""
 
 
-def _variables_of(traced: TracedGraph, frame: FrameType | None) -> Mapping[str, Mapping[str, Any]]:
+def _variables_of(traced: TracedGraph, frame: FrameType) -> Mapping[str, Mapping[str, Any]]:
     """Local and global variables of the code that Dynamo made, which calls what the backend compiled."""
-    for _ in range(_MAX_FRAMES):
-        if frame is None:
-            break
-        if frame.f_code.co_name == traced.code_name:
-            return {"L": local_variables(frame), "G": frame.f_globals}
-        frame = frame.f_back
-    return {"L": {}, "G": {}}
+    inside = traced_frame(traced, frame)
+    return {"L": {}, "G": {}} if inside is None else {"L": local_variables(inside), "G": inside.f_globals}

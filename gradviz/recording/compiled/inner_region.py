@@ -11,12 +11,14 @@ from typing import Any
 import torch
 from torch import fx
 
-from gradviz.graph.model import CallSite, Constant, Edge, ModuleScope, Node, Recomputed
+from gradviz.graph.model import CallSite, Edge, ModuleScope, Node, Recomputed
 from gradviz.recording.compiled.recomputed_operations import operation_of
+from gradviz.recording.compiled.region_constants import RegionConstant, RegionConstants
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import WouldSave
 from gradviz.recording.compiled.traced_nodes import TracedNode
+from gradviz.recording.forward.forward_log import CompiledCall
 from gradviz.recording.forward.forward_memory import storage_of
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
@@ -28,6 +30,7 @@ from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, away_from_modes, kept_without_hooks
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, storage_address
+from gradviz.recording.walk.composite_calls import NodeOfCall, takers_of_constants
 from gradviz.recording.walk.node_classes import NodeClass, SavedSlot, plain_value, read_class
 from gradviz.recording.walk.node_kinds import kind_of_call
 from gradviz.recording.walk.node_outputs import OutputReader
@@ -53,7 +56,7 @@ class InnerRegion:
     """What each output of the compiled function comes from."""
     scopes: list[ModuleScope]
     sites: list[CallSite]
-    constants: list[Constant]
+    constants: list[RegionConstant]
     frame_scope: ModuleScope | None
     """The module or function that was compiled."""
     backend: str
@@ -173,23 +176,31 @@ def known_modules(names: ModuleNames, called: list[torch.nn.Module]) -> dict[int
 
 
 class InnerRegionMaker:
-    """Makes the nodes of one region."""
+    """Makes the nodes of one region.
+
+    Args:
+        recomputed: operations that the compiled backward computes again.
+        call: that of the compiled code, if it was seen.
+    """
 
     def __init__(
         self,
         traced: TracedGraph,
         replay: Replay,
         tables: RegionTables,
+        constants: RegionConstants,
         facts: FactsTable,
         recomputed: Sequence[fx.Node] | None = None,
+        call: CompiledCall | None = None,
     ) -> None:
         self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
+        self._constants = constants
+        self._is_checkpointed = call is not None and call.is_checkpointed
+        self._function = traced.function if call is None else call.function
         self._recomputed = self._with_sites(recomputed)
         storages = [storage_of(each) for each in replay.tensors[0] if isinstance(each, torch.Tensor)]
         self._memory_of_inputs = {storage_address(each) for each in storages if each is not None}
         self._classes: dict[type, NodeClass] = {}
-        self._constants: dict[int, int] = {}
-        self._constant_list: list[Constant] = []
 
     def _with_sites(self, nodes: Sequence[fx.Node] | None) -> list[Recomputed] | None:
         """Operations that are computed again, each once for each line."""
@@ -208,14 +219,15 @@ class InnerRegionMaker:
             elif index not in self._replay.input_of:
                 raise UnknownRegion("it uses a parameter that is not one of its inputs")
         outputs = OutputReader(self._facts, Counter()).of_walk(walked)
-        nodes = [self._node(index, new, outputs[index], local) for index, new in local.items()]
+        takers = self._takers(local)
+        nodes = [self._node(index, new, outputs[index], local, takers.get(index, ())) for index, new in local.items()]
         expected = away_from_modes(lambda: list(self._expected(local)))
         return InnerRegion(
             nodes,
             [(local[each[0]], each[1]) if isinstance(each, tuple) else each for each in results],
             self._tables.scopes,
             self._tables.sites,
-            self._constant_list,
+            self._constants.found,
             self._frame_scope(),
             self._traced.backend,
             self._traced.function,
@@ -249,7 +261,9 @@ class InnerRegionMaker:
         number = number if position is not None else 0
         return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number, memory, size)
 
-    def _node(self, index: int, new: int, outputs: Any, local: dict[int, int]) -> Node:
+    def _node(
+        self, index: int, new: int, outputs: Any, local: dict[int, int], constants: tuple[torch.Tensor, ...]
+    ) -> Node:
         walked, input_of = self._replay.walk, self._replay.input_of
         wrapper, number = walked.wrappers[index], walked.sequence_nrs[index]
         known = self._class_of(wrapper)
@@ -263,7 +277,10 @@ class InnerRegionMaker:
         )
         kind = known.kind
         if forward_call is not None and call is not None and kind in ("operation", "view"):
-            kind = kind_of_call(kind, forward_call, is_checkpointed=call.is_checkpointed)
+            is_checkpointed = call.is_checkpointed or self._is_checkpointed
+            kind = kind_of_call(kind, forward_call, is_checkpointed=is_checkpointed)
+        if call is not None and call.is_inplace and number == call.end - 1:
+            kind = "inplace"
         custom = custom_function_name(call.traced) if call is not None and kind == "custom" else None
         return Node(
             new,
@@ -276,7 +293,8 @@ class InnerRegionMaker:
             self._tables.site_of(call.traced) if call is not None else None,
             self._tables.scope_of(call.traced) if call is not None else None,
             {name: plain_value(getattr(wrapper, slot)) for name, slot in known.attributes},
-            constants=self._constants_of(call) if call is not None and number == call.end - 1 else (),
+            constants=self._constants.indices_of(constants),
+            number=call.number if call is not None and number == call.end - 1 else None,
             inner_nr=number - self._replay.first_nr + 1,
         )
 
@@ -286,27 +304,26 @@ class InnerRegionMaker:
             known = self._classes[type(wrapper)] = read_class(wrapper)
         return known
 
-    def _constants_of(self, call: ReplayedCall) -> tuple[int, ...]:
-        for index in call.constants:
-            if index not in self._constants:
-                self._constants[index] = len(self._constant_list)
-                self._constant_list.append(self._constant(index))
-        return tuple(dict.fromkeys(self._constants[index] for index in call.constants))
-
-    def _constant(self, index: int) -> Constant:
-        given = self._traced.inputs[index]
-        assert isinstance(given, TensorInput)
-        tensor = next(each for each in self._replay.tensors[0][index:] if isinstance(each, torch.Tensor))
-        facts = self._facts.of_metadata(tensor)
-        names = self._tables.modules
-        for kind, table in (("parameter", names.parameters), ("buffer", names.buffers)):
-            if given.tensor_id in table and f"_{kind}s" in given.source:
-                return Constant(facts, kind, tuple(table[given.tensor_id]))  # type: ignore[arg-type]
-        local = re.fullmatch(r"[LG]\['([^']+)'\]", given.source)
-        return Constant(facts, "data", (local[1],) if local is not None else ())
+    def _takers(self, local: dict[int, int]) -> dict[int, tuple[torch.Tensor, ...]]:
+        """The tensors without gradient that each operation takes, by its number in the walk."""
+        walked, found = self._replay.walk, {}
+        members: dict[int, tuple[ReplayedCall, list[int]]] = {}
+        for index in sorted(local, key=walked.sequence_nrs.__getitem__):
+            call = self._replay.call_of(walked.sequence_nrs[index])
+            if call is not None and call.constants:
+                members.setdefault(call.start, (call, []))[1].append(index)
+        for call, indices in members.values():
+            kinds = (self._class_of(walked.wrappers[index]).kind for index in indices)
+            nodes = [
+                NodeOfCall(index, walked.edges[index], kind == "view")
+                for index, kind in zip(indices, kinds, strict=True)
+            ]
+            found.update(takers_of_constants(call.constants, nodes))
+        return found
 
     def _frame_scope(self) -> ModuleScope | None:
         traced, module = self._traced, self._tables.frame_module
         if module is not None:
             return self._tables.scope_named("", f"L['{traced.module_variable}']", type(module), None)
-        return ModuleScope(traced.function, f"{traced.function}()", kind="function") if traced.function else None
+        function = self._function
+        return ModuleScope(function, f"{function}()", kind="function") if function else None

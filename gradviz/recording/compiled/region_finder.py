@@ -24,9 +24,10 @@ from gradviz.recording.compiled.inner_region import (
     known_modules,
 )
 from gradviz.recording.compiled.recomputed_operations import recomputed_operations
+from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
-from gradviz.recording.compiled.region_replay import Replay, replayed
-from gradviz.recording.forward.forward_log import ThreadLog
+from gradviz.recording.compiled.region_replay import CannotReplay, Replay, is_alike, replayed
+from gradviz.recording.forward.forward_log import CompiledCall, ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     OutputPlan,
@@ -38,6 +39,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
 from gradviz.recording.torch_access.modules import compiled_from
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata, python_function_class
 from gradviz.recording.torch_access.tensor_facts import FactsTable
+from gradviz.recording.walk.graph_tables import ConstantTable
 from gradviz.recording.walk.graph_walker import Walk
 
 COMPILED_CALL = "torch.compile"
@@ -71,17 +73,19 @@ class RegionFinder:
         called: list[torch.nn.Module],
         log: ThreadLog | None,
         module_of: Callable[[int], torch.nn.Module | None],
+        constants: ConstantTable,
     ) -> FoundRegions:
         """The regions of a graph, those that were compiled and those that were only traced.
 
         Args:
             module_of: finds the module of a scope of the log.
+            constants: those of the graph.
         """
         for each in self.traced:
             if id(each) not in self.cuts:
                 self.cuts[id(each)] = gradient_cuts(each, modules)
-        search = _Search(self, graph, walked, modules, called, log, module_of)
-        return FoundRegions(search.compiled(), search.uncompiled())
+        search = _Search(self, graph, walked, modules, called, log, module_of, constants)
+        return FoundRegions(search.compiled(), search.uncompiled(), constants.logged)
 
 
 @dataclass
@@ -95,6 +99,7 @@ class _Search:
     called: list[torch.nn.Module]
     log: ThreadLog | None
     module_of: Callable[[int], torch.nn.Module | None]
+    constants: ConstantTable
 
     @cached_property
     def known(self) -> dict[int, torch.nn.Module]:
@@ -110,6 +115,8 @@ class _Search:
                 found[index] = FoundRegion(call, self._inner(index))
             except UnknownRegion as reason:
                 found[index] = FoundRegion(call, None, str(reason))
+            except CannotReplay as reason:
+                found[index] = FoundRegion(call, None, f"it could not be traced again: {reason}")
             except Exception as error:  # whatever torch raises for what the traced graph contains
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
         return found
@@ -140,11 +147,11 @@ class _Search:
     def _uncompiled(self, call: int, nodes: list[int], traced: list[TracedGraph]) -> UncompiledRegion | None:
         """The traced code that made the first of these nodes, and which of its operations each node is."""
         numbered = [(self.walked.sequence_nrs[index], self.graph.nodes[index].name) for index in nodes]
-        for each in traced:
+        for each in traced if (given := self._given(nodes[0])) is None else [given]:
             try:
                 found = replayed(each)
-            except Exception as error:  # whatever torch raises for what the traced graph contains
-                self.finder.untraceable[f"{each.function}() could not be traced again: {_in_a_line(error)}"] = None
+            except CannotReplay as reason:
+                self.finder.untraceable[f"{each.function}() could not be traced again: {reason}"] = None
                 continue
             matched = _matched(found, numbered)
             if matched:
@@ -164,7 +171,9 @@ class _Search:
         aot_id = aot_id_of(function_class)
         if aot_id is None:
             raise UnknownRegion("this torch does not tell what it was compiled from")
-        traced = next((each for each in self.finder.traced if aot_id in each.aot_ids), None)
+        given = self._given(index)
+        candidates = self.finder.traced if given is None else [given]
+        traced = next((each for each in candidates if aot_id in each.aot_ids), None)
         if traced is None:
             raise UnknownRegion("it was compiled before the recording began")
         if len(traced.aot_ids) > 1:
@@ -176,6 +185,15 @@ class _Search:
         _check_outputs(found, results, plan, input_metadata(wrapper))
         leaves = [_leaf(self.walked, edge) for edge in edges]
         return self._made(index, traced, found, leaves, results, recomputed_operations(function_class))
+
+    def _call_at(self, index: int) -> CompiledCall | None:
+        """The call of compiled code that made a node."""
+        return self.log.compiled_call_of(self.walked.sequence_nrs[index]) if self.log is not None else None
+
+    def _given(self, index: int) -> TracedGraph | None:
+        """What was traced of the code that made a node, with the sizes that it got."""
+        call = self._call_at(index)
+        return None if call is None else call.traced.with_sizes(call.sizes)
 
     def _running_module(self, index: int) -> torch.nn.Module | None:
         """The module that ran when a node was made."""
@@ -196,7 +214,9 @@ class _Search:
     ) -> InnerRegion:
         frame = frame_module(traced, self._running_module(index), leaves, self.modules, self.known)
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
-        return InnerRegionMaker(traced, found, tables, self.finder.facts, recomputed).make(results)
+        call, facts = self._call_at(index), self.finder.facts
+        constants = RegionConstants(traced, found, call, self.constants, self.modules, facts)
+        return InnerRegionMaker(traced, found, tables, constants, facts, recomputed, call).make(results)
 
 
 def _in_a_line(error: Exception) -> str:
@@ -218,7 +238,7 @@ def _matched(found: Replay, nodes: list[tuple[int, str]]) -> list[int]:
         index = by_number.get(number - shift)
         if number - shift > max(by_number):
             break
-        if index is None or found.walk.wrappers[index].name() != name:
+        if index is None or not is_alike(found.walk.wrappers[index].name(), name):
             return []
         matched.append(index)
     return matched

@@ -23,6 +23,8 @@ from gradviz.graph.number_words import counted
 from gradviz.graph.root_shares import RootShares
 from gradviz.recording.compiled.inner_region import InnerRegion, Result
 from gradviz.recording.compiled.nan_lines import BROKEN_BY
+from gradviz.recording.compiled.region_constants import RegionConstant
+from gradviz.recording.compiled.region_replay import RESHAPES
 from gradviz.recording.compiled.saved_in_region import with_saved_tensors
 
 NOT_MEASURED = "inside compiled code"
@@ -61,6 +63,8 @@ class FoundRegions(NamedTuple):
     compiled: Mapping[int, FoundRegion] = {}
     """By the id of their node."""
     uncompiled: Sequence[UncompiledRegion] = ()
+    logged: Sequence[int] = ()
+    """Indices in the log of the constants of the graph."""
 
 
 def closed_regions(found: Iterable[FoundRegion]) -> list[str]:
@@ -108,7 +112,9 @@ def not_measured_again(found: Iterable[FoundRegion]) -> list[str]:
 
 def opened(graph: Graph, found: FoundRegions) -> Graph:
     """The graph with the regions open."""
-    return _Opening(graph, found.compiled, found.uncompiled).graph() if any(found) else graph
+    if not found.compiled and not found.uncompiled:
+        return graph
+    return _Opening(graph, found.compiled, found.uncompiled, found.logged).graph()
 
 
 @dataclass
@@ -116,6 +122,7 @@ class _Opening:
     old: Graph
     found: Mapping[int, FoundRegion]
     uncompiled: Sequence[UncompiledRegion]
+    logged: Sequence[int]
     nodes: list[Node] = field(default_factory=list)
     new_ids: dict[int, int] = field(default_factory=dict)
     """New ids of nodes that are not regions."""
@@ -128,6 +135,7 @@ class _Opening:
         self.scopes = list(self.old.scopes)
         self.sites = list(self.old.call_sites)
         self.constants = list(self.old.constants)
+        self._logged = {index: number for number, index in enumerate(self.logged)}
         self._frames: dict[tuple[int, str], int] = {}
         self._calls: Counter[str] = Counter()
 
@@ -224,20 +232,21 @@ class _Opening:
                 inner = region.inner.nodes[own]
                 found[index] = replace(
                     self.old.nodes[index],
-                    name=inner.name,
+                    name=self.old.nodes[index].name if inner.name in RESHAPES else inner.name,
                     forward_call=inner.forward_call,
                     call_site=tables.site(inner),
                     scope=tables.scope(inner),
                     constants=tables.constants_of(inner),
+                    number=inner.number,
+                    kind=inner.kind if inner.kind in ("inplace", "checkpoint") else self.old.nodes[index].kind,
                     region=len(self.regions) - 1,
                 )
         return found
 
     def _moved_tables(self, node: Node, call: int, inner: InnerRegion) -> _Moved:
         """Add the tables of a region to those of the graph; `node` is the region itself, or its first node."""
-        sites, constants = len(self.sites), len(self.constants)
+        sites = len(self.sites)
         self.sites += [_moved_site(site, sites, node.call_site) for site in inner.sites]
-        self.constants += inner.constants
         outer_scope = self._frame_scope(node, call, inner)
         scopes: list[int] = []
         for scope in inner.scopes:
@@ -247,7 +256,19 @@ class _Opening:
                 continue
             scopes.append(len(self.scopes))
             self.scopes.append(self._numbered(replace(scope, parent=parent)))
+        used = sorted({index for own in inner.nodes for index in own.constants})
+        constants = {index: self._constant(inner.constants[index]) for index in used}
         return _Moved(node.call_site, outer_scope, sites, scopes, constants)
+
+    def _constant(self, found: RegionConstant) -> int:
+        """The index of a constant in the graph, to which it is added unless another region or the graph has it."""
+        known = self._logged.get(found.logged) if found.logged is not None else None
+        if known is not None:
+            return known
+        self.constants.append(found.constant)
+        if found.logged is not None:
+            self._logged[found.logged] = len(self.constants) - 1
+        return len(self.constants) - 1
 
     def _open(self, node: Node, found: FoundRegion, inner: InnerRegion) -> None:
         first = self.first[node.id]
@@ -392,7 +413,8 @@ class _Moved:
     sites: int
     scopes: Sequence[int]
     """For each scope of the region, the one of the graph."""
-    constants: int
+    constants: Mapping[int, int]
+    """The same for constants that its operations take."""
 
     def site(self, own: Node) -> int | None:
         return self.call_site if own.call_site is None else self.sites + own.call_site
@@ -401,7 +423,7 @@ class _Moved:
         return self.outer_scope if own.scope is None else self.scopes[own.scope]
 
     def constants_of(self, own: Node) -> tuple[int, ...]:
-        return tuple(self.constants + index for index in own.constants)
+        return tuple(self.constants[index] for index in own.constants)
 
 
 class _Boundary:

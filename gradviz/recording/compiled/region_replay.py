@@ -19,7 +19,11 @@ from torch import fx
 
 from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.compiled.traced_nodes import TracedNode, moved
+from gradviz.recording.forward.copies import COPYING, Copies
+from gradviz.recording.forward.forward_memory import storage_of
 from gradviz.recording.forward.function_mode import CallMode
+from gradviz.recording.forward.memory_parts import MemoryPart
+from gradviz.recording.forward.python_numbers import ARITHMETIC, python_number
 from gradviz.recording.forward.tensors_in_containers import tensors_in_call
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     TensorInput,
@@ -28,6 +32,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     made_fake,
     takes_numbers,
 )
+from gradviz.recording.torch_access.dynamo.graph_interpreter import GraphInterpreter
 from gradviz.recording.torch_access.dynamo.operators_run import OperatorsRun
 from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
@@ -37,6 +42,7 @@ from gradviz.recording.torch_access.tensors import (
     base_of,
     grad_fn_of,
     requires_grad_of,
+    storage_address,
     version_of,
 )
 from gradviz.recording.torch_access.unwatched_backward import unwatched
@@ -44,6 +50,14 @@ from gradviz.recording.walk.graph_walker import Walk, walk
 
 _BODY_RUNS_IN_PLACE = frozenset({"tag_activation_checkpoint", "wrap", "invoke_subgraph", "wrap_activation_checkpoint"})
 """Higher-order operators that only run the graph that they are given."""
+
+RESHAPES = frozenset({"ViewBackward0", "AsStridedBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0"})
+"""Which of them ``reshape`` makes depends on strides, and on whether tensors are fake."""
+
+
+def is_alike(one: str, other: str) -> bool:
+    """Whether the same call can make nodes of these names on fake and on real tensors."""
+    return one == other or RESHAPES.issuperset((one, other))
 
 
 class ReplayedCall(NamedTuple):
@@ -55,9 +69,13 @@ class ReplayedCall(NamedTuple):
     function: Any
     traced: TracedNode
     """The node of the traced graph that it belongs to."""
-    constants: tuple[int, ...]
-    """Inputs of the traced graph that it got and that need no gradient."""
+    constants: tuple[torch.Tensor, ...]
+    """Tensors that it got and that need no gradient."""
     is_checkpointed: bool
+    number: int | float | None = None
+    """The Python number that it got."""
+    is_inplace: bool = False
+    """Whether it was told to change its input."""
 
 
 @dataclass
@@ -89,6 +107,8 @@ class Replay:
     """The one after that of its last node."""
     log: RunLog | None = None
     """Every torch call of the run, if they are wanted."""
+    copies: Copies = field(default_factory=Copies)
+    """Which tensors without gradient are copies of others."""
 
     def call_of(self, sequence_nr: int) -> ReplayedCall | None:
         """The call that made the node with this number."""
@@ -96,15 +116,20 @@ class Replay:
         return self.calls[index] if index >= 0 and sequence_nr < self.calls[index].end else None
 
 
+class CannotReplay(Exception):
+    """What torch raised when a traced graph was run again, in a line."""
+
+
 def replayed(traced: TracedGraph) -> Replay:
-    """The traced graph run on fake tensors, which is done once; if that raises, so does every call."""
+    """The traced graph run on fake tensors, which is done once; if that raises, every call raises `CannotReplay`."""
     if traced.replay is None:
         try:
             traced.replay = result_of_own_thread(lambda: _replay(traced))
         except Exception as error:  # whatever torch raises for what the traced graph contains
-            traced.replay = error
-    if isinstance(traced.replay, Exception):
-        raise traced.replay
+            # Not the exception itself: its traceback would keep the frames of the program, and all that they hold.
+            traced.replay = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    if isinstance(traced.replay, str):
+        raise CannotReplay(traced.replay)
     result: Replay = traced.replay
     return result
 
@@ -112,13 +137,8 @@ def replayed(traced: TracedGraph) -> Replay:
 def _replay(traced: TracedGraph) -> Replay:
     with fake_tensors(with_numbers=takes_numbers(traced.graph)) as mode, torch.enable_grad():
         inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
-        log = RunLog() if traced.logs_calls else None
-        interpreter = NotingInterpreter(traced, lambda given: made_fake(mode, given), log=log)
-        interpreter.constants = {
-            id(tensor): index
-            for index, tensor in enumerate(inputs)
-            if isinstance(tensor, torch.Tensor) and not tensor.requires_grad
-        }
+        log, copies = RunLog() if traced.logs_calls else None, Copies(part_of_fake)
+        interpreter = NotingInterpreter(traced, lambda given: made_fake(mode, given), log=log, copies=copies)
         with ExitStack() as surroundings:
             surroundings.enter_context(as_traced(traced))
             surroundings.enter_context(interpreter.mode_on())
@@ -127,13 +147,21 @@ def _replay(traced: TracedGraph) -> Replay:
             results = interpreter.run(*inputs)
             last_nr = peek_sequence_nr()
         found = described(inputs, list(results), interpreter.calls)
-        found.operators = operators
+        found.operators, found.copies = operators, copies
         found.first_nr, found.last_nr, found.log = first_nr, last_nr, log
         found.without_gradient = interpreter.without_gradient
         found.written = frozenset(
             index for index, each in enumerate(inputs) if isinstance(each, torch.Tensor) and version_of(each)
         )
         return found
+
+
+def part_of_fake(tensor: torch.Tensor) -> MemoryPart | None:
+    """Where a fake tensor lies in its storage, which has no memory; None if its sizes are not known."""
+    storage, offset = storage_of(tensor), tensor.storage_offset()
+    if storage is None or not all(type(size) is int for size in (*tensor.shape, *tensor.stride(), offset)):
+        return None
+    return MemoryPart(storage, storage_address(storage), tuple(tensor.shape), tensor.stride(), int(offset))
 
 
 @contextmanager
@@ -190,7 +218,7 @@ def described(inputs: list[Any], results: list[Any], calls: list[ReplayedCall]) 
         )
 
 
-class RegionInterpreter(fx.Interpreter):
+class RegionInterpreter(GraphInterpreter):
     """Runs a traced graph, and the bodies of its higher-order operators.
 
     Args:
@@ -201,6 +229,11 @@ class RegionInterpreter(fx.Interpreter):
         super().__init__(fx.GraphModule({}, fx.Graph()), garbage_collect_values=frees_values, graph=traced.graph)
         self._traced = traced
         self._constant = constant
+
+    def fetch_args_kwargs_from_env(self, n: fx.Node) -> tuple[Any, Any]:
+        """Lists as the program wrote them: those of a traced graph are of a class of their own."""
+        args, kwargs = super().fetch_args_kwargs_from_env(n)
+        return _plain(args), _plain(kwargs)
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         found = self._traced.attributes[str(target)]
@@ -241,11 +274,21 @@ class RegionInterpreter(fx.Interpreter):
         return fx.GraphModule(attributes, body.graph)
 
 
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return tuple(map(_plain, value)) if type(value) is tuple else value
+
+
 class NotingInterpreter(RegionInterpreter):
     """Notes which of the nodes of a traced graph made which autograd nodes.
 
     Args:
         log: gets every torch call, if that is wanted.
+        copies: notes which tensors are copies of others. Only with it the tensors without gradient are kept that calls
+            get.
     """
 
     def __init__(
@@ -255,11 +298,11 @@ class NotingInterpreter(RegionInterpreter):
         *,
         frees_values: bool = False,
         log: RunLog | None = None,
+        copies: Copies | None = None,
     ) -> None:
         super().__init__(traced, constant, frees_values=frees_values)
-        self._log = log
+        self._log, self._copies = log, copies
         self.calls: list[ReplayedCall] = []
-        self.constants: dict[int, int] = {}
         self._node: TracedNode | None = None
         self._around: TracedNode | None = None
         """The node that runs this graph, if other nodes run the same graph for other modules."""
@@ -267,7 +310,7 @@ class NotingInterpreter(RegionInterpreter):
         """Distinguishes these runs."""
         self._checkpoint = False
         self.without_gradient: dict[str, bool] = {}
-        self._mode = CallMode(self._note, also=frozenset())
+        self._mode = CallMode(self._note, also=frozenset(COPYING if copies is not None else ()))
         self._mode.listener = log
 
     def mode_on(self) -> Any:
@@ -298,8 +341,10 @@ class NotingInterpreter(RegionInterpreter):
                 self.without_gradient[n.name] = not torch.is_grad_enabled()
 
     def _run_body(self, body: TracedGraph, tensors: Any, *, is_checkpointed: bool, is_shared: bool) -> Any:
-        inner = NotingInterpreter(body, self._constant, frees_values=self.garbage_collect_values, log=self._log)
-        inner.calls, inner.constants = self.calls, self.constants
+        inner = NotingInterpreter(
+            body, self._constant, frees_values=self.garbage_collect_values, log=self._log, copies=self._copies
+        )
+        inner.calls = self.calls
         inner._checkpoint = self._checkpoint or is_checkpointed
         inner._around, inner._times = (self._node, len(self.calls)) if is_shared else (self._around, self._times)
         self._mode.take_off()
@@ -323,15 +368,23 @@ class NotingInterpreter(RegionInterpreter):
             self._mode.listener = self._log
 
     def _note(self, before: int, after: int, function: Any, args: Any, kwargs: Any, result: Any) -> None:
-        if after == before or self._node is None:
-            return
         with DISABLE_TORCH_FUNCTION():
-            constants = tuple(
-                self.constants[id(tensor)]
-                for tensor in tensors_in_call(args, kwargs)
-                if not requires_grad_of(tensor) and id(tensor) in self.constants
-            )
-        self.calls.append(ReplayedCall(before, after, function, self._node, constants, self._checkpoint))
+            if after != before and self._node is not None:
+                constants = () if self._copies is None else tensors_in_call(args, kwargs)
+                self.calls.append(
+                    ReplayedCall(
+                        before,
+                        after,
+                        function,
+                        self._node,
+                        tuple(each for each in constants if not requires_grad_of(each)),
+                        self._checkpoint,
+                        python_number(args) if id(function) in ARITHMETIC else None,
+                        bool(kwargs) and kwargs.get("inplace") is True,
+                    )
+                )
+            elif self._copies is not None and function in COPYING:
+                self._copies.note(function, args, result)
 
 
 class _On:

@@ -36,7 +36,15 @@ from gradviz.recording.compiled.region_calls import (
     why_not_twice,
 )
 from gradviz.recording.compiled.region_opening import FoundRegion
-from gradviz.recording.compiled.region_replay import NotingInterpreter, Replay, as_traced, described, replayed
+from gradviz.recording.compiled.region_replay import (
+    RESHAPES,
+    NotingInterpreter,
+    Replay,
+    as_traced,
+    described,
+    is_alike,
+    replayed,
+)
 from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import OutputPlan, TensorInput, output_plan_of
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, python_function_class
@@ -144,15 +152,10 @@ def _check_that_it_may_run(noted: _Noted) -> None:
         raise NotAgain("a gradient that it got is of a class of its own")
 
 
-_VIEWS = frozenset({"ViewBackward0", "AsStridedBackward0", "ReshapeAliasBackward0", "UnsafeViewBackward0"})
-"""Which of them ``reshape`` makes depends on strides, and fake tensors may have others."""
-
-
 def _with_figures(own: Node, measured: Node) -> Node:
-    name = measured.name if own.name in _VIEWS else own.name
     return replace(
         own,
-        name=name,
+        name=measured.name if own.name in RESHAPES else own.name,
         outputs=measured.outputs,
         gradients=measured.gradients,
         shares=measured.shares,
@@ -192,8 +195,7 @@ class _Run:
     def _check_way(self) -> None:
         walked, expected = self.replay.walk, replayed(self.held.traced).walk
         names = [(one.name(), other.name()) for one, other in zip(walked.wrappers, expected.wrappers, strict=False)]
-        is_other = any(one != other and not _VIEWS.issuperset((one, other)) for one, other in names)
-        if is_other or list(walked.edges) != list(expected.edges):
+        if not all(is_alike(*pair) for pair in names) or list(walked.edges) != list(expected.edges):
             raise NotAgain("a second run makes other autograd nodes")
 
     def _backward(self, inputs: list[Any], results: list[Any]) -> Graph:
@@ -276,10 +278,9 @@ def _check_against_program(outer: Graph, node: Node, graph: Graph, run: _Run, in
     if not different:
         return
     if draws:
-        raise NotAgain(
-            "it draws random numbers, and a second run draws others (inductor draws as other code does with "
-            "torch._inductor.config.fallback_random = True)"
-        )
+        hint = " (inductor draws as other code does with torch._inductor.config.fallback_random = True)"
+        is_inductor = run.held.traced.backend == "inductor"
+        raise NotAgain(f"it draws random numbers, and a second run draws others{hint if is_inductor else ''}")
     number, sent, again = max(different, key=lambda pair: abs((pair[1].norm or 0.0) - (pair[2].norm or 0.0)))
     edge = at_index(node.edges, number)
     names = outer.nodes[edge.target].names if edge is not None else ()

@@ -8,7 +8,6 @@ nothing to Dynamo. They are off while it compiles, which would be slow otherwise
 
 from __future__ import annotations
 
-import dis
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,12 +17,14 @@ from typing import Any
 
 import torch
 
+from gradviz.recording.compiled.operators_in_code import operators_in
 from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ForwardLog, ThreadLog
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file, torch_folder
 from gradviz.recording.run.line_attribution import StackTable
 from gradviz.recording.run.recording_failures import Defects, shielded
 from gradviz.recording.run.traced_stacks import is_made_by_fx
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import is_made_by_dynamo
 from gradviz.recording.torch_access.dynamo.untraced import can_be_off, off_switch, untraced
 from gradviz.recording.torch_access.frames import custom_function_code, module_runner_code
 from gradviz.recording.torch_access.import_notice import ImportNotice
@@ -60,8 +61,12 @@ class UncompiledCode:
         """The module calls that run, with their frames."""
         self._lined: dict[int, bool] = {}
         """Whether lines are wanted of a code object, by its ``id()``: Dynamo makes some that cannot be hashed."""
-        self._operators: dict[int, tuple[tuple[int, str], ...]] = {}
+        self._stepped: dict[int, bool] = {}
+        """Of those, whether every instruction is wanted."""
+        self._operators: dict[int, dict[int, str]] = {}
         """The operators of a code object, by its ``id()``."""
+        self._instructions: dict[int, int] = {}
+        """For each running frame of which every instruction is traced, by ``id()``, the one that runs."""
         self._codes: list[CodeType] = []
         """Keeps these alive."""
         self._functions: tuple[Any, Any] | None = None
@@ -90,6 +95,7 @@ class UncompiledCode:
         if self._functions is not None:
             self._unset()
             self._offsets.clear()
+            self._instructions.clear()
             if self._scopes:
                 self._scopes.clear()
                 self._thread.enter_scope(_peek(), self._running_scope())
@@ -138,6 +144,7 @@ class UncompiledCode:
     def _trace_and_profile(self) -> tuple[Any, Any]:
         """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
         switch_off, offsets, lined, module_code = off_switch(), self._offsets, self._lined, self._module_code
+        stepped, instructions = self._stepped, self._instructions
 
         @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -152,10 +159,15 @@ class UncompiledCode:
                 callback = switch_off(None)
                 self._look(frame, event, None)
                 switch_off(callback)
-            if event == "line":
+            if event == "opcode":
+                instructions[id(frame)] = frame.f_lasti
+            elif event == "line":
                 offsets[id(frame)] = frame.f_lasti
+                if stepped[id(frame.f_code)]:
+                    frame.f_trace_opcodes = True  # not before: Python 3.13 ignores it in a frame that has just begun
             elif event == "return":
                 offsets.pop(id(frame), None)
+                instructions.pop(id(frame), None)
             return lines
 
         @untraced
@@ -171,10 +183,14 @@ class UncompiledCode:
 
     # -- noting --------------------------------------------------------------------------------------------------
 
+    @shielded
     def _keep(self, code: CodeType) -> None:
         if id(code) not in self._lined:
             self._codes.append(code)
-            self._lined[id(code)] = not (is_torch_file(code.co_filename) or code.co_filename.startswith("<"))
+            self._stepped[id(code)] = self._lined[id(code)] = False
+            if not (is_torch_file(code.co_filename) or code.co_filename.startswith("<")):
+                self._lined[id(code)] = True
+                self._stepped[id(code)] = self._has_several(code)
 
     @shielded
     def _look(self, frame: FrameType, event: str, arg: Any) -> None:
@@ -200,7 +216,7 @@ class UncompiledCode:
         return False
 
     def _function(self, maker: FrameType, event: str, arg: Any) -> Any:
-        """What was called there; None if it is not known: one of several operators of a line."""
+        """What was called there; None if it is not known."""
         if event == "call" and maker.f_code is self._custom_code:
             return CUSTOM_CALL
         written = _function_in_python(maker)
@@ -210,12 +226,24 @@ class UncompiledCode:
             owner = getattr(arg, "__self__", None)
             return getattr(torch.Tensor, arg.__name__, None) if isinstance(owner, torch.Tensor) else arg
         code, line_of = maker.f_code, self._stacks.line_of
-        line = line_of(code, self._offsets.get(id(maker), maker.f_lasti))
+        operators = self._operators_of(code)
+        if id(maker) in self._instructions:
+            methods = {operators.get(self._instructions[id(maker)], "")}
+        else:
+            line = line_of(code, self._offsets.get(id(maker), maker.f_lasti))
+            methods = {method for offset, method in operators.items() if line_of(code, offset) == line}
+        return getattr(torch.Tensor, methods.pop(), None) if len(methods) == 1 else None
+
+    def _operators_of(self, code: CodeType) -> dict[int, str]:
         if id(code) not in self._operators:
             self._codes.append(code)
-            self._operators[id(code)] = tuple(_operators(code))
-        methods = {method for offset, method in self._operators[id(code)] if line_of(code, offset) == line}
-        return getattr(torch.Tensor, methods.pop(), None) if len(methods) == 1 else None
+            self._operators[id(code)] = operators_in(code)
+        return self._operators[id(code)]
+
+    def _has_several(self, code: CodeType) -> bool:
+        """Whether a line has several operators, so that only its instructions tell which of them made a node."""
+        lines = [self._stacks.line_of(code, offset) for offset in self._operators_of(code)]
+        return len(set(lines)) < len(lines)
 
     def _note(self, start: int, end: int, maker: FrameType, function: Any) -> None:
         thread = self._thread
@@ -228,7 +256,7 @@ class UncompiledCode:
 
     def _enter_module(self, frame: FrameType) -> None:
         module = frame.f_locals.get("self")
-        if not isinstance(module, torch.nn.Module):
+        if not isinstance(module, torch.nn.Module) or is_made_by_dynamo(module):
             return
         parent = self._running_scope()
         is_inside = compiled_from(self._log.module_of(parent)) is module  # what torch.compile wrapped
@@ -249,33 +277,6 @@ class UncompiledCode:
         return running[-1].scope if running else NO_SCOPE
 
 
-def _operators(code: CodeType) -> Iterator[tuple[int, str]]:
-    """Offset and method of each instruction that is an operator; only methods that change or index are named."""
-    for each in dis.get_instructions(code):
-        name, sign = each.opname, each.argrepr if each.opname == "BINARY_OP" else ""
-        if name in ("BINARY_SUBSCR", "BINARY_SLICE") or sign.startswith("["):
-            yield each.offset, "__getitem__"
-        elif name in ("STORE_SUBSCR", "STORE_SLICE"):
-            yield each.offset, "__setitem__"
-        elif name.startswith("INPLACE_") or sign.endswith("="):
-            yield each.offset, _IN_PLACE.get(sign or name, "")
-        elif name.startswith(("BINARY_", "UNARY_")):
-            yield each.offset, ""
-
-
-_IN_PLACE = {
-    "+=": "__iadd__",
-    "-=": "__isub__",
-    "*=": "__imul__",
-    "/=": "__itruediv__",
-    "INPLACE_ADD": "__iadd__",
-    "INPLACE_SUBTRACT": "__isub__",
-    "INPLACE_MULTIPLY": "__imul__",
-    "INPLACE_TRUE_DIVIDE": "__itruediv__",
-}
-"""By sign, and by the names of Python 3.10."""
-
-
 def _is_of_compiler(file: str) -> bool:
     """Whether torch's code that runs compiled code is in the file, or inductor wrote it."""
     if file.startswith(torch_folder()):
@@ -284,13 +285,15 @@ def _is_of_compiler(file: str) -> bool:
 
 
 def _function_in_python(frame: FrameType) -> Any:
-    """The function of torch, written in Python, that the program called there."""
+    """The function of torch, written in Python, that the program called there: the outermost that is one of its API."""
     found: Any = None
     here: FrameType | None = frame
     while here is not None and here.f_code.co_filename.endswith(_FUNCTIONAL) and is_torch_file(here.f_code.co_filename):
-        found, here = here.f_code, here.f_back
-    if found is None:
-        return None
-    owner = torch.Tensor if found.co_filename.endswith("_tensor.py") else torch.nn.functional
-    name = found.co_name if hasattr(owner, found.co_name) else found.co_name.lstrip("_")
+        found, here = _public_function(here.f_code) or found, here.f_back
+    return found
+
+
+def _public_function(code: CodeType) -> Any:
+    owner = torch.Tensor if code.co_filename.endswith("_tensor.py") else torch.nn.functional
+    name = code.co_name if hasattr(owner, code.co_name) else code.co_name.lstrip("_")
     return getattr(owner, name, None) or getattr(torch, name, None)

@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional
 
 from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of, words_of_part
+from gradviz.recording.torch_access.name_lookup import find
 
 _Tensor = torch.Tensor
 
@@ -25,6 +26,7 @@ COPYING: dict[Any, str] = {
     **dict.fromkeys((_Tensor.long, _Tensor.int), "{}"),
     **{getattr(_Tensor, name): f"{{}}.{name}()" for name in ("float", "double", "half", "bfloat16", "bool")},
     functional.pad: "pad({})",
+    find("torch._C._nn.pad"): "pad({})",  # what Dynamo makes of it
     **dict.fromkeys((_Tensor.roll, torch.roll), "roll({})"),
     **dict.fromkeys((_Tensor.flip, torch.flip), "flip({})"),
 }
@@ -38,9 +40,14 @@ class _Copy(NamedTuple):
 
 
 class Copies:
-    """The newest copies of tensors that require no gradient."""
+    """The newest copies of tensors that require no gradient.
 
-    def __init__(self) -> None:
+    Args:
+        part_of: tells where a tensor lies in its memory.
+    """
+
+    def __init__(self, part_of: Callable[[torch.Tensor], MemoryPart | None] = memory_part_of) -> None:
+        self._part_of = part_of
         self._by_address: dict[int, _Copy] = {}
 
     def note(self, function: Any, args: tuple[Any, ...], result: Any) -> None:
@@ -48,7 +55,7 @@ class Copies:
         source = args[0] if args else None
         if not isinstance(source, torch.Tensor) or not isinstance(result, torch.Tensor) or source.requires_grad:
             return
-        before, after = memory_part_of(source), memory_part_of(result)
+        before, after = self._part_of(source), self._part_of(result)
         if before is None or after is None or before.address == after.address:
             return
         self._by_address.pop(after.address, None)

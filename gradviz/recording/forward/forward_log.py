@@ -13,7 +13,8 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable
-from itertools import count
+from itertools import chain, count
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -23,6 +24,7 @@ from gradviz.recording.forward.copies import Copies
 from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of
 from gradviz.recording.run.line_attribution import CallFrame
 from gradviz.recording.torch_access import own_thread
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import Sizes, TracedGraph
 
 
 class Row(NamedTuple):
@@ -48,6 +50,24 @@ class ScopeEntry(NamedTuple):
     module: int
     parent: int
     call: int
+
+
+class CompiledCall(NamedTuple):
+    """A call of code that was compiled from one traced graph, and that made nodes."""
+
+    start: int
+    """The next sequence number before it."""
+    end: int
+    """The same after it."""
+    traced: TracedGraph
+    constants: tuple[int | None, ...]
+    """For each thing that it got, the index in `ForwardLog.constants` of a tensor without gradient."""
+    function: str = ""
+    """The function of the program that was compiled and called; empty for a module."""
+    is_checkpointed: bool = False
+    """Whether what it saved is computed again in backward."""
+    sizes: Sizes | None = None
+    """The sizes that it got, if they are not those of the call that the code was compiled for."""
 
 
 NO_SCOPE = -1
@@ -81,6 +101,8 @@ class ThreadLog:
         """Rows of calls that change their input because of ``inplace=True``."""
         self.row_placements: dict[int, Moved] = {}
         """Rows of calls that returned distributed tensors, or made such a tensor an ordinary one."""
+        self.compiled_calls: list[CompiledCall] = []
+        """In order; those that were compiled before the recording began are missing."""
         self._first_parts: dict[int, int] = {}
         """For rows that are later parts of a call: its first row."""
         self._scope_starts = array("q")
@@ -124,6 +146,12 @@ class ThreadLog:
     def first_part(self, row: int) -> int:
         """The first row of the call that this row belongs to."""
         return self._first_parts.get(row, row)
+
+    def compiled_call_of(self, sequence_nr: int) -> CompiledCall | None:
+        """The call of compiled code that made the node with this number; None if it was not seen."""
+        index = bisect_right(self.compiled_calls, sequence_nr, key=attrgetter("start")) - 1
+        found = self.compiled_calls[index] if index >= 0 else None
+        return found if found is not None and sequence_nr < found.end else None
 
     def enter_scope(self, sequence_nr: int, scope: int) -> None:
         """From `sequence_nr` on, nodes belong to the module call `scope`."""
@@ -175,8 +203,9 @@ class ThreadLog:
         return {*self._scope_ids, *(call.scope for call in self.running_calls)} - {NO_SCOPE}
 
     def used_constants(self) -> set[int]:
-        """Constants that rows received."""
-        return {index for indices in self.row_constants.values() for index in indices}
+        """Constants that rows and compiled code received."""
+        received = chain(self.row_constants.values(), (call.constants for call in self.compiled_calls))
+        return {index for indices in received for index in indices if index is not None}
 
     def _forget(self, rows: int, scopes: int) -> None:
         oldest = self._calls[0]
@@ -189,6 +218,7 @@ class ThreadLog:
         self.row_numbers = {row: number for row, number in self.row_numbers.items() if row >= self._forgotten}
         self.checkpointed_rows = {row for row in self.checkpointed_rows if row >= self._forgotten}
         self.inplace_rows = {row for row in self.inplace_rows if row >= self._forgotten}
+        self.compiled_calls = [call for call in self.compiled_calls if call.end > oldest]
         self._first_parts = {row: first for row, first in self._first_parts.items() if row >= self._forgotten}
         self.row_placements = {row: moved for row, moved in self.row_placements.items() if row >= self._forgotten}
         self.tensor_hooks = {number: hooks for number, hooks in self.tensor_hooks.items() if number >= oldest}
@@ -286,6 +316,8 @@ class ForwardLog:
         """Drop the references to all tensors."""
         for index, seen in self.constants.items():
             self.constants[index] = seen._replace(tensor=_no_tensor, part=None)
+        for log in list(self.threads.values()):
+            log.compiled_calls.clear()
         self.copies.forget()
         self._constant_ids.clear()
 

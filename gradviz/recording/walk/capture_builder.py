@@ -45,6 +45,7 @@ from gradviz.recording.torch_access.distributed.sharded_parameters import (
 from gradviz.recording.torch_access.dynamo.compilations import with_guards
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_builder import CallAt, GraphBuilder
+from gradviz.recording.walk.graph_tables import ConstantTable
 from gradviz.recording.walk.graph_walker import Walk, walk
 from gradviz.recording.walk.leaves import leaf_variables
 from gradviz.recording.walk.object_memory import with_sizes
@@ -107,7 +108,8 @@ class CaptureBuilder:
         walked = walk(root.grad_fn for root in roots)
         models = [*self._forward.log.called_modules(), *models] or _held_models_behind(walked, names)
         module_names = ModuleNames(models, names)
-        graph = self._builder.build(walked, () if refused else roots, module_names, self._log_of_graph(), call)
+        log, constants = self._log_of_graph(), ConstantTable(self._forward.log, module_names)
+        graph = self._builder.build(walked, () if refused else roots, module_names, log, constants, call)
         if refused:
             facts = self._facts.of_tensor
             graph = replace(graph, refused=tuple(RefusedRoot(name, facts(tensor)) for name, tensor in refused))
@@ -116,7 +118,7 @@ class CaptureBuilder:
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._regions[recorded.graph_index] = self._region_finder.regions_of(
-            graph, walked, module_names, models, self._log_of_graph(), self._forward.log.module_of
+            graph, walked, module_names, models, log, self._forward.log.module_of, constants
         )
         self._note_parameters(models, module_names)
         return recorded

@@ -29,6 +29,7 @@ from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, TELLS_SAVED_TENSORS, sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_there_already
+from gradviz.recording.walk.composite_calls import NodeOfCall, takers_of_constants
 from gradviz.recording.walk.graph_tables import ConstantTable, ScopeTable
 from gradviz.recording.walk.graph_walker import Walk
 from gradviz.recording.walk.leaves import leaf_indices, leaf_node, leaf_variables
@@ -79,10 +80,11 @@ class GraphBuilder:
         roots: Sequence[RootTensor],
         modules: ModuleNames,
         log: ThreadLog | None,
+        constants: ConstantTable,
         backward: CallAt | None = None,
     ) -> Graph:
         """The graph of a walk; `log` is that of the thread that made the nodes."""
-        one = _OneGraph(self, walk, modules, log)
+        one = _OneGraph(self, walk, modules, log, constants)
         with collector_paused():
             nodes = one.nodes()
         storages = one.storages()  # after everything has been referred to
@@ -126,7 +128,14 @@ class GraphBuilder:
 class _OneGraph:
     """The nodes and tables of a graph while it is built."""
 
-    def __init__(self, builder: GraphBuilder, walk: Walk, modules: ModuleNames, log: ThreadLog | None) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        walk: Walk,
+        modules: ModuleNames,
+        log: ThreadLog | None,
+        constants: ConstantTable,
+    ) -> None:
         self.builder = builder
         self.walk = walk
         self.names = modules.variables
@@ -134,7 +143,7 @@ class _OneGraph:
         self.modules = modules
         self.sites = CallSiteTable(builder.stacks)
         self.scopes = ScopeTable(builder.log, modules)
-        self.constants = ConstantTable(builder.log, modules)
+        self.constants = constants
         self._saved = SavedTensorReader(walk, builder.facts, builder.unreadable, builder.values)
         self._forward_calls: dict[int, str] = {}
         self.custom_functions: tuple[CustomFunction, ...] = ()
@@ -201,11 +210,7 @@ class _OneGraph:
             values.added_to_nodes(nodes, chain(self._saved.results, self._tensors_still_there()), self._saved.values)
 
     def _takers_of_constants(self, log: ThreadLog, rows: Sequence[Row | None]) -> dict[int, tuple[int, ...]]:
-        """For composite calls, which make several nodes: the constants of the log that each of these nodes takes.
-
-        A call's inputs belong to its nodes in order of creation, one for each input of a node that needs no gradient.
-        An input that is none of these, such as a mask or class indices, belongs to the last node that is no view.
-        """
+        """For composite calls, which make several nodes: the constants of the log that each of these nodes takes."""
         numbers, found = self.walk.sequence_nrs, {}
         members: dict[int, tuple[Row, list[int]]] = {}
         for index, row in enumerate(rows):
@@ -219,12 +224,11 @@ class _OneGraph:
 
     def _shared_out(self, constants: Sequence[int], indices: Sequence[int]) -> dict[int, tuple[int, ...]]:
         """The constants of one composite call for each of its nodes."""
-        free = (index for index in indices for edge in self.walk.edges[index] if edge is None)
-        operations = [index for index in indices if self.builder.class_of(self.walk.wrappers[index]).kind != "view"]
-        taken: dict[int, list[int]] = {index: [] for index in indices}
-        for constant in dict.fromkeys(constants):
-            taken[next(free, (operations or indices)[-1])].append(constant)
-        return {index: tuple(each) for index, each in taken.items()}
+        walk, class_of = self.walk, self.builder.class_of
+        return takers_of_constants(
+            constants,
+            [NodeOfCall(each, walk.edges[each], class_of(walk.wrappers[each]).kind == "view") for each in indices],
+        )
 
     def _with_its_call(
         self, node: Node, log: ThreadLog, number: int, row: Row | None, constants_of_node: tuple[int, ...] | None

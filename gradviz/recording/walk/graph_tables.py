@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Literal
 
 import torch
 
 from gradviz.graph.model import Constant, ModuleScope
-from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog
-from gradviz.recording.forward.memory_parts import MemoryPart, memory_part_of, words_of_part
+from gradviz.recording.forward.forward_log import NO_SCOPE, ForwardLog, SeenConstant
 from gradviz.recording.forward.module_tree import ParametersInside
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.traced_stacks import TracedModule
 from gradviz.recording.torch_access.modules import class_name_of, own_modules
-from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, base_of
-from gradviz.recording.walk.shared_memory import MemorySharers
-
-_Named = tuple[Literal["data", "parameter", "buffer"], tuple[str, ...]]
-"""The kind and the names of a tensor without gradient."""
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
+from gradviz.recording.walk.constant_names import ConstantNames
 
 
 class ScopeTable:
@@ -115,11 +110,10 @@ class ConstantTable:
     """Inputs that require no gradient."""
 
     def __init__(self, log: ForwardLog, modules: ModuleNames) -> None:
+        self.names = ConstantNames(log.copies, modules)
         self._log = log
-        self._modules = modules
         self._constants: list[Constant] = []
         self._indices: dict[int, int] = {}
-        self._sharers = MemorySharers(modules)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
@@ -131,54 +125,14 @@ class ConstantTable:
         """The index of each constant in the log."""
         return tuple(self._indices)
 
+    def seen(self, index: int) -> SeenConstant | None:
+        """A logged constant; None if it was forgotten."""
+        return self._log.constants.get(index)
+
     def indices_of(self, seen: tuple[int, ...]) -> tuple[int, ...]:
         """Indices of logged constants; each is added when first needed."""
         for index in seen:
             if index not in self._indices:
                 self._indices[index] = len(self._constants)
-                self._constants.append(self._constant(index))
+                self._constants.append(self.names.constant(self._log.constants[index]))
         return tuple(self._indices[index] for index in seen)
-
-    def _constant(self, index: int) -> Constant:
-        seen = self._log.constants[index]
-        tensor = seen.tensor()
-        named = None if tensor is None else self._named(tensor)
-        sharer = self._sharers.of(seen.part, tensor) if named is None or named[0] == "data" else None
-        if named is None and tensor is not None and (sharer is None or not sharer.requires_grad):
-            named = self._named_as_part(tensor)
-        if named is None and sharer is not None:
-            named = sharer.kind, (sharer.words,)
-        if named is None and seen.part is not None:
-            copied = self._log.copies.words_of(seen.part, self._name_of_memory)
-            named = None if copied is None else ("data", (copied,))
-        detached_from = sharer.name if sharer is not None and sharer.requires_grad else ""
-        kind, names = named or ("data", ())
-        return Constant(seen.facts, kind, names, detached_from=detached_from)
-
-    def _name_of_memory(self, part: MemoryPart) -> str | None:
-        """What a part of the memory of a variable without gradient is called."""
-        sharer = self._sharers.of(part, None)
-        return None if sharer is None or sharer.requires_grad else sharer.words
-
-    def _named_as_part(self, tensor: torch.Tensor) -> _Named | None:
-        """The names of a view, after those of the tensor that it is a view of."""
-        with DISABLE_TORCH_FUNCTION():
-            base: torch.Tensor | None = base_of(tensor)
-            named = None if base is None else self._named(base)
-            if base is None or named is None or base.requires_grad:
-                return None
-            part, whole = memory_part_of(tensor), memory_part_of(base)
-        if part is None or whole is None:
-            return named if base.numel() == tensor.numel() else None
-        kind, names = named
-        return kind, tuple(words_of_part(name, part, whole) for name in names)
-
-    def _named(self, tensor: torch.Tensor) -> _Named | None:
-        """The kind and the names of a tensor that has names."""
-        modules = self._modules
-        if id(tensor) in modules.parameters:
-            return "parameter", tuple(modules.parameters[id(tensor)])
-        if id(tensor) in modules.buffers:
-            return "buffer", tuple(modules.buffers[id(tensor)])
-        variables = modules.variables.variables_of(tensor)
-        return ("data", variables) if variables else None

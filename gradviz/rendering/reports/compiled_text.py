@@ -91,6 +91,9 @@ def _region(region: CompiledRegion) -> Iterator[tuple[str, str]]:
 
 def _break(broken: ExplainedBreak) -> Iterator[tuple[str, str]]:
     yield f"  break at {line_words_of(broken.file, broken.line)}", broken.code or broken.reason
+    if broken.is_of_torch:
+        yield "", "inside torch's own code, which does not go on compiled here"
+        return
     yield "", broken.explanation or broken.reason
     for hint in broken.hints[:_MAX_SHOWN_HINTS]:
         yield "", f"hint: {hint}"

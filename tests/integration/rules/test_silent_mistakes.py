@@ -342,3 +342,21 @@ def test_the_mistake_and_its_line_come_first(cause: str, shape: str, tmp_path: P
 @pytest.mark.parametrize("look", list(HEALTHY))
 def test_what_only_looks_like_it_raises_no_alarm(look: str, tmp_path: Path) -> None:
     assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + HEALTHY[look], tmp_path)] == []
+
+
+def test_gradients_of_a_critic_that_nothing_ever_clears_are_told_once(tmp_path: Path) -> None:
+    script = (
+        HEAD
+        + """
+policy, critic = nn.Linear(3, 2), nn.Linear(5, 1)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
+critic_optimizer = torch.optim.SGD(critic.parameters(), lr=0.01)
+for step in range(5):
+    state, action = torch.randn(8, 3), torch.randn(8, 2)
+    (critic(torch.cat([state, action], 1)) - 1).square().mean().backward()
+    critic_optimizer.step()
+    loss = -critic(torch.cat([state, policy(state)], 1)).mean()
+"""
+        + TRAIN
+    )
+    assert [each.cause for each in alarms(script, tmp_path)] == ["missing_zero_grad"]

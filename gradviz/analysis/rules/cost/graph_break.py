@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.compiled.compiled_functions import compiled_functions
+from gradviz.analysis.compiled.compiled_functions import ExplainedBreak, compiled_functions
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 
@@ -57,10 +57,18 @@ class GraphBreak(Rule):
                     f"torch.compile breaks the graph of {function.name}() here: {broken.explanation or broken.reason}",
                     why="in every call the program goes back to Python at this line, and what comes before and behind "
                     "is optimized apart",
-                    fix=broken.hints[0]
-                    if broken.hints
-                    else "compute it with tensors alone, or move it out of what "
-                    "is compiled; gradviz compiled lists all breaks",
+                    fix=_fix(broken),
                     location=Location(broken.file, broken.line),
                     evidence={"regions": len(function.regions)},
                 )
+
+
+def _fix(broken: ExplainedBreak) -> str:
+    if broken.is_forbidden:
+        return (
+            "move this call out of what is compiled; what is slow inside it, torch compiles as functions of their own "
+            "either way, which gradviz compiled lists"
+        )
+    if broken.hints:
+        return broken.hints[0]
+    return "compute it with tensors alone, or move it out of what is compiled; gradviz compiled lists all breaks"

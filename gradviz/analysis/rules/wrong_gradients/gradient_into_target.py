@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call
+from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
+from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
@@ -21,7 +22,8 @@ class GradientIntoTarget(Rule):
     Parameters that no optimizer has and that the program itself overwrites with those of a trained model (a target
     network, a moving average), and that get gradients from a loss. A target that is made of data and of a discounted
     output of the trained model itself (``reward + 0.99 * value(next_state)``). The weight of a log-probability (an
-    advantage) that a trained model computes. Comparisons of two outputs that are treated alike are left alone.
+    advantage) that a trained model computes. One of two like comparisons in a loss, where only the other one detaches
+    an operand. Comparisons of two outputs that are treated alike are left alone.
 
     Why it matters
     --------------
@@ -79,6 +81,25 @@ class GradientIntoTarget(Rule):
         if targets:
             yield self._finding(histories, targets, reached[targets[0]])
         yield from self._of_the_model_itself(case)
+        for twins in twin_calls(histories, case.backward_calls):
+            yield self._forgotten(case, twins)
+
+    def _forgotten(self, case: Case, twins: TwinCalls) -> Finding:
+        flow = case.dataflow
+        what, like = case.tensor_name(twins.forgotten), case.tensor_name(twins.detached)
+        function = call_words(flow.log.calls[twins.open])
+        here, there = location_of_call(flow, twins.open), location_of_call(flow, twins.cut)
+        leaves, _ = case.histories.live_leaves((use.tensor for use in flow.log.calls[twins.open].inputs), twins.open)
+        where = "in the other call of the same line" if here == there else f"in that{at_line(there)}"
+        return self.finding(
+            f"{function} sends gradients into both operands; {where}, {like} is detached, and here {what} is not",
+            symptom="grad_wrong",
+            why="of two like comparisons, only one treats an operand as a constant: the other also moves its target",
+            fix=f"detach() {what} here, if each comparison should move one operand only",
+            location=here,
+            symptom_location=there if there != here else None,
+            tensors=names_of(flow, sorted(leaves & case.histories.trained)),
+        )
 
     def _of_the_model_itself(self, case: Case) -> Iterator[Finding]:
         told: set[Location | None] = set()

@@ -62,8 +62,10 @@ class MissingZeroGrad(Rule):
                 yield self._reused(histories, reused)
         if events.discarded is not None:
             yield self._discarded(histories, events.discarded)
+        never_cleared = {tensor for reused in events.reused for tensor in reused.tensors}
         for leftover in leftover_gradients(histories, events):
-            yield self._leftover(histories, leftover)
+            if not never_cleared.issuperset(leftover.tensors):
+                yield self._leftover(histories, leftover)
 
     def _reused(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
         clears = {

@@ -21,6 +21,11 @@ from gradviz.recording.torch_access.capabilities import note_failure, works
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
 from gradviz.recording.torch_access.name_lookup import attribute, find
 
+Sizes = tuple[Any, ...]
+"""For each input of a traced graph: sizes and strides of a tensor, a number, or None."""
+
+_MAX_SIZES = 64
+"""What a graph stands for is kept for so many different sizes."""
 _KEPT_META = ("nn_module_stack", "stack_trace")
 
 
@@ -69,29 +74,58 @@ class TracedGraph:
     logs_calls: bool = False
     """Whether every torch call is to be noted when it is run on fake tensors."""
     replay: Any = None
-    """What running it once on fake tensors gave or raised, which is done when it is first asked for."""
+    """What running it once on fake tensors gave, or in words why it raised; it is run when it is first asked for."""
+    _others: dict[Sizes, TracedGraph] = field(default_factory=dict)
+    """The same graph with inputs of other sizes."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """The sizes of its inputs."""
+        return tuple((each.sizes, each.strides) if isinstance(each, TensorInput) else each for each in self.inputs)
+
+    def with_sizes(self, sizes: Sizes | None) -> TracedGraph:
+        """The same graph with inputs of these sizes; None stands for those of the call that it was compiled for."""
+        if sizes is None:
+            return self
+        found = self._others.pop(sizes, None)
+        if found is None:
+            inputs = [_resized(each, size) for each, size in zip(self.inputs, sizes, strict=True)]
+            found = replace(self, inputs=inputs, replay=None, _others={})
+        self._others[sizes] = found  # the newest last
+        if len(self._others) > _MAX_SIZES:
+            del self._others[next(iter(self._others))]
+        return found
+
+
+def _resized(given: TensorInput | int | None, size: Any) -> TensorInput | int | None:
+    if isinstance(given, TensorInput):
+        return replace(given, sizes=size[0], strides=size[1])
+    return size if isinstance(given, int) else given
 
 
 class DynamoGraphs(OutputGraphWatch):
     """Keeps the graphs that are traced between `start` and `stop`.
 
     Args:
-        around: what is to be called in place of the code that was compiled from a graph, and calls it; None if the code
-            itself is.
+        around: what is to be called in place of the code that was compiled from a graph, and calls it.
         compilations: what is noted of each compilation, before its graph is handed on.
+        keeps_constants: keep tensors that are part of the code, so that the code can be run again.
     """
 
     def __init__(
         self,
         traced: list[TracedGraph],
         note_defect: Callable[[Exception], None],
-        around: Callable[[TracedGraph, Callable[..., Any]], Callable[..., Any]] | None = None,
+        around: Callable[[TracedGraph, Callable[..., Any]], Callable[..., Any]],
         compilations: Sized = (),
+        *,
+        keeps_constants: bool = False,
     ) -> None:
         super().__init__("call_user_compiler", note_defect)
         self._compilations = compilations
         self.traced = traced
         self._around = around
+        self._keeps_constants = keeps_constants
 
     def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -104,7 +138,7 @@ class DynamoGraphs(OutputGraphWatch):
                 traced.compilation = len(self._compilations) - 1
                 self.traced.append(traced)
                 # Code that Dynamo will write to a file must be as it is.
-                if self._around is not None and getattr(output, "package", None) is None:
+                if getattr(output, "package", None) is None:
                     return self._around(traced, result)
             return result
 
@@ -112,7 +146,7 @@ class DynamoGraphs(OutputGraphWatch):
 
     def _copy(self, output: Any, module: Any) -> TracedGraph | None:
         try:
-            return _traced_graph(output, module, keeps_constants=self._around is not None)
+            return _traced_graph(output, module, keeps_constants=self._keeps_constants)
         except _NotTold:
             note_failure("graphs of compiled code")
             return None
@@ -147,13 +181,18 @@ def _traced_graph(output: Any, module: fx.GraphModule, *, keeps_constants: bool)
     code, variables = _traced_frame(output)
     traced = _copied(module, keeps_constants=keeps_constants)
     if not is_torch_file(code.co_filename):  # torch's own modules are compiled in a function of Dynamo
-        traced.function = re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
+        traced.function = function_name(code)
     traced.code_name, traced.code_file = code.co_name, code.co_filename
     traced.backend = backend_name(getattr(output, "compiler_fn", None))
     kinds = {each.device.type for each in traced.inputs if isinstance(each, TensorInput)} - {"meta"}
     traced.autocast = {kind: torch.get_autocast_dtype(kind) for kind in kinds if torch.is_autocast_enabled(kind)}
     traced.module_id, traced.module_variable = _module_of_frame(variables, code.co_filename, traced.function)
     return traced
+
+
+def function_name(code: CodeType) -> str:
+    """The function that the code is of: Dynamo makes code of its own for what comes behind a graph break."""
+    return re.sub(r"^torch_dynamo_resume_in_(.+)_at_\d+$", r"\1", code.co_name)
 
 
 def called_of_torch(output: Any) -> str | None:
@@ -168,6 +207,11 @@ def called_of_torch(output: Any) -> str | None:
         return type(owner).__name__
     name = getattr(called, "__name__", None)
     return name if isinstance(name, str) else None
+
+
+def is_made_by_dynamo(module: torch.nn.Module) -> bool:
+    """Whether Dynamo made the module, of what it traced: ``backend="eager"`` calls it as it is."""
+    return "compile_subgraph_reason" in vars(module)
 
 
 def backend_name(backend: Any) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 import torch
 import torch.utils.checkpoint
 from torch import nn
+from torch.nn import functional as F
 
 from gradviz.analysis.flow.gradient_flow import gradient_flow
 from tests.integration.recording.helpers import record
@@ -66,6 +67,44 @@ class Custom(Net):
         return self.head(Sine.apply(self.blocks[0](x)))
 
 
+SCALE = torch.tensor(3.0)
+
+
+class Data(nn.Module):
+    """Its operations take data that it gets, makes, copies, or is made with; and numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.positions = nn.Embedding(20, 8), nn.Embedding(16, 8)
+        self.frozen, self.act = nn.Linear(8, 8).requires_grad_(False), nn.ReLU(inplace=True)
+        self.register_buffer("mask", torch.ones(16).cumsum(0) > 3)
+        self.plain = torch.full((8,), 0.5)
+
+    def forward(self, ids, options):
+        x = self.tokens(ids) + self.positions(torch.arange(ids.shape[1]))
+        x = x.masked_fill(self.mask[: ids.shape[1], None], 0.0) * torch.full((8,), 2.0) + torch.zeros_like(x)
+        x = self.act(self.frozen(x * SCALE) * self.plain) * torch.tensor([1.0, 2.0]).repeat(4)
+        x = torch.cat([torch.ones(len(ids), 1, 8), x], dim=1) / 3
+        wanted = F.pad(ids, (0, 1))[:, 1:].contiguous()
+        return F.cross_entropy(x[:, 1:].flatten(0, 1), wanted.flatten() % 8) * options["weights"].reshape(-1)[:2] - 0.5
+
+
+def data(_, backend):
+    """The second step uses the code that was compiled for the first, with other sizes."""
+
+    def program():
+        torch.manual_seed(0)
+        model = Data()
+        net = model if backend is None else torch.compile(model, backend=backend, dynamic=True)
+        for step in range(2):
+            tokens, extra = torch.randint(0, 20, (3 + step, 5 + 2 * step)), {"weights": torch.rand(2, 2)}
+            loss = net(tokens, extra).square().mean()
+            loss.backward()
+        return [each.grad for each in model.parameters() if each.grad is not None]
+
+    return program
+
+
 def whole(kind, backend, **options):
     def program():
         torch.manual_seed(0)
@@ -120,6 +159,7 @@ PROGRAMS = {
     "repeated_blocks": (repeated_blocks, None),
     "autocast": (under_autocast, Net),
     "sigmoids": (sigmoids, None),
+    "data": (data, None),
 }
 
 
@@ -130,7 +170,8 @@ def told(name, backend):
     alone = make(kind, backend)()
     torch._dynamo.reset()
     recording = record(make(kind, backend))
-    graph, capture = recording.graph, recording.capture
+    capture = recording.capture
+    graph = capture.graphs[-1]
     flow = gradient_flow(capture, graph)
     return {
         "same_gradients": all(torch.equal(*pair) for pair in zip(alone, recording.value, strict=True)),
@@ -161,9 +202,14 @@ def operations(graph):
         if not node.is_leaf:
             scope = graph.scopes[node.scope].path if node.scope is not None else ""
             site = graph.call_sites[node.call_site] if node.call_site is not None else None
+            constants = [graph.constants[each] for each in node.constants]
             yield [
                 scope,
                 site.line if site is not None else 0,
                 node.name,
+                node.kind,
+                node.forward_call,
+                str(node.number),
                 [list(each.shape) for each in node.outputs if each],
+                [[each.kind, each.names, each.detached_from, str(each.tensor)] for each in constants],
             ]

@@ -8,17 +8,21 @@ import warnings
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.check.checker import check_case
-from gradviz.analysis.compiled.compiled_functions import CompiledFunction, compiled_functions
+from gradviz.analysis.compiled.compiled_functions import CompiledFunction, compiled_document, compiled_functions
 from gradviz.analysis.rules import RULES
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import read_capture, write_capture
+from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 from gradviz.recording.torch_access.capabilities import works
+from gradviz.rendering.reports.compiled_text import CompiledText
+from tests.captures import small_capture
 
 BLOCKS = """
 import torch
@@ -122,3 +126,33 @@ def test_check_notes_both(capture: Capture) -> None:
     assert notes["GV905"].location is not None and notes["GV905"].location.line == 7
     assert "5 times" in notes["GV906"].message
     assert not any(finding.is_alarm for finding in notes.values())
+
+
+_OF_OPTIMIZER = """Attempt to trace forbidden callable
+  Explanation: Dynamo developers have intentionally marked that the function `Adam.step` in file \
+`/env/lib/python3.11/site-packages/torch/optim/lr_scheduler.py` should not be traced.
+  Hint: Avoid calling the function `Adam.step`.
+  Hint: Apply `@torch._dynamo.dont_skip_tracing` to the function `Adam.step`."""
+
+
+def test_what_torch_itself_keeps_from_being_traced_has_no_advice_to_edit_it() -> None:
+    capture = replace(
+        small_capture(),
+        compilations=(
+            Compilation(0, 0, "step", "train.py", 3, broken=GraphBreak(_OF_OPTIMIZER, "train.py", 5)),
+            Compilation(1, 0, "wrapper", "optimizer.py", 9, broken=GraphBreak("", "optim.py", 79, is_of_torch=True)),
+        ),
+    )
+    (found,) = (each for each in check_case(Case(capture), RULES).findings if each.code == "GV905")
+    assert "torch keeps Dynamo from tracing Adam.step" in found.message and "site-packages" not in found.message
+    assert "move this call out of what is compiled" in found.fix
+    text = CompiledText(80).text(compiled_document(capture))
+    assert "hint" not in text and "inside torch's own code" in text
+
+
+def test_a_learning_rate_for_which_code_is_compiled_again_is_to_be_a_tensor() -> None:
+    guard = "self.param_groups[0]['lr'] == 0.001"
+    versions = (Compilation(0, number, "step", "train.py", 3, failed_guard=guard) for number in range(4))
+    capture = replace(small_capture(), compilations=tuple(versions))
+    (found,) = (each for each in check_case(Case(capture), RULES).findings if each.code == "GV906")
+    assert found.fix.startswith("make a learning rate that changes a tensor")

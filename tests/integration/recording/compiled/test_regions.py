@@ -16,7 +16,7 @@ from tests.shared_runs import SharedFolders
 
 Found = dict[str, dict[str, Any]]
 
-NAMES = ("whole", "breaking", "checkpointed", "custom", "repeated_blocks", "autocast", "sigmoids")
+NAMES = ("whole", "breaking", "checkpointed", "custom", "repeated_blocks", "autocast", "sigmoids", "data")
 
 UNMEASURED = "the gradients between the "
 
@@ -49,7 +49,7 @@ def found(shared: SharedFolders) -> dict[str, Found]:
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("name", NAMES)
-def test_operations_have_the_modules_lines_and_shapes_of_uncompiled_code(
+def test_operations_have_the_modules_lines_shapes_and_data_of_uncompiled_code(
     found: dict[str, Found], backend: str, name: str
 ) -> None:
     compiled, plain = found[backend][name], found["None"][name]

@@ -39,7 +39,7 @@ for name, make in PROGRAMS.items():
 print(json.dumps(found))
 """
 
-NAMES = ("recurrent", "loop", "in_place", "custom", "blocks", "unhashable")
+NAMES = ("recurrent", "loop", "in_place", "custom", "operators", "blocks", "unhashable")
 
 
 @pytest.fixture

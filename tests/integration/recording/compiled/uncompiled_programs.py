@@ -46,6 +46,19 @@ class InPlace(Loop):
         return x
 
 
+class Operators(Loop):
+    """Lines with several operators."""
+
+    def forward(self, x):
+        for layer in self.layers:
+            torch._dynamo.graph_break()
+            y = layer(x) * 2.0 + x / 3
+            x = 1 - (y - 0.5 * x**2) @ layer.weight + 2 / (y % 7 + 10) - -y
+            y += (x[0] * 1.5 - F.relu(y) / (2 - x)) * 0.1
+            x, y = x - y, y * x
+        return x + y
+
+
 class Cube(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -110,6 +123,7 @@ PROGRAMS = {
     "loop": Loop,
     "in_place": InPlace,
     "custom": Custom,
+    "operators": Operators,
     "blocks": Blocks,
     "unhashable": Unhashable,
 }
@@ -130,7 +144,7 @@ def _step(make, backend):
 
 
 def told(make, backend):
-    """Each operation's module, line, name and kind, with its call where it is known; and the gradients."""
+    """Each operation's module, line, name, kind and call; and the gradients."""
     found = []
     capture = record(lambda: found.append(_step(make, backend))).capture
     graph = capture.graphs[0]
@@ -138,5 +152,6 @@ def told(make, backend):
     for node in graph.nodes:
         if not node.is_leaf:
             path = graph.scopes[node.scope].path.partition(".")[2] if node.scope is not None else ""
-            operations.append([path, graph.call_sites[node.call_site].line, node.name, node.kind])
+            line = graph.call_sites[node.call_site].line
+            operations.append([path, line, node.name, node.kind, node.forward_call])
     return operations, found[0][1]

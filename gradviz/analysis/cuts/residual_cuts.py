@@ -1,0 +1,147 @@
+"""Cuts beside a live path of the same kind, with which they are combined: above them only a part of a gradient arrives.
+
+The path comes from the same tensor and is added: ``x.detach() + block(x)``, ``x + block(x.detach())``. Or it is a twin,
+another part of the same tensor, or a result of the same module: ``d[i] - d[j].detach()``, ``cat([z1.detach(), z2])``.
+Or it is the other half of a straight-through estimator, and detached as well: ``z.detach() + (q - z).detach()``.
+Programs cut on purpose where paths meet in a comparison or a product: targets, weights, scaled gradients.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gradviz.analysis.cuts.cut_paths import CutPath, alive_above
+from gradviz.analysis.cuts.twin_calls import origin_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, TensorUse
+
+_JOINS = frozenset({"add", "cat", "concat", "concatenate", "stack"})
+_TURNS = frozenset({"sub", "neg"})
+_MAX_CALLS = 200
+_KINDS = frozenset({"detach", "data", "no_grad", "inference"})
+
+
+def joins_its_live_path(histories: ParameterHistories, cut_path: CutPath) -> bool:
+    """Whether a cut path meets a live path from the same tensor in a sum, with trained parameters on one of both."""
+    flow, cut = histories.flow, cut_path.cut
+    if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
+        return False
+    tensor, has_parameters = cut.live_inputs[0], False
+    made = flow.newest_producer(tensor, cut.call)
+    if made is None or _is_number(flow, tensor):
+        return False
+    before = cut.call
+    for row in cut_path.calls[1:_MAX_CALLS]:
+        call = flow.log.calls[row]
+        given = {use.tensor for use in flow.log.calls[before].outputs}
+        others = [use for use in call.live_inputs if use.tensor not in given]
+        meeting = [use for use in others if tensor in alive_above(flow, [(use.tensor, row)])]
+        if meeting:
+            # What modules computed of it and put beside other results may be an output of its own.
+            is_output = has_parameters and plain_name(call.function) != "add"
+            is_learned = has_parameters or _has_parameters(histories, meeting[0], row, made)
+            return _is_sum(flow, call) and is_learned and not is_output
+        if plain_name(call.function) in _TURNS or any(_is_number(flow, use.tensor) for use in call.outputs):
+            return False
+        has_parameters = has_parameters or any(use.tensor in histories.trained for use in others)
+        before = row
+    return False
+
+
+def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
+    """Whether what is cut off, or a part of it, is combined with another part of the same tensor, or put in one tensor
+    with another result of the same module."""
+    cut = cut_path.cut
+    if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
+        return False
+    path = [row for row in cut_path.calls[1:] if plain_name(flow.log.calls[row].function) not in _PARTS]
+    if not path or path[0] == cut_path.calls[-1]:
+        return False
+    join = flow.log.calls[path[0]]
+    name = plain_name(join.function)
+    if name not in _JOINS and name != "sub":
+        return False
+    # What is cut off may be chosen before and after the cut: `x[i].detach()`, `x.detach()[i]`.
+    after = cut_path.calls[1 : cut_path.calls.index(path[0])]
+    part = _part(flow, cut.live_inputs[0], cut.call, tuple(_choice(flow, row) for row in reversed(after)))
+    shape = flow.log.tensors[join.inputs[0].tensor].facts.shape
+    for use in join.live_inputs:
+        other = _part(flow, use.tensor, path[0], ())
+        is_alike = flow.log.tensors[use.tensor].facts.shape == shape
+        if other.of == part.of and other.choices and part.choices and other.choices != part.choices and is_alike:
+            return True
+        if name in _JOINS - {"add"} and part.origin == other.origin is not None and other.of != part.of:
+            return True
+    return False
+
+
+class _Part(NamedTuple):
+    of: int
+    """The tensor of which it is a part, or itself."""
+    origin: object
+    choices: tuple[object, ...]
+    """Which part: the calls that chose it, with their arguments."""
+
+
+def _part(flow: Dataflow, tensor: int, before: int, choices: tuple[object, ...]) -> _Part:
+    while True:
+        row = flow.newest_producer(tensor, before)
+        if row is None or plain_name(flow.log.calls[row].function) not in _PARTS or not flow.log.calls[row].inputs:
+            return _Part(tensor, origin_of(flow, row), choices)
+        choices = (*choices, _choice(flow, row))
+        tensor, before = flow.log.calls[row].inputs[0].tensor, row
+
+
+def _choice(flow: Dataflow, row: int) -> object:
+    call = flow.log.calls[row]
+    index = tuple(use.tensor for use in call.inputs[1:])
+    return plain_name(call.function), tuple(sorted(call.scalars.items(), key=str)), index
+
+
+def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:
+    """Whether it is the half of a straight-through estimator that should bring the gradient."""
+    for row in cut_path.calls[:2]:
+        call = flow.log.calls[row]
+        is_dead = not any(use.requires_grad for use in call.outputs)
+        for use in call.inputs if plain_name(call.function) == "add" and is_dead else ():
+            halves = _difference_behind(flow, use.tensor, row)
+            if len(halves) == _OPERANDS and halves[1].tensor in cut_path.cut.live_inputs:
+                return True
+    return False
+
+
+def _difference_behind(flow: Dataflow, tensor: int, before: int) -> tuple[TensorUse, ...]:
+    """The operands of the difference that a tensor is, without its history."""
+    row = flow.newest_producer(tensor, before)
+    if row is None or plain_name(flow.log.calls[row].function) != "detach":
+        return ()
+    made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    return call.inputs if call is not None and plain_name(call.function) == "sub" else ()
+
+
+_OPERANDS = 2
+_PARTS = frozenset({
+    "getitem", "gather", "select", "narrow", "index_select", "take_along_dim", "chunk", "split", "unbind", "squeeze",
+    "unsqueeze", "view", "reshape", "flatten",
+})  # fmt: skip
+
+
+def _is_sum(flow: Dataflow, call: Call) -> bool:
+    return plain_name(call.function) in _JOINS and not any(_is_number(flow, use.tensor) for use in call.outputs)
+
+
+def _has_parameters(histories: ParameterHistories, use: TensorUse, row: int, made: int) -> bool:
+    """Whether trained parameters went into a live operand after the call that made the tensor."""
+    calls = histories.log.calls
+    return any(
+        given.tensor in histories.trained
+        for above in histories.flow.ancestors(use.tensor, row, made + 1)
+        for given in calls[above].inputs
+    )
+
+
+def _is_number(flow: Dataflow, tensor: int) -> bool:
+    return all(size == 1 for size in flow.log.tensors[tensor].facts.shape)
