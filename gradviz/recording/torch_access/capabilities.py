@@ -490,6 +490,16 @@ CAPABILITIES = (
         waits_for="torch._dynamo.convert_frame",
     ),
     Capability(
+        "nodes of views",
+        "to compute gradients inside compiled code where views are changed in place",
+        ("torch.autograd.grad_mode._force_original_view_tracking",),
+        probes.nodes_of_views,
+        instead="nothing: such a region says that its gradients were not measured",
+        lost="",
+        unseen="",
+        seen="2.6 to 2.15",
+    ),
+    Capability(
         "compiled modules",
         "to name parameters of torch.compile(model) as the model does",
         ("OptimizedModule._orig_mod",),

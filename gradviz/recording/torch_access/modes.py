@@ -49,8 +49,9 @@ def replaying_views() -> AbstractContextManager[object]:
 
     Without it, autograd makes one node of them, ``AsStridedBackward0``. A torch that cannot do it does nothing.
     """
-    forcing = find("torch.autograd.grad_mode._force_original_view_tracking")
-    forced: AbstractContextManager[object] = nullcontext() if forcing is None else forcing(True)
+    if not works("nodes of views"):
+        return nullcontext()
+    forced: AbstractContextManager[object] = find("torch.autograd.grad_mode._force_original_view_tracking")(True)
     return forced
 
 

@@ -585,6 +585,15 @@ def uncompiled_code() -> bool:
     return list(inspect.signature(method).parameters)[:2] == ["self", "frame"]
 
 
+def nodes_of_views() -> bool:
+    """A view that is changed in place keeps the nodes of the views that it was made by."""
+    with find("torch.autograd.grad_mode._force_original_view_tracking")(True), torch.enable_grad():
+        base = torch.zeros(2, requires_grad=True).clone()
+        view = base.view(2)
+        base.mul_(2)
+    return type(view.grad_fn).__name__ == "ViewBackward0"
+
+
 def compiled_modules() -> bool:
     """A compiled module contains the one that it was made from. Nothing is compiled, and no backend is loaded."""
     import torch._dynamo
