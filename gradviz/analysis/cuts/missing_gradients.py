@@ -43,6 +43,8 @@ class CutOff(Struct, frozen=True):
     """Whether it makes a whole loss, or a whole term of one, a constant."""
     is_partial: bool = False
     """Whether other paths bring them gradients."""
+    may_be_meant: bool = False
+    """Whether programs cut so on purpose, too."""
     is_behind_another: bool = False
     """Whether another cut, or a choice such as ``argmax``, is on its way to the root: mending this one alone brings no
     gradient."""

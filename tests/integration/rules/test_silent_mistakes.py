@@ -124,6 +124,56 @@ for step in range(4):
     loss = (decoder(sample(mean, log_var)) - x).square().mean()
 """
     + TRAIN,
+    ("not_stepped", "parameters that no group of the optimizer has, in a function that has ended"): """
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.gate = nn.Parameter(torch.zeros(4))
+    def forward(self, x):
+        return self.linear(x) * self.gate.sigmoid()
+def main():
+    model = Gated()
+    groups = [{"params": [p for n, p in model.named_parameters() if n.endswith(end)]} for end in ("weight", "bias")]
+    optimizer = torch.optim.SGD(groups, lr=0.1)  # HERE
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+main()
+""",
+    ("stale_optimizer_params", "layers that a helper replaces after the optimizer was made"): """
+def grow(model):
+    model[0] = nn.Linear(4, 6)
+    model[2] = nn.Linear(6, 1)
+def main():
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    grow(model)  # HERE
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+main()
+""",
+    ("training_mode", "a dropout function that is not told about evaluation"): """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.head = nn.Linear(4, 6), nn.Linear(6, 1)
+    def forward(self, x):
+        return self.head(F.dropout(self.linear(x), 0.3))  # HERE
+model = Model()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4)).square().mean().backward()
+    optimizer.step()
+    model.eval()
+    with torch.no_grad():
+        print(model(torch.randn(8, 4)).square().mean().item())
+    model.train()
+""",
     ("statistics_never_updated", "an average of the parameters alone"): """
 import copy
 model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1))
