@@ -25,6 +25,7 @@ from gradviz.analysis.numbers.zero_slopes import (
     is_choice,
     is_flat,
     is_flat_as_called,
+    is_flat_everywhere,
     is_product,
 )
 from gradviz.analysis.parameters.creation_lines import (
@@ -234,11 +235,28 @@ class ZeroGradients:
             site = self._site_of_choice(row) if is_chosen else None
             return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
         use = zeros[0]
+        flat = self._flat_call_above(use, row)
+        if flat is not None:
+            # Whatever the factor is, nothing would come back through that call.
+            return replace(plain, call=flat, blamed_site=line_of_module(flow, flow.log.calls[flat]))
         values = flow.values_of(use, row)
         origin = self._origin_of_zeros(use.tensor, row)
         if self._will_move(use, origin):
             return None
         return self._by_origin(replace(plain, call=row, operand=values), origin, use)
+
+    def _flat_call_above(self, use: TensorUse, row: int) -> int | None:
+        """The call without a slope that a live operand comes from, through calls with one live input each."""
+        flow = self._flow
+        for _ in range(_MAX_CALLS if use.has_grad_fn else 0):
+            made = flow.newest_producer(use.tensor, row)
+            call = None if made is None else flow.log.calls[made]
+            if made is None or call is None or len(call.live_inputs) != 1:
+                return None
+            if is_flat_everywhere(call):
+                return made
+            use, row = call.live_inputs[0], made
+        return None
 
     def _origin_of_zeros(self, tensor: int, row: int) -> Origin:
         """The oldest origin that no constructor of a module made, if there is one: a normalization starts with zeros
@@ -340,6 +358,7 @@ def _puts_there(weights: ValueFacts, shape: tuple[int | str, ...], zero: ZeroGra
     return is_by_sign or max(-weights.minimum, weights.maximum) > LARGE_WEIGHT * usual
 
 
+_MAX_CALLS = 10
 LARGE_WEIGHT = 2.0
 """Gain above which drawn weights are called large: usual ones go up to 5/3, that of tanh.
 

@@ -76,6 +76,11 @@ def cause_by_name(call: Call, values: ValueFacts | None) -> ZeroCause:
     return "dead_relu" if is_relu and below_zero else "saturation"
 
 
+def is_flat_everywhere(call: Call) -> bool:
+    """Whether the function of a call is constant between jumps, as rounding is."""
+    return plain_name(call.function) in _FLAT_NAMES
+
+
 def is_flat_as_called(node: Node, call: Call) -> bool:
     """Whether the slope is zero whatever the input is."""
     return is_flat(node) or _is_single_softmax(node) or _rounds(call)

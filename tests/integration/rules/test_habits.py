@@ -192,6 +192,11 @@ FAULTS = {
         "    logp = d.log_prob(a.detach())  # here\n    loss = (0.1 * logp + (a - 1).square()).mean()\n" + STEP,
         "detached",
     ),
+    "a sign makes a factor zero": (
+        PLAIN + "    p = torch.sign(torch.sigmoid(head(x.repeat(1, 2))))  # here\n"
+        "    loss = F.cross_entropy(net(x), y) + ((1 - p) ** 2 * F.one_hot(y, 3)).sum()\n" + STEP,
+        "zero_gradient_op",
+    ),
     "a literal zero is left in a target": (
         PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
         "term_without_gradient",
