@@ -142,20 +142,6 @@ def main():
         optimizer.step()
 main()
 """,
-    ("stale_optimizer_params", "layers that a helper replaces after the optimizer was made"): """
-def grow(model):
-    model[0] = nn.Linear(4, 6)
-    model[2] = nn.Linear(6, 1)
-def main():
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    grow(model)  # HERE
-    for step in range(4):
-        optimizer.zero_grad()
-        model(torch.randn(8, 4)).square().mean().backward()
-        optimizer.step()
-main()
-""",
     ("training_mode", "a dropout function that is not told about evaluation"): """
 class Model(nn.Module):
     def __init__(self):
@@ -360,3 +346,29 @@ for step in range(5):
         + TRAIN
     )
     assert [each.cause for each in alarms(script, tmp_path)] == ["missing_zero_grad"]
+
+
+def test_layers_that_another_file_replaces_are_told_once_at_the_line_that_calls_it(tmp_path: Path) -> None:
+    (tmp_path / "growing.py").write_text(
+        "from torch import nn\ndef grow(model):\n    model[0] = nn.Linear(4, 6)\n    model[2] = nn.Linear(6, 1)\n"
+    )
+    script = (
+        HEAD
+        + """
+from growing import grow
+def main():
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    grow(model)  # HERE
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+main()
+"""
+    )
+    (found,) = alarms(script, tmp_path)
+    assert found.cause == "stale_optimizer_params"
+    assert found.location is not None
+    assert "# HERE" in script.splitlines()[found.location.line - 1]
+    assert "growing.py:3" in found.message
