@@ -252,6 +252,23 @@ for step in range(4):
     loss = loss + ((new - new.detach()).exp() * states[:, 1]).mean()
 """
     + TRAIN,
+    "tensors that a class keeps that is no module, and a distribution that a module keeps": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.base = torch.distributions.Normal(0.0, 1.0)
+    def forward(self, x):
+        return self.base.log_prob(self.linear(x)).sum(1)
+class Table:
+    def __init__(self):
+        self.rows = torch.randn(16, 4)
+model, table = Model(), Table()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = -model(table.rows).mean()
+"""
+    + TRAIN,
     "an expert to which no input is sent": """
 router = nn.Linear(4, 3)
 experts = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4)) for _ in range(3))
