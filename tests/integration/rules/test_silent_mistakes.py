@@ -142,6 +142,16 @@ def main():
         optimizer.step()
 main()
 """,
+    ("zero_gradient_op", "a straight-through estimate that is turned round"): """
+model, head = nn.Linear(4, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+def quantized(x):
+    q = torch.round(x * 4) / 4
+    return q + (x - q).detach()  # HERE
+for step in range(4):
+    loss = head(quantized(model(torch.randn(8, 4)))).square().mean()
+"""
+    + TRAIN,
     ("training_mode", "a dropout function that is not told about evaluation"): """
 class Model(nn.Module):
     def __init__(self):
