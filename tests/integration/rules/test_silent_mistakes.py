@@ -142,20 +142,16 @@ def main():
         optimizer.step()
 main()
 """,
-    ("stale_optimizer_params", "layers that a helper replaces after the optimizer was made"): """
-def grow(model):
-    model[0] = nn.Linear(4, 6)
-    model[2] = nn.Linear(6, 1)
-def main():
-    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    grow(model)  # HERE
-    for step in range(4):
-        optimizer.zero_grad()
-        model(torch.randn(8, 4)).square().mean().backward()
-        optimizer.step()
-main()
-""",
+    ("zero_gradient_op", "a straight-through estimate that is turned round"): """
+model, head = nn.Linear(4, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
+def quantized(x):
+    q = torch.round(x * 4) / 4
+    return q + (x - q).detach()  # HERE
+for step in range(4):
+    loss = head(quantized(model(torch.randn(8, 4)))).square().mean()
+"""
+    + TRAIN,
     ("training_mode", "a dropout function that is not told about evaluation"): """
 class Model(nn.Module):
     def __init__(self):
@@ -266,6 +262,23 @@ for step in range(4):
     loss = loss + ((new - new.detach()).exp() * states[:, 1]).mean()
 """
     + TRAIN,
+    "tensors that a class keeps that is no module, and a distribution that a module keeps": """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+        self.base = torch.distributions.Normal(0.0, 1.0)
+    def forward(self, x):
+        return self.base.log_prob(self.linear(x)).sum(1)
+class Table:
+    def __init__(self):
+        self.rows = torch.randn(16, 4)
+model, table = Model(), Table()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = -model(table.rows).mean()
+"""
+    + TRAIN,
     "an expert to which no input is sent": """
 router = nn.Linear(4, 3)
 experts = nn.ModuleList(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 4)) for _ in range(3))
@@ -360,3 +373,29 @@ for step in range(5):
         + TRAIN
     )
     assert [each.cause for each in alarms(script, tmp_path)] == ["missing_zero_grad"]
+
+
+def test_layers_that_another_file_replaces_are_told_once_at_the_line_that_calls_it(tmp_path: Path) -> None:
+    (tmp_path / "growing.py").write_text(
+        "from torch import nn\ndef grow(model):\n    model[0] = nn.Linear(4, 6)\n    model[2] = nn.Linear(6, 1)\n"
+    )
+    script = (
+        HEAD
+        + """
+from growing import grow
+def main():
+    model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    grow(model)  # HERE
+    for step in range(4):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+main()
+"""
+    )
+    (found,) = alarms(script, tmp_path)
+    assert found.cause == "stale_optimizer_params"
+    assert found.location is not None
+    assert "# HERE" in script.splitlines()[found.location.line - 1]
+    assert "growing.py:3" in found.message

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.flat_branches import FlatBranch
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
@@ -41,6 +41,10 @@ class ZeroGradientRule(Rule):
     @abstractmethod
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         """What to do."""
+
+    def wrong_use(self, case: Case, zero: ZeroGradient) -> tuple[Location | None, str] | None:
+        """The line that uses the operation the wrong way, and what to do there, where it is known."""
+        return None
 
     def _of_branch(self, case: Case, branch: FlatBranch) -> Finding:
         flow = case.dataflow
@@ -76,12 +80,19 @@ class ZeroGradientRule(Rule):
             case.location_of_call(zero.call) if zero.call is not None else case.location_of(zero.graph, zero.node)
         )
         location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
+        wrong_use = self.wrong_use(case, zero)
+        if wrong_use is not None:
+            location = wrong_use[0]
         return self.finding(
             f"{together(zero.leaves)} got a gradient of exactly zero at {_steps(zero)}: "
             f"{self.verdict(zero, operation)}{_since(case, zero)}",
             symptom="grad_zero",
             why=self.why(zero, operation),
-            fix=self.fix(zero, operation) if zero.optimizer is None else _SMALLER_STEPS,
+            fix=wrong_use[1]
+            if wrong_use is not None
+            else self.fix(zero, operation)
+            if zero.optimizer is None
+            else _SMALLER_STEPS,
             location=location,
             symptom_location=own_line if own_line != location else None,
             op=autograd_name(node),

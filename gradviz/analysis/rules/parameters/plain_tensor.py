@@ -16,7 +16,9 @@ from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call, TensorUse
 
 _KEPT = re.compile(r"^\s*self\.(?P<name>\w+)\s*(:[^=]+)?=[^=]")
-_CLASS = re.compile(r"^\s*class \w+\s*\((?P<bases>[^)]*)\)")
+_MADE_INSIDE = re.compile(r"^\s*self\.\w+\s*(:[^=]+)?=\s*(\w+\.)*(?!\w*Tensor\()[A-Z]\w*\(")
+"""An object that keeps the tensor itself, such as ``self.noise = Normal(0.0, 1.0)``."""
+_CLASS = re.compile(r"^\s*class \w+\s*(\((?P<bases>[^)]*))?")
 _MIN_STEPS = 2
 _MAX_CALLS = 20
 _NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
@@ -185,7 +187,8 @@ def _attribute(case: Case, tensor: int) -> str | None:
     made = location_of_line(line)
     if line is None or made is None or not line.function.endswith("__init__"):
         return None
-    found = _KEPT.match(case.source_line(made) or "")
+    text = case.source_line(made) or ""
+    found = None if _MADE_INSIDE.match(text) else _KEPT.match(text)
     return found["name"] if found is not None and _is_in_a_module(case, made) else None
 
 
@@ -194,7 +197,8 @@ def _is_in_a_module(case: Case, made: Location) -> bool:
     for number in range(made.line - 1, 0, -1):
         found = _CLASS.match(case.source_line(Location(made.file, number)) or "")
         if found is not None:
-            return "Module" in found["bases"] or "nn." in found["bases"]
+            bases = found["bases"] or ""
+            return "Module" in bases or "nn." in bases
     return False
 
 

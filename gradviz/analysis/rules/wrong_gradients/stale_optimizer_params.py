@@ -96,7 +96,7 @@ class StaleOptimizerParams(Rule):
     ) -> Finding:
         row, calls = rows[0], histories.log.calls
         replaced = location_of_call(histories.flow, row)
-        location = location_of_line(line_in_function_of(histories.flow, row, made))
+        location = location_of_line(_line_to_move(histories, row, made))
         olds = (use for each in rows for use in calls[each].inputs if use.place.startswith("old"))
         old = [use.tensor for use in olds if use.tensor in forgotten]
         names = together(dict.fromkeys(repr(calls[each].name) for each in rows))
@@ -156,7 +156,7 @@ class StaleOptimizerParams(Rule):
 
     def _unfrozen(self, histories: ParameterHistories, unfrozen: dict[int, int], optimizer_made: int) -> Finding:
         new, row = list(unfrozen), min(unfrozen.values())
-        location = location_of_line(line_in_function_of(histories.flow, row, optimizer_made))
+        location = location_of_line(_line_to_move(histories, row, optimizer_made))
         set_at = location_of_call(histories.flow, row)
         return self.finding(
             f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
@@ -194,11 +194,17 @@ def _file_name(location: Location) -> str:
 
 
 def _by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> dict[CallSite | None, list[int]]:
-    """Replacements by the line that one would move: the one in the function that also made the optimizer."""
+    """Replacements by the line that one would move."""
     lines: dict[CallSite | None, list[int]] = {}
     for row in dict.fromkeys(rows):
-        lines.setdefault(line_in_function_of(histories.flow, row, made), []).append(row)
+        lines.setdefault(_line_to_move(histories, row, made), []).append(row)
     return lines
+
+
+def _line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
+    """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer."""
+    own, apart = histories.flow.line_of(row), line_in_function_of(histories.flow, row, made)
+    return own if own is None or apart is None or own.file == apart.file else apart
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:

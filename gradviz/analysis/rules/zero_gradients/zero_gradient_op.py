@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rules.bases.zero_gradient_rule import ZeroGradientRule
+from gradviz.graph.call_log import TensorUse
 
 
 class ZeroGradientOp(ZeroGradientRule):
@@ -59,3 +64,43 @@ class ZeroGradientOp(ZeroGradientRule):
             "remove it in training, use a smooth function instead, or let the gradient pass by it "
             "(straight-through): x + (f(x) - x).detach()"
         )
+
+    def wrong_use(self, case: Case, zero: ZeroGradient) -> tuple[Location | None, str] | None:
+        turned = None if zero.call is None else _straight_through_turned_round(case.dataflow, zero.call)
+        return None if turned is None else (case.location_of_call(turned), _TURN_ROUND)
+
+
+_TURN_ROUND = (
+    "turn the straight-through round, so that the gradient goes to x and the value is that of q = f(x): "
+    "x + (q - x).detach()"
+)
+_SCALES = frozenset({"mul", "div", "add", "sub"})
+_MAX_FOLLOWED = 6
+
+
+def _straight_through_turned_round(flow: Dataflow, row: int) -> int | None:
+    """The call that adds ``(x - q).detach()`` to ``q``, where q is the result of a call, perhaps scaled."""
+    waiting = [use.tensor for use in flow.log.calls[row].outputs]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor = waiting.pop()
+        seen.add(tensor)
+        for user in flow.users(tensor, row):
+            call = flow.log.calls[user]
+            name = plain_name(call.function)
+            if name == "add" and any(_is_rest_of(flow, use, tensor, user) for use in call.inputs):
+                return user
+            if name in _SCALES and len(call.live_inputs) == 1:
+                waiting += [use.tensor for use in call.outputs if use.tensor not in seen]
+    return None
+
+
+def _is_rest_of(flow: Dataflow, use: TensorUse, tensor: int, row: int) -> bool:
+    """Whether a constant is ``(x - q).detach()``, where q is a tensor."""
+    made = flow.producers(use.tensor, row)[-1:] if not use.requires_grad else ()
+    for cut in made:
+        given = flow.log.calls[cut].inputs
+        if plain_name(flow.log.calls[cut].function) == "detach" and given:
+            apart = [flow.log.calls[each] for each in flow.producers(given[0].tensor, cut)[-1:]]
+            return any(plain_name(each.function) == "sub" and each.inputs[-1].tensor == tensor for each in apart)
+    return False
