@@ -22,6 +22,16 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     os.environ["GRADVIZ_CACHE_DIR"] = str(tmp_path_factory.getbasetemp().parent / "cache")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_processes_that_compile() -> None:
+    """Let inductor compile in the process that asks for it.
+
+    Each program would start processes that load torch. Torch 2.6 does so before it is asked to compile anything, and
+    waits for them when the program ends: up to 300 s where one of them hangs.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fail a test after which Python or torch has a hook, a mode, a patch or a setting that was not there before."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,20 +33,26 @@ def measure() -> Iterator[Row]:
 
 def _ways(backend: str, cache: str) -> Iterator[Row]:
     plain, counted = 0.0, ""
-    for way, arguments in WAYS.items():
-        with TemporaryDirectory() as folder, _cache_in(folder):
-            file = Path(folder) / "counts.json"
-            command: list[str | Path] = [*(str(each).format(folder=folder) for each in arguments), backend, file]
-            if cache == "warm":
-                cost_of_python([PROGRAM, backend, file])
-            seconds = cost_of_python(command).seconds
-            counts = file.read_text()
-        if way == "plain":
-            plain, counted = seconds, counts
-        elif counts != counted:
-            sys.exit(f"{backend}, {cache}, {way}: Dynamo counts {counts}, and without gradviz {counted}")
-        yield Row(f"{backend}, {cache}: {way}", seconds, times_as_long(seconds, plain))
+    with TemporaryDirectory() as filled:
+        if cache == "warm":
+            _run(WAYS["plain"], backend, filled)
+        for way, arguments in WAYS.items():
+            with TemporaryDirectory() as empty:
+                seconds, counts = _run(arguments, backend, filled if cache == "warm" else empty)
+            if way == "plain":
+                plain, counted = seconds, counts
+            elif counts != counted:
+                sys.exit(f"{backend}, {cache}, {way}: Dynamo counts {counts}, and without gradviz {counted}")
+            yield Row(f"{backend}, {cache}: {way}", seconds, times_as_long(seconds, plain))
     yield Row(f"{backend}, {cache}: counted alike", float("nan"), counted)
+
+
+def _run(arguments: Iterable[str | Path], backend: str, folder: str) -> tuple[float, str]:
+    """Seconds, and what was counted, with caches in this folder."""
+    file = Path(folder) / "counts.json"
+    with _cache_in(folder):
+        command: list[str | Path] = [*(str(each).format(folder=folder) for each in arguments), backend, file]
+        return cost_of_python(command).seconds, file.read_text()
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Examines gradviz on material that this project did not write, and prints one report.
 
-``python -m tests.conformance [PART ...] [--share N] [--first] [--only PATTERN] [--jobs N]``; exits with 1 if anything
-failed.
+``python -m tests.conformance [PART ...] [--share N] [--first] [--only PATTERN] [--jobs N] [--limit SECONDS]
+[--backend NAME]``; exits with 1 if anything failed.
 Each part is a module with ``NOUN``, what its subjects are called, and ``examine(order) -> Tally``.
 """
 
@@ -31,11 +31,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--first", action="store_true", help="only the first sample of each subject")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="only subjects with such a name: 'linalg.*'")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes; 2 if not given")
+    parser.add_argument("--limit", type=float, default=Order.limit, metavar="SECONDS", help="for a compiled family")
+    parser.add_argument("--backend", default=Order.backend, metavar="NAME", help="of compiled families: inductor")
     given = parser.parse_args(arguments)
     for name in given.parts:
         if name not in PARTS:
             parser.error(f"there is no part {name!r}; there are {', '.join(PARTS)}")
-    order = Order(given.share, given.only, given.jobs, only_first=given.first)
+    order = Order(given.share, given.only, given.jobs, given.first, given.limit, given.backend)
     reports = [_examine(name, order) for name in given.parts or PARTS]
     return 1 if any(reports) else 0
 

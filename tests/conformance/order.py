@@ -17,6 +17,10 @@ class Order:
     jobs: int = 2
     only_first: bool = False
     """Only the first sample of each subject."""
+    limit: float = 600.0
+    """Seconds of processor time that a compiled family may take."""
+    backend: str = "aot_eager"
+    """What the families are compiled with."""
 
     def wants(self, subject: str) -> bool:
         """True for a subject that is to be examined."""

@@ -72,6 +72,24 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_processes_that_torch_compiles_in_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        """
+import os
+import torch
+from torch._inductor.compile_worker.subproc_pool import SubprocPool
+
+pool = SubprocPool(1)
+print("in such a process:", pool.submit(os.getenv, "GRADVIZ_JOB").result())
+pool.shutdown()
+torch.ones(2, requires_grad=True).sum().backward()
+"""
+    )
+    run = gradviz("record", "-o", "run.gradviz", "train.py", cwd=tmp_path)
+    assert run.stdout.splitlines()[0] == "in such a process: None", run.stderr
+    assert "wrote run.gradviz: 1 graph" in run.stdout
+
+
 @pytest.mark.parametrize(
     ("case", "codes", "told"),
     [

@@ -86,7 +86,7 @@ class _Report:
             facts["torch"] = surroundings.torch_facts(torch)
             # After an uncaught exception Python itself keeps every frame, and what it holds, for debuggers.
             if not self.has_failed:
-                facts["memory"] = surroundings.memory_facts(torch)
+                facts["memory"] = surroundings.memory_facts(torch, with_fake=is_exit)
         return facts
 
     def _write(self, name: str, facts: dict[str, Any]) -> None:

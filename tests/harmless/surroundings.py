@@ -139,10 +139,20 @@ def leftover_facts(torch: Any) -> Facts:
     }
 
 
-def memory_facts(torch: Any) -> Facts:
-    """Tensors that Python holds, after a collection, and the bytes that they keep."""
+def memory_facts(torch: Any, *, with_fake: bool) -> Facts:
+    """Tensors that Python holds, after a collection, and the bytes that they keep.
+
+    Args:
+        with_fake: count also the tensors without memory that the compiler computes with, and the numbers that their
+            nodes saved. A recorder that opens compiled code holds some until it ends: they keep the autograd nodes
+            alive that the code stands for.
+    """
     gc.collect()
     held: list[Any] = [value for value in gc.get_objects() if issubclass(type(value), torch.Tensor)]
+    if not with_fake:
+        fake = [value for value in held if _is_fake(value)]
+        numbers = {id(value) for value in _saved_by_graphs(torch, fake)}
+        held = [value for value in held if not _is_fake(value) and id(value) not in numbers]
     tensors = {id(tensor): tensor for tensor in held}
     # Python knows a gradient, or what a node saved, only once somebody has asked for it.
     while held:
@@ -153,6 +163,10 @@ def memory_facts(torch: Any) -> Facts:
         "live tensors": str(len(tensors)),
         "bytes of live tensors": str(sum(_storages(list(tensors.values())).values())),
     }
+
+
+def _is_fake(tensor: Any) -> bool:
+    return type(tensor).__name__ == "FakeTensor"
 
 
 def peak_memory() -> int:
@@ -202,6 +216,8 @@ def _saved_by(node: Any) -> Iterator[Any]:
 def _storages(tensors: list[Any]) -> Mapping[int, int]:
     found = {}
     for tensor in tensors:
+        if _is_fake(tensor):
+            continue
         try:
             storage = tensor.untyped_storage()
             # Storages of meta tensors and of empty ones are nowhere, and would be taken for a single one.

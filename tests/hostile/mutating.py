@@ -80,16 +80,13 @@ class Mutator:
 
 def _change(content: Any, path: Path, random: Random) -> str:
     holder = content
-    for key in path[:-1]:
-        try:
-            holder = holder[key]
-        except (KeyError, IndexError, TypeError):
-            return f"{path} is gone"
-    if not isinstance(holder, list | dict):  # an earlier change put text or bytes there
-        return f"{path} is gone"
     try:
+        for key in path[:-1]:
+            holder = holder[key]
         old = holder[path[-1]]
-    except (KeyError, IndexError):
+    except (KeyError, IndexError, TypeError):
+        return f"{path} is gone"
+    if isinstance(holder, str | bytes):  # an earlier change put it there
         return f"{path} is gone"
     new = _other_value(old, random)
     holder[path[-1]] = new

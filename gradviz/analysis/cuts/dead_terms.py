@@ -21,8 +21,11 @@ from gradviz.graph.call_log import Call, TensorUse
 _SUMS = frozenset({"add", "sub"})
 _SCALES = frozenset({"mul", "div", "neg"})
 _KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "view", "clone", "mean", "sum"})
+_KEEPS_ITS_SIGN = frozenset({"clamp", "clip", "clamp_max", "clamp_min"})
+"""Bounds of the elements of a term: what is added inside of them is a constant as well."""
 _MAY_FOLLOW = _SCALES | _KEEPS_THE_NUMBER | {"requires_grad", "detach"}
 _MAX_TERMS = 200
+_ON_PURPOSE = frozenset({"detach", "data", "no_grad", "inference"})
 _STATE = frozenset({"buffer", "in_place"})
 """Kinds of cuts that update a state: that carries no history on purpose."""
 
@@ -83,14 +86,30 @@ def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
 
 def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> Iterator[DeadTerm]:
     flow = histories.flow
+    live = {
+        use.tensor
+        for row in _sum_rows(flow, backward, root)
+        for use in histories.log.calls[row].inputs
+        if use.has_grad_fn
+    }
     for row, term, exit_row in _constant_terms(flow, backward, root):
-        cut = _cut_above(flow, term, row, exit_row, flow.step_before(backward))
+        cut = _cut_above(flow, term, row, exit_row)
         if cut is None or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
+            continue
+        if _only_shifts_the_value(flow, cut, live):
             continue
         leaves, _ = histories.live_leaves(cut.live_inputs, cut.call)
         parameters = leaves.union(cut.live_inputs) & histories.trained
         if parameters:
             yield DeadTerm(term, cut, row, backward, tuple(sorted(parameters)))
+
+
+def _only_shifts_the_value(flow: Dataflow, cut: Cut, live: set[int]) -> bool:
+    """Whether it was made from a live term of the same sum: ``proxy + (loss - proxy).detach()`` has the gradient of the
+    one and the value of the other."""
+    rows = [row for tensor in cut.live_inputs if (row := flow.newest_producer(tensor, cut.call)) is not None]
+    makers = [call for row in rows if plain_name((call := flow.log.calls[row]).function) == "sub"]
+    return not live.isdisjoint({*cut.live_inputs, *(use.tensor for call in makers for use in call.inputs)})
 
 
 def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:
@@ -100,11 +119,18 @@ def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, s
     return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
 
 
-def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None, since: int) -> Cut | None:
-    """The newest cut through which a term came."""
+def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> Cut | None:
+    """The newest cut in the same step through which a term came.
+
+    From each element of a loss, programs subtract constants on purpose: a baseline, the log-probability of an older
+    policy.
+    """
     if exit_row is not None:
         return next((cut for cut in flow.cuts if cut.call == exit_row), None)
-    cuts = [cut for cut in flow.cuts_reaching(term, row, since) if cut.kind not in _STATE]
+    call = flow.log.calls[row]
+    is_of_elements = not all(_is_number(flow, use) for use in call.inputs)
+    left_out = _STATE | _ON_PURPOSE if is_of_elements and plain_name(call.function) == "sub" else _STATE
+    cuts = [cut for cut in flow.cuts_reaching(term, row, flow.step_before(row)) if cut.kind not in left_out]
     return cuts[0] if cuts else None
 
 
@@ -114,11 +140,12 @@ def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[
         call = flow.log.calls[row]
         if plain_name(call.function) in _SUMS:
             yield from ((row, use.tensor, None) for use in call.inputs if not use.requires_grad)
-            yield from _numbers_added(flow, row, call)
+            if all(_is_number(flow, use) for use in call.inputs):
+                yield from _numbers_added(flow, row, call)
 
 
 def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
-    """The calls that add up and scale the terms of a loss, each of them a single number."""
+    """The calls that add up and scale the terms of a loss, and the elements of terms that are reduced to one number."""
     waiting, seen = [(root, backward)], set[int]()
     while waiting and len(seen) < _MAX_TERMS:
         tensor, before = waiting.pop()
@@ -128,15 +155,18 @@ def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
         seen.add(row)
         call = flow.log.calls[row]
         name = plain_name(call.function)
-        if call.kind != "operation" or not all(_is_number(flow, use) for use in call.inputs):
+        if call.kind != "operation":
             continue
         live = [(use.tensor, row) for use in call.inputs if use.has_grad_fn]
+        is_number = all(_is_number(flow, use) for use in call.inputs)
         if name in _SUMS:
             waiting += live
             yield row
-        elif name in _SCALES | _KEEPS_THE_NUMBER:
+        elif name in _KEEPS_THE_NUMBER or (name in _SCALES and (is_number or len(call.live_inputs) == 1)):
             waiting += live[:1]
             yield row
+        elif name in _KEEPS_ITS_SIGN and not is_number:
+            waiting += live[:1]
 
 
 def _numbers_added(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, int, int | None]]:

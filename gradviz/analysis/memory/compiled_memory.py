@@ -16,8 +16,8 @@ class CompiledMemory:
     function: str
     backend: str
     calls: int = 0
-    kept_bytes: int = 0
-    """Of results of its operations; inputs are kept in any case."""
+    kept_bytes: int | None = 0
+    """Of results of its operations; inputs are kept in any case. None where torch does not show what is kept."""
     uncompiled_bytes: int = 0
     """What autograd would keep of them without compilation."""
     recomputed: dict[tuple[str, int], Counter[str]] = field(default_factory=dict)
@@ -35,13 +35,17 @@ def compiled_memory(graph: Graph) -> list[CompiledMemory]:
     """One for each compiled function whose regions are open, and that torch has not run in backward before."""
     found: dict[tuple[str, str], CompiledMemory] = {}
     kept = _kept_by_region(graph)
+    hidden = {node.region for node in graph.nodes if any(saved.state == "unknown" for saved in node.saved)}
     lines = own_lines(graph)
     for index, region in enumerate(graph.regions):
         if region.closed or region.uncompiled_bytes is None:
             continue
         of = found.setdefault((region.function, region.backend), CompiledMemory(region.function, region.backend))
         of.calls += 1
-        of.kept_bytes += kept[index]
+        if index in hidden:
+            of.kept_bytes = None
+        elif of.kept_bytes is not None:
+            of.kept_bytes += kept[index]
         of.uncompiled_bytes += region.uncompiled_bytes
         of.is_known = of.is_known and region.recomputed is not None
         for each in region.recomputed or ():

@@ -57,7 +57,8 @@ class CompiledBytes(Struct, frozen=True):
     function: str
     backend: str
     calls: int
-    kept_bytes: int
+    kept_bytes: int | None
+    """None where torch does not show what is kept."""
     uncompiled_bytes: int
     """What autograd would keep without compilation."""
     recomputed: tuple[RecomputedLine, ...] | None

@@ -34,7 +34,7 @@ from gradviz.analysis.parameters.creation_lines import (
     optimizer_that_moved,
 )
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
-from gradviz.graph.model import Node
+from gradviz.graph.model import CallSite, Node
 
 
 @dataclass(frozen=True)
@@ -235,10 +235,26 @@ class ZeroGradients:
             return replace(plain, cause="masked_out", call=row, blamed_site=site) if is_chosen else None
         use = zeros[0]
         values = flow.values_of(use, row)
-        origin = origins.oldest_of_kind(use.tensor, row, is_all_zero)
+        origin = self._origin_of_zeros(use.tensor, row)
         if self._will_move(use, origin):
             return None
         return self._by_origin(replace(plain, call=row, operand=values), origin, use)
+
+    def _origin_of_zeros(self, tensor: int, row: int) -> Origin:
+        """The oldest origin that no constructor of a module made, if there is one: a normalization starts with zeros
+        beside its weight, and that is right until the weight is zero, too."""
+        oldest = self._origins.oldest_of_kind(tensor, row, is_all_zero)
+        if not self._is_by_constructor(oldest):
+            return oldest
+        origins = self._origins.of_kind(tensor, row, is_all_zero)
+        return min((each for each in origins if not self._is_by_constructor(each)), default=oldest)
+
+    def _is_by_constructor(self, origin: Origin) -> bool:
+        return self._flow.line_of(origin.call) in self._constructor_lines
+
+    @cached_property
+    def _constructor_lines(self) -> frozenset[CallSite | None]:
+        return frozenset(self._flow.line_of(row) for row in self._flow.rows_of_kind("make_module"))
 
     def _by_origin(self, zero: ZeroGradient, origin: Origin, use: TensorUse) -> ZeroGradient:
         flow = self._flow

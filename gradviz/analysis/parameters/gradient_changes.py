@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.gradient_events import Event, GradientEvents
@@ -27,21 +28,23 @@ class MisplacedChange(Struct, frozen=True):
     tensors: tuple[int, ...]
     """The leaves; empty if there were no gradients."""
     step: int | None = None
-    """The step before, or the call that unscales after it; None if there were no gradients."""
+    """The step before, or the call that unscales after it; None if there were no gradients, or only zeros."""
 
 
 def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:
-    """Changes after the last use of a gradient and before it is cleared, and clipping where there is no gradient."""
+    """Changes after the last use of a gradient and before it is cleared, and of gradients that are still zero."""
     events = GradientEvents(histories).events
-    lines: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
+    lines: dict[Location | None, list[tuple[int, int, int | None]]] = defaultdict(list)
     useful: set[Location | None] = set()
     for row, leaf in _changes(histories.flow):
-        step, following = _around(events.get(leaf, []), row)
+        before, following = _around(events.get(leaf, []), row)
         location = location_of_call(histories.flow, row)
-        if following == "step" or step is None:
-            useful.add(location)
+        if following != "step" and before is not None and before[1] == "step":
+            lines[location].append((row, leaf, before[0]))
+        elif following == "backward" and (before is None or before[1] == "clear") and _leaves_zeros(histories, row):
+            lines[location].append((row, leaf, None))
         else:
-            lines[location].append((row, leaf, step))
+            useful.add(location)
     for location, found in lines.items():
         if location not in useful:
             rows = {row for row, _, _ in found}
@@ -71,6 +74,55 @@ def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedC
         yield MisplacedChange(min(rows), len(rows), leaves, changes[0][2])
 
 
+def steps_with_scaled(histories: ParameterHistories) -> Iterator[MisplacedChange]:
+    """Steps that use the gradients of a loss that a scaler multiplied, before anything unscales them."""
+    flow, calls = histories.flow, histories.log.calls
+    unscaling = _unscaling_calls(histories)
+    found: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
+    for backward in histories.backward_calls:
+        step = next((each for each in histories.steps if each > backward), None)
+        if step is None or unscaling.get(backward, step) < step or not _is_scaled(histories, backward):
+            continue
+        between = [row for row, _ in _changes(flow) if backward < row < step]
+        if all(is_clipping(flow, row) for row in between) and not any(
+            "amp_" in call.function for call in calls[backward:step]
+        ):
+            found[location_of_call(flow, step)].append((step, backward))
+    for each in found.values():
+        if len(each) >= _MIN_SCALED:
+            leaves = tuple(sorted(histories.reached_by.get(each[0][1], ())))
+            yield MisplacedChange(each[0][0], len(each), leaves, each[0][1])
+
+
+_MIN_SCALED = 2
+
+
+def _is_scaled(histories: ParameterHistories, backward: int) -> bool:
+    """Whether a root is a loss times a single number that ``GradScaler.scale`` filled: a constant, more than 1."""
+    flow, calls = histories.flow, histories.log.calls
+    for root in calls[backward].roots:
+        for maker in flow.producers(root.tensor, backward)[-1:]:
+            for use in calls[maker].inputs:
+                first = flow.producers(use.tensor, maker)[:1]
+                values = flow.values(use.tensor, maker)
+                if (
+                    not use.requires_grad
+                    and first
+                    and calls[first[0]].function == "torch.full"
+                    and flow.line_of(first[0]) == flow.line_of(_first_use_like(flow, use.tensor))
+                    and values is not None
+                    and (values.maximum or 0) > 1
+                ):
+                    return True
+    return False
+
+
+def _first_use_like(flow: Dataflow, tensor: int) -> int:
+    """The first multiplication with a tensor."""
+    users = (row for row in flow.users(tensor) if flow.log.calls[row].function == "torch.Tensor.mul")
+    return next(users, 0)
+
+
 def _changes(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """Calls of the program that multiply or clamp a gradient in place, with its leaf."""
     for row, call in enumerate(flow.log.calls):
@@ -91,12 +143,16 @@ _CLIP = frozenset({
 })  # fmt: skip
 
 
-def _around(events: list[tuple[int, Event]], row: int) -> tuple[int | None, Event | None]:
-    """The step that used the gradient before a call, if nothing has filled or cleared it since; and the next event."""
+def _around(events: list[tuple[int, Event]], row: int) -> tuple[tuple[int, Event] | None, Event | None]:
+    """What happened to a gradient just before a call, and what happens next."""
     index = bisect_left(events, (row, "backward"))
-    before = events[index - 1] if index else None
-    following = events[index][1] if index < len(events) else None
-    return (before[0] if before is not None and before[1] == "step" else None), following
+    return (events[index - 1] if index else None), (events[index][1] if index < len(events) else None)
+
+
+def _leaves_zeros(histories: ParameterHistories, row: int) -> bool:
+    """Whether all that a call changed is zero afterwards, as far as its values are known."""
+    known = [use.values for use in histories.log.calls[row].changed]
+    return bool(known) and all(values is not None and values.zeros == values.count for values in known)
 
 
 def _clips_of_nothing(flow: Dataflow, text_of: TextOf) -> Iterator[int]:

@@ -11,6 +11,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.refused_calls import refused_roots
 from gradviz.analysis.finding import Location
+from gradviz.analysis.parameters.chosen_modules import is_one_of_chosen
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 
@@ -26,6 +27,8 @@ class UnusedParameters(Struct, frozen=True):
     """A parameter of a module that is called twice where this one should have been called."""
     is_of_library: bool = False
     """True for modules that a library made: its users cannot change that."""
+    is_chosen: bool = False
+    """True for elements of a list among which the program chooses, as a router does among experts."""
 
 
 def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
@@ -37,16 +40,22 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
         for number in sorted(histories.trained - histories.reached)
         if histories.is_ever_stepped_live(number) and _is_on(histories, number) and not histories.is_used(number)
     ]
-    groups: dict[tuple[Location | None, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
+    groups: dict[tuple[Location | None, bool, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
     siblings = Siblings(histories)
     for number in silent:
         location, instead = siblings.where_it_belongs([number])
         line = histories.line_where_made(number)
-        key = location, _is_made_by_library(histories, number), str(line) if location is None else ""
+        is_chosen = instead is None and is_one_of_chosen(histories, number)
+        key = (
+            None if is_chosen else location,
+            _is_made_by_library(histories, number),
+            is_chosen,
+            str(line) if location is None and not is_chosen else "",
+        )
         groups[key].append((number, instead))
     return [
-        UnusedParameters(tuple(number for number, _ in each), location, None, each[0][1], is_of_library)
-        for (location, is_of_library, _), each in groups.items()
+        UnusedParameters(tuple(number for number, _ in each), location, None, each[0][1], is_of_library, is_chosen)
+        for (location, is_of_library, is_chosen, _), each in groups.items()
     ]
 
 

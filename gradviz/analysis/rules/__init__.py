@@ -56,6 +56,7 @@ from gradviz.analysis.rules.parameters.optimizer_made_anew import OptimizerMadeA
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
@@ -73,7 +74,12 @@ from gradviz.analysis.rules.wrong_gradients.gradient_into_target import Gradient
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
+from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
+from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
+from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
+from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
+from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
@@ -128,6 +134,11 @@ RULES: tuple[type[Rule], ...] = (
     GradientIntoTarget,
     AccumulationUndivided,
     NormalizedTwice,
+    WrongAxis,
+    PaddingInLoss,
+    SameRandomNumbers,
+    RatioAlwaysOne,
+    SumOverBatch,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -141,6 +152,7 @@ RULES: tuple[type[Rule], ...] = (
     OptimizerMadeAnew,
     PlainTensor,
     CopiedOntoItself,
+    StatisticsNeverUpdated,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

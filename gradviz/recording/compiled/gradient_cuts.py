@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from torch import fx
 
 from gradviz.graph.compilations import GradientCut
-from gradviz.recording.compiled.region_replay import Replay, replayed
+from gradviz.recording.compiled.region_replay import CannotReplay, Replay, replayed
 from gradviz.recording.forward.function_names import public_name
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file
@@ -23,7 +23,7 @@ def gradient_cuts(traced: TracedGraph, names: ModuleNames) -> tuple[GradientCut,
     """The cuts inside a traced graph; none if it has no gradients, or cannot be run again."""
     try:
         found = replayed(traced)
-    except Exception:  # whatever torch raises for what the traced graph contains: its region is closed, and says so
+    except CannotReplay:  # its region is closed, and says so
         return ()
     if not any(each is not None for each in found.results):
         return ()

@@ -21,7 +21,7 @@ from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.compiled.call_inputs import sizes_of_call, traced_frame
 from gradviz.recording.compiled.region_calls import compiled_node
-from gradviz.recording.compiled.region_replay import Replay, replayed
+from gradviz.recording.compiled.region_replay import CannotReplay, Replay, replayed
 from gradviz.recording.compiled.run_log import LoggedCall, RunLog
 from gradviz.recording.compiled.traced_nodes import TracedNode
 from gradviz.recording.forward.forward_log import ForwardLog
@@ -95,7 +95,7 @@ class InnerCalls:
             return None
         try:
             found = replayed(traced.with_sizes(sizes_of_call(traced, args)))
-        except Exception:  # whatever torch raises for what the graph contains: the region is closed, and says so
+        except CannotReplay:  # the region is closed, and says so
             return None
         if found.log is None or not found.log.is_complete:
             return None

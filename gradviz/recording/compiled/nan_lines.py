@@ -23,6 +23,7 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.run.traced_stacks import frames_of
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import aot_id_of, schema_of
+from gradviz.recording.torch_access.dynamo.graph_interpreter import GraphInterpreter
 from gradviz.recording.torch_access.engine import compiled_backward_of
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS, python_function_class, saved_in
 from gradviz.recording.walk.graph_walker import Walk
@@ -133,7 +134,7 @@ def _is_repeatable(module: Any) -> bool:
     return True
 
 
-class _OriginFinder(torch.fx.Interpreter):
+class _OriginFinder(GraphInterpreter):
     """Runs operation by operation, and remembers the first that made NaN or Inf."""
 
     found: BrokenOperation | None = None

@@ -8,6 +8,7 @@ from torch import fx
 
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import schema_of
 from gradviz.recording.torch_access.engine import compiled_backward_of
+from gradviz.recording.torch_access.name_lookup import find
 
 _TAG = "partitioner_tag"
 
@@ -23,7 +24,9 @@ def recomputed_operations(function_class: Any) -> list[fx.Node] | None:
     nodes = [node for node in module.graph.nodes if node.op == "call_function"]
     if not any(_TAG in node.meta for node in nodes):
         return None
-    return [node for node in nodes if node.meta.get(_TAG) == "is_forward" and _computes(node.target)]
+    # Until torch 2.6 only operations of the backward had a tag.
+    forward = "is_forward" if find("torch._functorch.partitioners._has_tag_is_forward") is not None else None
+    return [node for node in nodes if node.meta.get(_TAG) == forward and _computes(node.target)]
 
 
 def operation_of(node: fx.Node) -> str:

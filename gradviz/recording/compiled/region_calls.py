@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.compiled.region_replay import replayed
+from gradviz.recording.compiled.region_replay import CannotReplay, replayed
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph, aot_id_of
 from gradviz.recording.torch_access.nodes import python_function_class
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, version_of
@@ -120,7 +120,7 @@ def _held(traced: TracedGraph, args: tuple[Any, ...]) -> HeldCall | None:
     """None if the code cannot be run again anyway, for a reason that is told later."""
     try:
         found = replayed(traced)
-    except Exception:  # whatever torch raises for what the graph contains: the region is closed
+    except CannotReplay:  # the region is closed
         return None
     tensors = [each for each in args if isinstance(each, torch.Tensor)]
     if len(args) != len(traced.inputs) or any(type(each) not in _PLAIN_CLASSES for each in tensors):

@@ -27,7 +27,7 @@ from gradviz.recording.compiled.noted_cuts import NotedCuts
 from gradviz.recording.compiled.recomputed_operations import recomputed_operations
 from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
-from gradviz.recording.compiled.region_replay import Replay, is_alike, replayed
+from gradviz.recording.compiled.region_replay import CannotReplay, Replay, is_alike, replayed
 from gradviz.recording.forward.forward_log import CompiledCall, ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -119,6 +119,8 @@ class _Search:
                 found[index] = FoundRegion(call, self._inner(index))
             except UnknownRegion as reason:
                 found[index] = FoundRegion(call, None, str(reason))
+            except CannotReplay as reason:
+                found[index] = FoundRegion(call, None, f"it could not be traced again: {reason}")
             except Exception as error:  # whatever torch raises for what the traced graph contains
                 found[index] = FoundRegion(call, None, f"it could not be traced again: {_in_a_line(error)}")
         return found
@@ -152,8 +154,8 @@ class _Search:
         for each in traced if (given := self._given(nodes[0])) is None else [given]:
             try:
                 found = replayed(each)
-            except Exception as error:  # whatever torch raises for what the traced graph contains
-                self.finder.untraceable[f"{each.function}() could not be traced again: {_in_a_line(error)}"] = None
+            except CannotReplay as reason:
+                self.finder.untraceable[f"{each.function}() could not be traced again: {reason}"] = None
                 continue
             matched = _matched(found, numbered)
             if matched:

@@ -32,6 +32,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     made_fake,
     takes_numbers,
 )
+from gradviz.recording.torch_access.dynamo.graph_interpreter import GraphInterpreter
 from gradviz.recording.torch_access.dynamo.operators_run import OperatorsRun
 from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
@@ -115,15 +116,20 @@ class Replay:
         return self.calls[index] if index >= 0 and sequence_nr < self.calls[index].end else None
 
 
+class CannotReplay(Exception):
+    """What torch raised when a traced graph was run again, in a line."""
+
+
 def replayed(traced: TracedGraph) -> Replay:
-    """The traced graph run on fake tensors, which is done once; if that raises, so does every call."""
+    """The traced graph run on fake tensors, which is done once; if that raises, every call raises `CannotReplay`."""
     if traced.replay is None:
         try:
             traced.replay = result_of_own_thread(lambda: _replay(traced))
         except Exception as error:  # whatever torch raises for what the traced graph contains
-            traced.replay = error
-    if isinstance(traced.replay, Exception):
-        raise traced.replay
+            # Not the exception itself: its traceback would keep the frames of the program, and all that they hold.
+            traced.replay = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    if isinstance(traced.replay, str):
+        raise CannotReplay(traced.replay)
     result: Replay = traced.replay
     return result
 
@@ -212,7 +218,7 @@ def described(inputs: list[Any], results: list[Any], calls: list[ReplayedCall]) 
         )
 
 
-class RegionInterpreter(fx.Interpreter):
+class RegionInterpreter(GraphInterpreter):
     """Runs a traced graph, and the bodies of its higher-order operators.
 
     Args:

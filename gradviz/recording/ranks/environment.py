@@ -20,6 +20,8 @@ _JOB = "GRADVIZ_JOB"
 _PACKAGE = "GRADVIZ_PACKAGE"
 _RECORDED_COLLECTIVES = "TORCH_FR_BUFFER_SIZE", "2000"
 _INJECTED = Path(__file__).parent / "injected"
+_COMPILES = "compile_worker"
+"""In the command of processes that inductor starts to compile in: they train nothing, and there are many."""
 
 _plan_of_children: JobPlan | None = None
 _popen = Replacement("subprocess.Popen.__init__")
@@ -64,13 +66,19 @@ def _adding(plan: JobPlan) -> Callable[[Any], Any]:
         @wraps(original)
         def start(process: Any, *args: Any, **kwargs: Any) -> None:
             given = kwargs.get("env")
-            if isinstance(given, Mapping) and _JOB not in given:
+            command = args[0] if args else kwargs.get("args")
+            if isinstance(given, Mapping) and _JOB not in given and not _is_compiler(command):
                 kwargs["env"] = {**given, **environment_of_children(plan, given)}
             original(process, *args, **kwargs)
 
         return start
 
     return make
+
+
+def _is_compiler(command: Any) -> bool:
+    """Whether inductor starts this process, with an environment made of ``os.environ``, where nothing of ours is."""
+    return isinstance(command, (list, tuple)) and any(Path(str(word)).parent.name == _COMPILES for word in command)
 
 
 def plan_of_environment() -> JobPlan | None:

@@ -58,8 +58,8 @@ def compiled_words(each: CompiledMemory) -> list[str]:
     """What a compiled function keeps, and the lines with what it computes again."""
     of = f"{each.function}()" if each.function else "compiled code"
     calls = f" in {each.calls} calls" if each.calls > 1 else ""
-    kept, instead = byte_words(each.kept_bytes), byte_words(each.uncompiled_bytes)
-    first = f"{of}, by {each.backend}{calls}: keeps {kept} of its results; without compilation it would be {instead}"
+    keeps, instead = _keeps_words(each.kept_bytes), byte_words(each.uncompiled_bytes)
+    first = f"{of}, by {each.backend}{calls}: {keeps}; without compilation it would be {instead}"
     if not each.is_known:
         return [f"{first}; what it computes again is not known: torch took it from its cache"]
     if not each.operations:
@@ -70,6 +70,12 @@ def compiled_words(each: CompiledMemory) -> list[str]:
         for (file, line), counts in sorted(each.recomputed.items(), key=lambda entry: -entry[1].total())
     ]
     return [f"{first}; {counted(each.operations, 'operation')} computed again in backward", *lines]
+
+
+def _keeps_words(kept: int | None) -> str:
+    if kept is None:
+        return "torch does not show which of its results it keeps"
+    return f"keeps {byte_words(kept)} of its results"
 
 
 def balance_words(balance: Balance) -> list[str]:

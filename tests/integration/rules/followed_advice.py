@@ -298,6 +298,35 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("torch.softmax(model(torch.randn(5, 4)), dim=1)", "model(torch.randn(5, 4))"),),
         ),
     ),
+    "GV615": (("normalize along the axis in which the result is used: dim=-1", (("dim=1)", "dim=-1)"),)),),
+    "GV616": (
+        ("pass ignore_index=0 to cross_entropy()", (("target.flatten())", "target.flatten(), ignore_index=0)"),)),
+        ("pad the target with -100", (("padding_value=0", "padding_value=-100"),)),
+    ),
+    "GV617": (
+        (
+            "seed once, before the loop",
+            (
+                ("    generator = torch.Generator().manual_seed(0)\n", ""),
+                ("for x", "generator = torch.Generator().manual_seed(0)\nfor x"),
+            ),
+        ),
+    ),
+    "GV618": (
+        (
+            "compute the old value once, when the data are collected",
+            (
+                (
+                    "for epoch in range(4):\n    with torch.no_grad():\n"
+                    "        old = torch.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)\n",
+                    "with torch.no_grad():\n"
+                    "    old = torch.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)\n"
+                    "for epoch in range(4):\n",
+                ),
+            ),
+        ),
+    ),
+    "GV619": (("sum over the other axes only: .sum(dim=1)", ((".sum() +", ".sum(dim=1) +"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
@@ -364,6 +393,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         (
             "copy.deepcopy(model.state_dict())",
             (("best = model.state_dict()", "import copy\nbest = copy.deepcopy(model.state_dict())"),),
+        ),
+    ),
+    "GV714": (
+        (
+            "copy the buffers as well",
+            (
+                (
+                    "        average(torch",
+                    "        for mine, theirs in zip(average.buffers(), model.buffers()):\n"
+                    "            mine.copy_(theirs)\n"
+                    "        average(torch",
+                ),
+            ),
         ),
     ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),

@@ -14,6 +14,7 @@ from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.cuts import REWRAPS
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.refused_calls import frozen_above
 from gradviz.analysis.dataflow.tensor_words import name_of, together
 from gradviz.analysis.finding import CutRoot, CutSeen, DeadInput, Finding, Location, NodeAt, Severity
 from gradviz.analysis.rule import Rule
@@ -43,7 +44,7 @@ class CutRule(Rule):
             explained.update(found.tensors)
         for found in case.partial_cuts:
             if cause_of(flow, found) == self.name:
-                yield self._finding(case, flow, found, "warning")
+                yield self._finding(case, flow, found, "note" if found.may_be_meant else "warning")
 
     @abstractmethod
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
@@ -72,7 +73,7 @@ class CutRule(Rule):
             severity=severity,
             symptom="raises" if found.is_refused else "grad_none",
             why=self.why(flow, found),
-            fix=self.fix(flow, found),
+            fix=f"if that is not meant, {self.fix(flow, found)}" if found.may_be_meant else self.fix(flow, found),
             changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
             location=location,
             symptom_location=case.location_of_site(backward.call_site) if found.is_refused else None,
@@ -94,7 +95,9 @@ class CutRule(Rule):
         is_guess = not case.missing_gradients.is_training
         is_second = explained.issuperset(found.tensors)
         if found.is_refused:
-            return "warning" if is_second or found.is_behind_another else "error"
+            # A frozen tensor that an optimizer has explains the refusal; a cut beside it may be meant.
+            frozen = frozen_above(case.dataflow, found.backward, case.histories.trained)
+            return "warning" if is_second or found.is_behind_another or frozen else "error"
         # Where another cut made backward raise, this one may be meant beside it.
         is_beside = any(other.is_refused for other in case.cut_off)
         return "warning" if is_second or is_guess or is_beside else "error"

@@ -6,11 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_class_of, line_in_function_of, operation
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    callers,
+    line_in_class_of,
+    line_in_function_of,
+    line_outside_modules,
+    operation,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Freed
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.entered_graphs import loss_of_another_optimizer
 from gradviz.analysis.rule import Rule
 from gradviz.graph.model import CallSite
 
@@ -21,7 +29,8 @@ class GraphFreed(Rule):
     What it finds
     -------------
     A second backward through the same calls: two losses that share a part of the model, or a forward pass that is
-    computed once and used in every round of a loop. It reports which backward freed the graph, and what both share.
+    computed once and used in every round of a loop. It reports which backward freed the graph, and what both share; of
+    losses with optimizers of their own, where the one goes into what the other one trains.
 
     Why it matters
     --------------
@@ -89,6 +98,18 @@ class GraphFreed(Rule):
             **case.facts_of_node(found.node),
         }
         shared = operation(calls[found.call])
+        entered = loss_of_another_optimizer(case, found) if computed is None else None
+        if entered is not None:
+            here, owned = line_outside_modules(flow, entered.call), case.histories.together(entered.parameters)
+            return self.finding(
+                f"{entered.name} goes through {shared}{at_line(flow.line_of(found.call))}, and so does another loss, "
+                f"whose optimizer trains {owned}: the backward{at_line(first)} freed it before that{at_line(second)}",
+                why="two losses share a part of one graph, and the first backward freed that part",
+                fix=f"detach() what line {here.line if here is not None else '?'} uses of it, if that loss should not "
+                "train it; else add the losses and call backward() once",
+                location=location_of_line(here),
+                **facts,
+            )
         if computed is not None:
             return self.finding(
                 f"line {computed.line} runs once, but its result is used again after the backward{at_line(first)} has "

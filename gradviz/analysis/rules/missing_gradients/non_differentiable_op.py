@@ -46,6 +46,7 @@ class NonDifferentiableOp(CutRule):
 
     code = "GV107"
     name = "non_differentiable_op"
+    yields_to = ("stale_optimizer_params",)
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         call = flow.log.calls[found.cut.call]

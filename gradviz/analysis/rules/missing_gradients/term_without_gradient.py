@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.cuts.dead_terms import DeadTerm, WeightlessTerm, dead_terms, weightless_terms
+from gradviz.analysis.cuts.zero_factors import ZeroFactor, zero_factors
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -20,7 +21,8 @@ class TermWithoutGradient(Rule):
     What it finds
     -------------
     A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
-    through ``item()``, ``detach()`` or ``no_grad()``. A term whose weight is the number 0 at every step is a note.
+    through ``item()``, ``detach()`` or ``no_grad()``. A value that a formula multiplies by a literal 0 at every step. A
+    term whose weight is a variable that is 0 at every step is a note.
 
     Why it matters
     --------------
@@ -67,9 +69,29 @@ class TermWithoutGradient(Rule):
         for location, terms in by_line.items():
             yield self._finding(case, location, terms)
         zero = {name for each in case.zero_gradients for name in each.leaves}
+        told = set[Location | None]()
+        for factor in zero_factors(case.histories, case.source_line):
+            names = names_of(case.dataflow, factor.parameters)
+            if not names or not zero.issuperset(names):  # Else it is masked_out.
+                told.add(factor.location)
+                yield self._of_zero_factor(case, factor)
         for weightless in weightless_terms(case.histories):
-            if not zero.issuperset(names_of(case.dataflow, weightless.parameters)):  # Else it is masked_out.
+            is_told = location_of_call(case.dataflow, weightless.factor) in told
+            if not is_told and not zero.issuperset(names_of(case.dataflow, weightless.parameters)):
                 yield self._of_weightless(case, weightless)
+
+    def _of_zero_factor(self, case: Case, factor: ZeroFactor) -> Finding:
+        name = case.tensor_name(factor.tensor)
+        no_effect = "it brings no gradient" if factor.parameters else "it has no influence on the loss"
+        return self.finding(
+            f"{name} is multiplied by a literal 0 in all {factor.steps:,} steps: {no_effect}",
+            symptom="grad_zero" if factor.parameters else "grad_wrong",
+            why="a 0 in a formula is left from a trial, or was meant to be another number",
+            fix="write the weight that it should have, or leave the term out",
+            location=factor.location,
+            tensors=names_of(case.dataflow, factor.parameters),
+            evidence={"steps": factor.steps, "parameters": len(factor.parameters)},
+        )
 
     def _of_weightless(self, case: Case, term: WeightlessTerm) -> Finding:
         flow = case.dataflow

@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.second_names import SecondName, second_names
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -24,7 +25,8 @@ class CopiedOntoItself(Rule):
     What it finds
     -------------
     ``load_state_dict``, ``copy_`` and ``lerp_`` after the first step whose source is the parameter itself, or shares
-    its memory.
+    its memory. A second name for a model (``target = online``) that is used as a copy would be: without gradients for
+    the target of a loss that trains the model, or frozen although an optimizer has it.
 
     Why it matters
     --------------
@@ -72,8 +74,27 @@ class CopiedOntoItself(Rule):
                 continue
             if call.inputs[0].tensor in histories.trained and _is_itself(case, row, call):
                 by_line[location_of_call(flow, row)].append(row)
-        for location, rows in by_line.items():
-            yield self._finding(case, location, rows)
+        told = [self._finding(case, location, rows) for location, rows in by_line.items()]
+        yield from told
+        for second in second_names(histories, case.capture.sources):
+            if second.location not in [each.location for each in told]:
+                yield self._second_name(case, second)
+
+    def _second_name(self, case: Case, second: SecondName) -> Finding:
+        used = None if second.cut_by is None else location_of_call(case.dataflow, second.cut_by)
+        how = "is frozen, although an optimizer has it" if used is None else "is used without gradients for a loss"
+        return self.finding(
+            f"{second.name} is {second.model} itself, not a copy of it: {second.name} {how}",
+            severity="error" if used is None else "warning",
+            symptom="grad_none" if used is None else "grad_wrong",
+            why="an assignment copies no model: both names mean the same parameters, and they train together",
+            fix=f"make a copy: {second.name} = copy.deepcopy({second.model})",
+            location=second.location,
+            symptom_location=used,
+            # With these names it replaces what other rules say of the frozen parameters.
+            tensors=() if used is not None else names_of(case.dataflow, second.parameters),
+            evidence={"parameters": len(second.parameters)},
+        )
 
     def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
         flow = case.dataflow

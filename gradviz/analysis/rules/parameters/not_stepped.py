@@ -52,7 +52,8 @@ class NotStepped(Rule):
     code = "GV706"
     name = "not_stepped"
     severity = "warning"
-    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie", "wrong_optimizer")
+    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie", "wrong_optimizer",
+                 "gradient_into_target")  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
@@ -108,7 +109,7 @@ class NotStepped(Rule):
             for number in histories.untrained
             if (histories.tensor(number).role == "parameter" or number in plain)
             and accumulating[number] >= _MIN_BACKWARD_CALLS
-            and _is_still_trainable(histories, number)
+            and _is_still_trainable(histories, number, accumulating[number])
         ]
         made = [row for number in range(len(log.optimizers)) for row in histories.given_at(number)[:1]]
         if not left_out or not histories.steps or not made:
@@ -127,9 +128,15 @@ class NotStepped(Rule):
         )
 
 
-def _is_still_trainable(histories: ParameterHistories, number: int) -> bool:
+def _is_still_trainable(histories: ParameterHistories, number: int, backward_calls: int) -> bool:
+    """Whether it requires grad when the program ends; of one that was freed before, with the function that trained it,
+    whether it was part of the training, and not of a copy for a moment."""
     end = histories.tensor(number).end
-    return end is not None and end.requires_grad
+    if end is not None:
+        return end.requires_grad
+    uses = histories.forward_uses(number)[-1:]
+    is_on = any(use.requires_grad for row in uses for use in histories.log.calls[row].inputs if use.tensor == number)
+    return is_on and 2 * backward_calls >= len(histories.steps)
 
 
 def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]) -> int:

@@ -7,14 +7,21 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
-from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding, Location, Severity, location_of_line
+from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 _KEPT = re.compile(r"^\s*self\.(?P<name>\w+)\s*(:[^=]+)?=[^=]")
 _CLASS = re.compile(r"^\s*class \w+\s*\((?P<bases>[^)]*)\)")
 _MIN_STEPS = 2
+_MAX_CALLS = 20
+_NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
+_ALL = {0.0: "it only adds zeros", 1.0: "it only multiplies by ones"}
+_DRAWS = frozenset({"randn", "rand", "normal", "uniform", "trunc_normal", "randn_like", "rand_like", "bernoulli"})
 
 
 class PlainTensor(Rule):
@@ -22,8 +29,10 @@ class PlainTensor(Rule):
 
     What it finds
     -------------
-    A tensor of floating-point numbers that ``__init__`` assigns to ``self`` as it is, and that the module uses together
-    with trained values at every step. It is a note: the tensor may be a constant on purpose.
+    A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, and that the module
+    uses together with trained values at every step. It is a warning if the tensor was drawn at random (nothing trains
+    or saves these numbers), or if it changes nothing (zeros that are added, ones that are multiplied), and an error if
+    it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on purpose.
 
     Why it matters
     --------------
@@ -69,7 +78,7 @@ class PlainTensor(Rule):
 
     code = "GV712"
     name = "plain_tensor"
-    severity = "note"
+    severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
@@ -91,17 +100,71 @@ class PlainTensor(Rule):
             if name is None or len(rows) < _MIN_STEPS or _is_changed(case, tensor):
                 continue
             if all(_meets_trained_values(case, tensor, row) for row in rows[:_MIN_STEPS]):
-                yield self._finding(case, tensor, name)
+                yield self._finding(case, tensor, name, rows[0])
 
-    def _finding(self, case: Case, tensor: int, name: str) -> Finding:
+    def _finding(self, case: Case, tensor: int, name: str, row: int) -> Finding:
         flow = case.dataflow
         made = flow.log.tensors[tensor].producer
+        location = None if made is None else location_of_call(flow, made)
+        dead = tuple(dict.fromkeys(name for zero in _zeros_of(case, location) for name in zero.leaves))
+        role, severity = _role_of(case, tensor, row)
         return self.finding(
-            f"self.{name} is a plain tensor, neither a parameter nor a buffer: no optimizer trains it",
-            why="a module's parameters() has only what was assigned as torch.nn.Parameter",
+            f"self.{name} is a plain tensor, neither a parameter nor a buffer: no optimizer trains it"
+            + (f"; it is all zeros, so the gradient of {together(dead)} is zero" if dead else role),
+            severity="error" if dead else severity,
+            why="a module's parameters() and state_dict() have only what was assigned as torch.nn.Parameter, or "
+            "registered as a buffer",
             fix=f"if it should train, assign torch.nn.Parameter(...); else call register_buffer({name!r}, ...)",
-            location=None if made is None else location_of_call(flow, made),
+            location=location,
+            tensors=dead,
         )
+
+
+def _zeros_of(case: Case, location: Location | None) -> list[ZeroGradient]:
+    """The zero gradients that have their origin in the values that a line made."""
+    return [
+        zero
+        for zero in case.zero_gradients
+        if zero.by == "value" and location is not None and case.location_of_site(zero.blamed_site) == location
+    ]
+
+
+def _role_of(case: Case, tensor: int, row: int) -> tuple[str, Severity]:
+    """What its values tell of its purpose, and how sure it is that a plain tensor does not serve it."""
+    flow = case.dataflow
+    if any(plain_name(flow.log.calls[above].function) in _DRAWS for above in flow.ancestors(tensor, row)):
+        return "; it was drawn at random, and a saved state_dict does not have it", "warning"
+    effect = _without_effect(flow, tensor, row)
+    return (
+        ("", "note") if effect is None else (f"; {effect}, which changes nothing as long as it is constant", "warning")
+    )
+
+
+def _without_effect(flow: Dataflow, tensor: int, row: int) -> str | None:
+    """If it, or what the program computes from it alone, leaves trained values as they are: ``it only adds zeros``."""
+    waiting = [(tensor, row)]
+    for _ in range(_MAX_CALLS):
+        if not waiting:
+            break
+        taken, at = waiting.pop()
+        call = flow.log.calls[at]
+        use = next(each for each in call.inputs if each.tensor == taken)
+        name, values = plain_name(call.function), flow.values_of(use, at)
+        if call.kind != "operation" or values is None or not _is_on_own_line(flow, call):
+            continue
+        if call.live_inputs:
+            neutral = _NEUTRAL.get(name)
+            is_second = name in ("add", "mul") or (use.place == "1" and "__r" not in call.function)
+            if neutral is not None and is_second and values.minimum == values.maximum == neutral:
+                return _ALL[neutral]
+        elif len(call.inputs) == 1:
+            waiting += [(made.tensor, user) for made in call.outputs for user in flow.users(made.tensor, at)]
+    return None
+
+
+def _is_on_own_line(flow: Dataflow, call: Call) -> bool:
+    """Whether the program wrote that operation itself: what a library computes with a constant may need one."""
+    return call.call_site is not None and not flow.log.call_sites[call.call_site].is_library
 
 
 def _is_constant(use: TensorUse) -> bool:
@@ -112,7 +175,11 @@ def _attribute(case: Case, tensor: int) -> str | None:
     """The attribute of a module to which the line that made a tensor assigns it; None if there is none."""
     flow = case.dataflow
     known = flow.log.tensors[tensor]
-    if known.role != "tensor" or not known.facts.dtype.startswith(("float", "bfloat")) or known.producer is None:
+    if (
+        known.role != "tensor"
+        or not known.facts.dtype.startswith(("float", "bfloat", "complex"))
+        or known.producer is None
+    ):
         return None
     line = flow.line_of(known.producer)
     made = location_of_line(line)

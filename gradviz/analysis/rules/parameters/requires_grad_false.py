@@ -53,6 +53,7 @@ class RequiresGradFalse(Rule):
     code = "GV701"
     name = "requires_grad_false"
     severity = "error"
+    yields_to = ("copied_onto_itself",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

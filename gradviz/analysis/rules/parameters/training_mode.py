@@ -75,7 +75,8 @@ class TrainingMode(Rule):
                 yield self._finding(case, row, path)
             elif self._is_evaluation(case, row, outermost):
                 told.add(path)
-                yield self._of_evaluation(case, row, outermost)
+                is_asked = _asks_for_the_mode(case, row)
+                yield self._of_evaluation(case, row, outermost) if is_asked else self._without_mode(case, row)
 
     def _members(self, case: Case, row: int, outermost: int) -> list[int]:
         scopes, calls = case.dataflow.log.scopes, case.dataflow.log.calls
@@ -113,6 +114,18 @@ class TrainingMode(Rule):
             fix=f"call {path or 'the model'}.eval() before the evaluation, and train() after it",
             location=switch or here,
             symptom_location=here if switch is not None else location_of_call(flow, row),
+            tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
+            evidence={"function": flow.log.calls[row].function},
+        )
+
+    def _without_mode(self, case: Case, row: int) -> Finding:
+        flow = case.dataflow
+        return self.finding(
+            "dropout() works as in training when the model is evaluated: it is not told in which mode its module is",
+            symptom="grad_wrong",
+            why="the function drops values unless it is told not to: eval() changes only modules",
+            fix="pass training=self.training to it, or use torch.nn.Dropout",
+            location=location_of_call(flow, row),
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
@@ -196,3 +209,26 @@ def _line_of_train(case: Case, here: Location | None) -> Location | None:
 _LINES_ABOVE = 20
 _NEAR = 2_000
 """Calls before and after one in which the rest of the same module call is looked for."""
+
+
+def _asks_for_the_mode(case: Case, row: int) -> bool:
+    """Whether a call in a module of torch itself, or one whose text mentions it, knows the mode of its module."""
+    flow = case.dataflow
+    here, scope = location_of_call(flow, row), flow.log.calls[row].scope
+    if here is None or scope is None or "dropout" in flow.log.scopes[scope].class_name.lower():
+        return True
+    statement = [case.source_line(Location(here.file, here.line + below)) or "" for below in range(_MAX_LINES)]
+    return "dropout" not in statement[0] or "train" in _up_to_closed(statement)
+
+
+_MAX_LINES = 4
+
+
+def _up_to_closed(lines: list[str]) -> str:
+    """The text up to the line on which as many parentheses are closed as opened."""
+    text = ""
+    for line in lines:
+        text += line
+        if text.count("(") <= text.count(")"):
+            break
+    return text

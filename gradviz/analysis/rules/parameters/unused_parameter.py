@@ -139,15 +139,31 @@ class UnusedParameter(Rule):
         by_cut: dict[GradientCut | None, list[int]] = {}
         for number in group.tensors:
             names = case.histories.tensor(number).names
-            cut = cut_in_compiled_code(case.capture, names) if group.instead is None else None
+            cut = cut_in_compiled_code(case.capture, names) if group.instead is None and not group.is_chosen else None
             by_cut.setdefault(cut, []).append(number)
         for cut, tensors in by_cut.items():
             part = replace(group, tensors=tuple(tensors))
-            if cut is None:
+            if part.is_chosen:
+                yield self._never_chosen(case.histories, part)
+            elif cut is None:
                 yield self._unused(case.histories, part)
             else:
                 is_compiled = cut not in case.capture.uncompiled_cuts
                 yield self._cut_in_compiled_code(case.histories, part, cut, is_compiled=is_compiled)
+
+    def _never_chosen(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
+        steps = len(histories.steps)
+        return self.finding(
+            f"{histories.together(group.tensors)} got no input in {steps:,} step{'s' * (steps != 1)}: other modules of "
+            "the same list were chosen each time",
+            severity="note",
+            symptom="grad_none",
+            why="each module of this list computes with the rows that are chosen for it, and none were",
+            fix="look at more steps; if it stays so, check what chooses: whether it is trained, and what balances it",
+            location=location_of_line(histories.line_where_made(group.tensors[0])),
+            tensors=names_of(histories.flow, group.tensors),
+            evidence={"parameters": len(group.tensors), "steps": steps},
+        )
 
     def _unused(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"

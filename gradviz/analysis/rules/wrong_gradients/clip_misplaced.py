@@ -8,7 +8,12 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.gradient_changes import MisplacedChange, changes_before_unscale, changes_nobody_uses
+from gradviz.analysis.parameters.gradient_changes import (
+    MisplacedChange,
+    changes_before_unscale,
+    changes_nobody_uses,
+    steps_with_scaled,
+)
 from gradviz.analysis.rule import Rule
 
 
@@ -18,7 +23,8 @@ class ClipMisplaced(Rule):
     What it finds
     -------------
     Changes of ``.grad`` after the step that used it and before it is cleared; clipping before ``backward()``, when
-    there is no gradient yet; and clipping before ``GradScaler.unscale_()``, when gradients are still scaled.
+    there is no gradient yet; clipping before ``GradScaler.unscale_()``, when gradients are still scaled; and steps of
+    the optimizer itself, without the scaler, which never unscale them.
 
     Why it matters
     --------------
@@ -58,13 +64,16 @@ class ClipMisplaced(Rule):
             yield self._unused(case, change)
         for change in changes_before_unscale(histories):
             yield self._scaled(case, change)
+        for step in steps_with_scaled(histories):
+            yield self._stepped_scaled(case, step)
 
     def _unused(self, case: Case, change: MisplacedChange) -> Finding:
         calls, flow = case.dataflow.log.calls, case.dataflow
         when = (
             "after the step that used them"
             if change.step is not None
-            else "before backward() computes them: there are none yet"
+            else "before backward() computes them: "
+            + ("all of them are zero" if change.tensors else "there are none yet")
         )
         what = "gradients are changed" if change.tensors else "gradients are clipped"
         return self.finding(
@@ -86,6 +95,22 @@ class ClipMisplaced(Rule):
             why="the loss was multiplied by the scale of GradScaler, so all norms are too large by this factor, and "
             "clipping leaves almost nothing",
             fix="call scaler.unscale_(optimizer) before the clipping",
+            location=location_of_call(flow, change.call),
+            symptom_location=None if change.step is None else location_of_call(flow, change.step),
+            tensors=names_of(flow, change.tensors),
+            evidence={"times": change.times},
+        )
+
+    def _stepped_scaled(self, case: Case, change: MisplacedChange) -> Finding:
+        flow = case.dataflow
+        return self.finding(
+            f"{change.times:,} steps use gradients that are still scaled: GradScaler multiplied the loss, and nothing "
+            "unscales its gradients",
+            symptom="grad_wrong",
+            why="scaler.step(optimizer) divides gradients by the scale and leaves out steps with Inf; optimizer.step() "
+            "does neither",
+            fix="call scaler.step(optimizer) and scaler.update() instead; for clipping, scaler.unscale_(optimizer) "
+            "before it",
             location=location_of_call(flow, change.call),
             symptom_location=None if change.step is None else location_of_call(flow, change.step),
             tensors=names_of(flow, change.tensors),

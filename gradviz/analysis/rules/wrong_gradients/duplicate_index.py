@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding, Location
@@ -19,8 +19,9 @@ class DuplicateIndex(Rule):
 
     What it finds
     -------------
-    ``x[index] = values``, ``x[index] += values``, ``index_copy`` and ``scatter`` with values that have a history, where
-    the index must contain duplicates, because it has more entries than there are positions.
+    ``x[index] = values``, ``x[index] += values``, ``index_copy`` and ``scatter`` where the index must contain
+    duplicates, because it has more entries than there are positions. The values have a history; or they are different
+    data, are written into a new tensor, and the loss is computed of that.
 
     Why it matters
     --------------
@@ -64,7 +65,8 @@ class DuplicateIndex(Rule):
         return self.finding(
             f"{call_words(call)} writes through an index with duplicates: at least {lost:,} of its values are lost",
             symptom="grad_wrong",
-            why="of several values for one position one is kept, and the others get no gradient",
+            why="of several values for one position one is kept, and the others "
+            + ("get no gradient" if values else "have no influence on the loss"),
             fix="add them up: x.index_add(0, index, values), or scatter_add; or make the index unique",
             location=location,
             tensors=leaf_names_above(flow, values[0].tensor, row, flow.step_before(row)) if values else (),
@@ -84,7 +86,10 @@ _WRITE_ALONG = frozenset(
 
 def _lost_entries(flow: Dataflow, row: int, call: Call) -> int:
     """How many values are overwritten for certain."""
-    if call.kind != "operation" or call.raised is not None or not any(use.requires_grad for use in call.inputs[1:]):
+    is_write = call.function in _ASSIGN or call.function in _WRITE_ALONG
+    if not is_write or not call.inputs or call.kind != "operation" or call.raised is not None:
+        return 0
+    if not any(use.requires_grad for use in call.inputs[1:]) and not _puts_data_together(flow, row, call):
         return 0
     if call.scalars.get("accumulate") or call.scalars.get("3") is True or "reduce" in call.scalars:
         return 0
@@ -95,6 +100,26 @@ def _lost_entries(flow: Dataflow, row: int, call: Call) -> int:
         along = call.scalars.get("1", call.scalars.get("dim", 0))
         return _without_a_position(flow, row, indexes, along if isinstance(along, int) else 0)
     return 0
+
+
+def _puts_data_together(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether different values of data are written into a new tensor that a loss is computed of.
+
+    Which of several values a table keeps for later, such as a priority, is no question of a loss.
+    """
+    source = call.inputs[-1]
+    values = flow.values_of(source, row)
+    if _is_index(flow, source) or values is None or values.minimum == values.maximum:
+        return False
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    backward = next((each for each in flow.rows_of_kind("backward") if each > row), None)
+    if made is None or backward is None or plain_name(flow.log.calls[made].function) not in _NEW:
+        return False
+    is_new = made > flow.step_before(row) and flow.is_by_program(call)
+    return is_new and any(row in flow.ancestors(use.tensor, backward, row) for use in flow.log.calls[backward].roots)
+
+
+_NEW = frozenset({"zeros", "new_zeros", "zeros_like", "empty", "new_empty", "empty_like", "full", "new_full"})
 
 
 def _is_index(flow: Dataflow, use: TensorUse) -> bool:

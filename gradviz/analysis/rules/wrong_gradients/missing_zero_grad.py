@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients
+from gradviz.analysis.parameters.leftover_gradients import Leftover, leftover_gradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
@@ -18,8 +19,9 @@ class MissingZeroGrad(Rule):
 
     What it finds
     -------------
-    Steps that use gradients which an earlier step has already used, because nothing cleared them in between; and
-    gradients that are cleared before any step has used them.
+    Steps that use gradients which an earlier step has already used, because nothing cleared them in between; gradients
+    that are cleared before any step has used them; and steps that also use what the backward of another model, which is
+    trained through this one, left in ``.grad``.
 
     Why it matters
     --------------
@@ -60,6 +62,10 @@ class MissingZeroGrad(Rule):
                 yield self._reused(histories, reused)
         if events.discarded is not None:
             yield self._discarded(histories, events.discarded)
+        never_cleared = {tensor for reused in events.reused for tensor in reused.tensors}
+        for leftover in leftover_gradients(histories, events):
+            if not never_cleared.issuperset(leftover.tensors):
+                yield self._leftover(histories, leftover)
 
     def _reused(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
         clears = {
@@ -91,6 +97,21 @@ class MissingZeroGrad(Rule):
             symptom_location=location_of_call(histories.flow, discarded.backward),
             tensors=names_of(histories.flow, discarded.tensors),
             evidence={"backward_calls": discarded.backward_calls, "of": discarded.all_backward_calls},
+        )
+
+    def _leftover(self, histories: ParameterHistories, leftover: Leftover) -> Finding:
+        flow = histories.flow
+        left, cleared = location_of_call(flow, leftover.backward), location_of_call(flow, leftover.own)
+        return self.finding(
+            f"{leftover.times:,} steps of {histories.together(leftover.tensors)} also use gradients that the "
+            f"backward{at_line(left)} left there: it trained what comes before them, and nothing cleared them since",
+            symptom="grad_wrong",
+            why="backward() adds to .grad, so two losses are mixed that have opposite aims at times",
+            fix="call zero_grad() of their own optimizer right before this backward(), not only after its step()",
+            location=cleared,
+            symptom_location=left,
+            tensors=names_of(flow, leftover.tensors),
+            evidence={"steps": leftover.times, "parameters": len(leftover.tensors)},
         )
 
 

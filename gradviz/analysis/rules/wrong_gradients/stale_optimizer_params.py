@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.graph.model import CallSite
 
 
 class StaleOptimizerParams(Rule):
@@ -79,25 +81,31 @@ class StaleOptimizerParams(Rule):
         ]
         if copied:
             yield self._copies_in_optimizer(histories, copied)
-        for row in dict.fromkeys(replaced.values()):
-            yield self._replaced(
-                histories, row, [n for n in sorted(replaced) if replaced[n] == row], forgotten, made[0]
-            )
+        for rows in _by_line(histories, replaced.values(), made[0]).values():
+            new = [n for n in sorted(replaced) if replaced[n] in rows]
+            yield self._replaced(histories, rows, new, forgotten, made[0])
+        targets = compared_copies(histories)
+        late = [n for n in late if n not in targets]
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
-            yield self._unfrozen(histories, unfrozen)
+            yield self._unfrozen(histories, unfrozen, optimizer_made)
 
     def _replaced(
-        self, histories: ParameterHistories, row: int, new: list[int], forgotten: list[int], made: int
+        self, histories: ParameterHistories, rows: list[int], new: list[int], forgotten: list[int], made: int
     ) -> Finding:
-        location = location_of_call(histories.flow, row)
-        call = histories.log.calls[row]
-        old = [use.tensor for use in call.inputs if use.place.startswith("old") and use.tensor in forgotten]
+        row, calls = rows[0], histories.log.calls
+        replaced = location_of_call(histories.flow, row)
+        location = location_of_line(line_in_function_of(histories.flow, row, made))
+        olds = (use for each in rows for use in calls[each].inputs if use.place.startswith("old"))
+        old = [use.tensor for use in olds if use.tensor in forgotten]
+        names = together(dict.fromkeys(repr(calls[each].name) for each in rows))
+        inside = "" if replaced is None or replaced == location else f" in {_file_name(replaced)}:{replaced.line}"
         optimizer_location = location_of_call(histories.flow, made)
         return self.finding(
-            f"{histories.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {call.name!r} was replaced "
-            f"after the optimizer was made{at_line(optimizer_location)}, which still holds the old one",
+            f"{histories.together(new)} {'is' if len(new) == 1 else 'are'} in no optimizer: {names} "
+            f"{'was' if len(names.split()) == 1 else 'were'} replaced{inside} after the optimizer was made"
+            f"{at_line(optimizer_location)}, which still holds the old one",
             tensors=names_of(histories.flow, new),
             symptom="grad_none",
             why="an optimizer keeps the tensors that it was given: old ones get no gradient, and new ones never change",
@@ -105,7 +113,7 @@ class StaleOptimizerParams(Rule):
             "the old ones in its param_groups",
             location=location,
             symptom_location=optimizer_location,
-            evidence={"replaced": call.name, "old_parameters_in_optimizer": len(old)},
+            evidence={"replaced": calls[row].name, "old_parameters_in_optimizer": len(old)},
         )
 
     def _copies_in_optimizer(self, histories: ParameterHistories, copied: dict[int, int]) -> Finding:
@@ -146,8 +154,10 @@ class StaleOptimizerParams(Rule):
             evidence={"unused_parameters_in_optimizer": len(forgotten)},
         )
 
-    def _unfrozen(self, histories: ParameterHistories, unfrozen: dict[int, int]) -> Finding:
-        new = list(unfrozen)
+    def _unfrozen(self, histories: ParameterHistories, unfrozen: dict[int, int], optimizer_made: int) -> Finding:
+        new, row = list(unfrozen), min(unfrozen.values())
+        location = location_of_line(line_in_function_of(histories.flow, row, optimizer_made))
+        set_at = location_of_call(histories.flow, row)
         return self.finding(
             f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
             f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before, without frozen parameters",
@@ -155,7 +165,8 @@ class StaleOptimizerParams(Rule):
             symptom="grad_wrong",
             why="they get gradients after that, but no step, and nothing clears these gradients",
             fix="give them to the optimizer when you unfreeze them: optimizer.add_param_group({'params': ...})",
-            location=location_of_call(histories.flow, min(unfrozen.values())),
+            location=location,
+            symptom_location=set_at if set_at != location else None,
         )
 
 
@@ -176,6 +187,18 @@ def _replacements(histories: ParameterHistories, newcomers: frozenset[int], sinc
         if old & histories.trained:
             new = {use.tensor for use in call.inputs if use.place.startswith("new")}
             yield from ((tensor, row) for tensor in sorted(new & newcomers))
+
+
+def _file_name(location: Location) -> str:
+    return location.file.replace("\\", "/").rpartition("/")[2]
+
+
+def _by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> dict[CallSite | None, list[int]]:
+    """Replacements by the line that one would move: the one in the function that also made the optimizer."""
+    lines: dict[CallSite | None, list[int]] = {}
+    for row in dict.fromkeys(rows):
+        lines.setdefault(line_in_function_of(histories.flow, row, made), []).append(row)
+    return lines
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:

@@ -36,6 +36,7 @@ class MaskedOut(ZeroGradientRule):
 
     code = "GV205"
     name = "masked_out"
+    yields_to = ("plain_tensor",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.operand is not None:

@@ -74,7 +74,7 @@ class TracedGraph:
     logs_calls: bool = False
     """Whether every torch call is to be noted when it is run on fake tensors."""
     replay: Any = None
-    """What running it once on fake tensors gave or raised, which is done when it is first asked for."""
+    """What running it once on fake tensors gave, or in words why it raised; it is run when it is first asked for."""
     _others: dict[Sizes, TracedGraph] = field(default_factory=dict)
     """The same graph with inputs of other sizes."""
 

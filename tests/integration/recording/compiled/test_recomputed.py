@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gradviz.recording.torch_access.nodes import SHOWS_SLOTS
 from tests.integration.recording.child import forked_result
 
 _RUN = """
@@ -53,7 +54,9 @@ def found() -> dict[str, Any]:
 def test_without_a_partitioner_it_keeps_what_uncompiled_code_keeps(found: dict[str, Any]) -> None:
     assert found["None"]["compiled"] == []
     (compiled,) = found["aot_eager"]["compiled"]
-    assert compiled["uncompiled_bytes"] == compiled["kept_bytes"] == found["None"]["results"]
+    assert compiled["uncompiled_bytes"] == found["None"]["results"]
+    assert compiled["kept_bytes"] == (found["None"]["results"] if SHOWS_SLOTS else None)
+    assert SHOWS_SLOTS or "torch does not show which of its results it keeps" in found["aot_eager"]["report"]
     assert compiled["recomputed"] == []
     assert "nothing is computed again in backward" in found["aot_eager"]["report"]
 
@@ -62,7 +65,8 @@ def test_what_a_partitioner_saves_and_what_that_costs_have_their_figures_and_lin
     one = found["aot_eager_decomp_partition"]
     (compiled,) = one["compiled"]
     assert compiled["uncompiled_bytes"] == found["None"]["results"]
-    assert compiled["kept_bytes"] == one["results"] < found["None"]["results"]
+    if SHOWS_SLOTS:
+        assert compiled["kept_bytes"] == one["results"] < found["None"]["results"]
     again = {name: count for line in compiled["recomputed"] for name, count in line["operations"].items()}
     assert again["sigmoid"] == 1
     assert again["tanh"] >= 1

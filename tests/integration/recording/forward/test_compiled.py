@@ -15,6 +15,7 @@ from tests.shared_runs import SharedFolders
 
 COMPILING = """
 import dataclasses
+import threading
 import warnings
 
 from tests.integration.recording.helpers import EVERY_CALL
@@ -67,12 +68,14 @@ def with_warnings(function):
 def both(program):
     native_gradients, native_warnings = with_warnings(program)
     native = figures()
+    threads = set(threading.enumerate())
     everything = dataclasses.replace(EVERY_CALL, inside=True)  # as gradviz check --inside does
     recording, our_warnings = with_warnings(lambda: record(program, everything))
     recorded = figures()
     assert torch._C._len_torch_function_stack() == 0
     assert all(torch.equal(*pair) for pair in zip(native_gradients, recording.value, strict=True))
     return {
+        "more threads": [thread.name for thread in set(threading.enumerate()) - threads],
         "more warnings": sorted(set(our_warnings) - set(native_warnings)),
         "native": native,
         "recorded": recorded,
@@ -211,6 +214,11 @@ def test_recording_makes_the_compiler_warn_of_nothing(compiled: tuple[str, Found
     assert {name: one["more warnings"] for name, one in found.items()} == {name: [] for name in found}
 
 
+def test_recording_starts_no_thread_that_the_program_could_see(compiled: tuple[str, Found]) -> None:
+    _, found = compiled
+    assert {name: one["more threads"] for name, one in found.items()} == {name: [] for name in found}
+
+
 def test_only_the_backward_calls_of_the_script_count(compiled: tuple[str, Found]) -> None:
     _, found = compiled
     assert {name: one["backward_calls"] for name, one in found.items()} == {
@@ -269,6 +277,34 @@ print(json.dumps(found))
 """
     )
     assert found == [1, 1, 1, 1]
+
+
+def test_what_the_program_let_go_is_freed_also_where_code_cannot_be_traced_again() -> None:
+    found = forked_result(
+        COMPILING
+        + """
+import gc
+import weakref
+
+@torch.compile(backend="eager")
+def either(x):
+    return torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+
+def program():
+    held = torch.ones(3)
+    either(torch.ones(3, requires_grad=True)).sum().backward()
+    return weakref.ref(held)
+
+with recorder(EVERY_BACKWARD) as recording:
+    held = program()
+    gc.collect()
+    is_freed = held() is None
+told = recording.capture("<python>", (), "finished", None).disclosures
+said = any("it contains cond" in each for each in told)
+print(json.dumps([is_freed, said]))
+"""
+    )
+    assert found == [True, True]
 
 
 def test_a_compiled_step_of_an_optimizer_is_logged_with_all_its_parameters() -> None:

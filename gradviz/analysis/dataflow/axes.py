@@ -1,0 +1,150 @@
+"""What becomes of one axis of a tensor: through views and arithmetic, to the calls that sum over it or choose along it.
+
+A softmax over one axis makes weights that sum to 1 along it. A sum or a choice along another axis uses them as if they
+summed to 1 there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call, TensorUse
+
+Axes = tuple[int | None, ...]
+"""For each axis of a tensor, the axis of the first tensor that it is; None for one that came later."""
+
+EndKind = Literal["contracted", "summed", "drawn", "classes", "normalized"]
+"""``contracted``: a matrix product sums over it; ``summed``: a reduction over it; ``drawn``: a choice along it by its
+values, at random; ``classes``: a loss takes it for that of the classes; ``normalized``: it is normalized again."""
+
+
+class End(Struct, frozen=True):
+    """A call that uses axes up."""
+
+    call: int
+    kind: EndKind
+    axes: frozenset[int]
+    """The axes of the first tensor."""
+    axis: int
+    """The first of them as an axis of what the call received."""
+    is_weighed: bool = False
+    """Whether something else was multiplied with it on the way."""
+    is_divided: bool = False
+    """Whether it was divided by another tensor on the way."""
+
+
+def ends_of_axes(flow: Dataflow, row: int, tensor: int, until: int) -> Iterator[End]:
+    """What uses up the axes of a result of the call `row`, before the call `until`."""
+    start = tuple(range(len(shape_of(flow, tensor))))
+    waiting: list[tuple[int, Axes, bool, bool]] = [(tensor, start, False, False)]
+    seen = {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given, axes, is_weighed, is_divided = waiting.pop()
+        for user in flow.users(given, row):
+            call = flow.log.calls[user]
+            if user >= until or not call.inputs or call.kind != "operation":
+                continue
+            use = next(each for each in call.inputs if each.tensor == given)
+            end = _end(flow, user, call, use, axes)
+            if end is not None:
+                kind, axis = end
+                named = axes[axis]
+                found = frozenset() if named is None else frozenset({named})
+                yield End(user, kind, found, axis, is_weighed, is_divided)
+                continue
+            name = plain_name(call.function)
+            others = len(call.inputs) > 1
+            for out in call.outputs:
+                moved = _moved(flow, call, name, axes, out.tensor)
+                if moved is not None and out.tensor not in seen:
+                    seen.add(out.tensor)
+                    waiting.append((
+                        out.tensor, moved, is_weighed or (others and name in _WEIGH),
+                        is_divided or (others and name == "div"),
+                    ))  # fmt: skip
+
+
+_MAX_FOLLOWED = 60
+_WEIGH = frozenset({"mul", "where"})
+
+
+def axis_of(call: Call, rank: int, position: str = "1") -> int | None:
+    """The only axis over which a call works, counted from the front; None if it has none or several."""
+    named = call.scalars.get("dim", call.scalars.get(position))
+    if type(named) is not int or not -rank <= named < rank:
+        return None
+    return named % rank
+
+
+# -- what uses an axis up ----------------------------------------------------------------------------------------------
+
+
+def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tuple[EndKind, int] | None:
+    name, rank = plain_name(call.function), len(axes)
+    if name in _PRODUCTS and rank >= 2:
+        return "contracted", rank - 1 if use is call.inputs[0] else rank - 2
+    if name in _REDUCTIONS:
+        axis = axis_of(call, rank)
+        return None if axis is None else ("summed", axis)
+    if name in _NORMALIZERS:
+        axis = axis_of(call, rank)
+        return None if axis is None else ("normalized", axis)
+    if name == "multinomial":
+        return "drawn", rank - 1
+    if name in _CLASSES and use is call.inputs[0] and rank >= 2:
+        return "classes", 1
+    return None
+
+
+_PRODUCTS = frozenset({"matmul", "mm", "bmm"})
+_REDUCTIONS = frozenset({
+    "sum", "mean", "nansum", "amax", "amin", "max", "min", "argmax", "argmin", "logsumexp", "prod", "cumsum", "norm",
+    "topk", "sort", "argsort", "std", "var", "median", "cumprod",
+})  # fmt: skip
+_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
+_CLASSES = frozenset({"nll_loss", "cross_entropy"})
+
+
+# -- where an axis goes ------------------------------------------------------------------------------------------------
+
+
+def _moved(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -> Axes | None:
+    """The axes of a result; None where they cannot be told."""
+    rank, shape = len(axes), shape_of(flow, result)
+    if name in _ELEMENTWISE:
+        return (None,) * (len(shape) - rank) + axes if len(shape) >= rank else None
+    if name in ("transpose", "swapaxes", "swapdims"):
+        one, other = (call.scalars.get(place) for place in ("1", "2"))
+        if type(one) is not int or type(other) is not int:
+            return None
+        order = list(axes)
+        order[one], order[other] = order[other], order[one]
+        return tuple(order)
+    if name in ("t", "T", "mT"):
+        return (*axes[:-2], *reversed(axes[-2:]))
+    if name == "unsqueeze":
+        axis = axis_of(call, rank + 1)
+        return None if axis is None else (*axes[:axis], None, *axes[axis:])
+    if name == "squeeze":
+        axis = axis_of(call, rank)
+        if axis is not None and len(shape) == rank - 1:
+            return (*axes[:axis], *axes[axis + 1 :])
+        return axes if len(shape) == rank else None
+    if name == "permute":
+        order_of = [value for _, value in sorted(call.scalars.items()) if type(value) is int]
+        return tuple(axes[each] for each in order_of) if len(order_of) == rank else None
+    if name in ("view", "reshape", "expand", "broadcast_tensors"):
+        return axes if len(shape) == rank and shape == shape_of(flow, call.inputs[0].tensor) else None
+    return None
+
+
+_ELEMENTWISE = frozenset({
+    "mul", "div", "add", "sub", "neg", "log", "exp", "clamp", "dropout", "masked_fill", "where", "to", "float", "half",
+    "bfloat16", "double", "clone", "contiguous", "pow", "sqrt", "type_as", "log1p", "clip", "relu", "square",
+})  # fmt: skip

@@ -1,0 +1,128 @@
+"""GV616."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class PaddingInLoss(Rule):
+    """A loss counts the positions that only pad sequences of different lengths.
+
+    What it finds
+    -------------
+    ``cross_entropy``, ``nll_loss`` and element-by-element losses that average over, or sum, a target from
+    ``pad_sequence()`` in which sequences were padded, where ``ignore_index`` is not the value of the padding.
+
+    Why it matters
+    --------------
+    The model is trained to predict the padding, which is easy and often most of the batch. The loss looks good, and the
+    real positions get only a part of the gradient.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        labels = [torch.randint(1, 3, (length,)) for length in (2, 5, 3)]
+        target = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=0)
+        scores = model(torch.randn(3, 5, 4))
+        loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), target.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        labels = [torch.randint(1, 3, (length,)) for length in (2, 5, 3)]
+        target = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True, padding_value=-100)
+        scores = model(torch.randn(3, 5, 4))
+        loss = torch.nn.functional.cross_entropy(scores.flatten(0, 1), target.flatten(), ignore_index=-100)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV616"
+    name = "padding_in_loss"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            name = plain_name(call.function)
+            if name not in _WITH_CLASSES | _BY_ELEMENT or call.scalars.get("reduction", "mean") == "none":
+                continue
+            if len(call.inputs) < 2 or not call.inputs[0].requires_grad or call.call_site in told:
+                continue
+            padding = _padding_of(case, row, call.inputs[1].tensor)
+            if padding is None or not flow.has_step_after(row):
+                continue
+            value = _padding_value(flow.log.calls[padding])
+            if name in _WITH_CLASSES and call.scalars.get("ignore_index", _IGNORED) == value:
+                continue
+            told.add(call.call_site)
+            yield self._finding(case, row, padding, value)
+
+    def _finding(self, case: Case, row: int, padding: int, value: float) -> Finding:
+        flow = case.dataflow
+        call, made = flow.log.calls[row], flow.log.calls[padding]
+        name, padded = plain_name(call.function), location_of_call(flow, padding)
+        total = sum(shape_of(flow, use.tensor)[0] for use in made.inputs)
+        count = len(made.inputs) * max(shape_of(flow, use.tensor)[0] for use in made.inputs)
+        return self.finding(
+            f"{name}() counts the padding that pad_sequence(){at_line(padded)} added: {count - total:,} of {count:,} "
+            "positions of the first batch",
+            symptom="grad_wrong",
+            why="the model learns to predict the padding, and the positions that matter get less of the gradient",
+            fix=f"pass ignore_index={int(value)} to {name}(), or pad the target with {_IGNORED}"
+            if name in _WITH_CLASSES
+            else f'use {name}(..., reduction="none"), and average over the mask of the real positions',
+            location=location_of_call(flow, row),
+            symptom_location=padded,
+            evidence={"padding": value, "padded": count - total, "positions": count},
+        )
+
+
+_IGNORED = -100
+_WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
+_BY_ELEMENT = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"})
+_SHAPE_ONLY = frozenset({
+    "view", "reshape", "flatten", "getitem", "transpose", "permute", "contiguous", "squeeze", "unsqueeze", "to", "t",
+    "T", "float", "long",
+})  # fmt: skip
+_MAX_SHAPING = 8
+
+
+def _padding_of(case: Case, row: int, tensor: int) -> int | None:
+    """The call of ``pad_sequence()`` that made a target from sequences of different lengths, if nothing but its shape
+    was changed since."""
+    flow = case.dataflow
+    for _ in range(_MAX_SHAPING):
+        made = flow.producers(tensor, row)
+        if not made:
+            return None
+        row = made[-1]
+        call = flow.log.calls[row]
+        if plain_name(call.function) == "pad_sequence":
+            lengths = {shape_of(flow, use.tensor)[:1] for use in call.inputs}
+            return row if len(lengths) > 1 else None
+        if plain_name(call.function) not in _SHAPE_ONLY or not call.inputs:
+            return None
+        tensor = call.inputs[0].tensor
+    return None
+
+
+def _padding_value(call: Call) -> float:
+    value = call.scalars.get("2", call.scalars.get("padding_value", 0.0))
+    return value if isinstance(value, int | float) else 0.0

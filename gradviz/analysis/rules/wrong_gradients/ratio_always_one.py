@@ -1,0 +1,125 @@
+"""GV618."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+
+
+class RatioAlwaysOne(Rule):
+    """The ratio of a new and an old probability is exactly one at every step.
+
+    What it finds
+    -------------
+    ``exp(new - old)`` where ``new`` has a gradient and ``old`` has none, and both have the same values at all steps,
+    because ``old`` was computed again after each step, by the model as it is now, for data that were drawn before.
+    ``exp(new - new.detach())``, which says so itself, is left alone, and so is a single update with each new data.
+
+    Why it matters
+    --------------
+    The old log-probabilities belong to the policy that acted. Computed anew just before each update they are those of
+    the new policy: the ratio is one, its clipping never acts, and several epochs over the same data go astray.
+
+    Example
+    -------
+    policy = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+    states, actions, advantages = torch.randn(16, 4), torch.randint(0, 3, (16, 1)), torch.randn(16)
+    for epoch in range(4):
+        with torch.no_grad():
+            old = torch.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)
+        new = torch.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)
+        ratio = (new - old).exp()
+        loss = -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    policy = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+    states, actions, advantages = torch.randn(16, 4), torch.randint(0, 3, (16, 1)), torch.randn(16)
+    with torch.no_grad():
+        old = torch.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)
+    for epoch in range(4):
+        new = torch.log_softmax(policy(states), 1).gather(1, actions).squeeze(1)
+        ratio = (new - old).exp()
+        loss = -torch.min(ratio * advantages, ratio.clamp(0.8, 1.2) * advantages).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV618"
+    name = "ratio_always_one"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[int | None]] = defaultdict(list)
+        """By call site of ``exp``: for each of its calls the row that computed the old value, None if it differs."""
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) == "exp" and call.live_inputs and call.inside is None:
+                lines[call.call_site].append(_old_value_that_is_the_new_one(case, row))
+        for rows in lines.values():
+            known = [row for row in rows if row is not None]
+            if len(known) < len(rows) or len({flow.step_before(row) for row in known}) < _MIN_STEPS:
+                continue
+            if 2 * sum(_is_of_new_data(case, row) for row in known) <= len(known):
+                yield self._finding(case, known)
+
+    def _finding(self, case: Case, rows: list[int]) -> Finding:
+        flow = case.dataflow
+        made = rows[-1]
+        new = next(each for each in flow.users(flow.log.calls[made].outputs[0].tensor, made))
+        live = flow.log.calls[new].live_inputs[0].tensor
+        return self.finding(
+            f"exp(new - old) is exactly 1 all {len(rows):,} times: the old value is computed again after each step, by "
+            "the same model",
+            symptom="grad_wrong",
+            why="it should be that of the model that made the data; like this, clipping the ratio has no effect",
+            fix="compute the old value once, when the data are collected, and keep it for all updates",
+            location=location_of_call(flow, made),
+            symptom_location=location_of_call(flow, new),
+            tensors=leaf_names_above(flow, live, new, since=flow.step_before(new)),
+            evidence={"times": len(rows)},
+        )
+
+
+_MIN_STEPS = 3
+
+
+def _old_value_that_is_the_new_one(case: Case, row: int) -> int | None:
+    """For ``exp(new - old)`` with the same values: the call that computed the old one, since the last step."""
+    flow = case.dataflow
+    made = flow.producers(flow.log.calls[row].inputs[0].tensor, row)
+    call = flow.log.calls[made[-1]] if made else None
+    if call is None or plain_name(call.function) != "sub" or len(call.inputs) != 2:
+        return None
+    values = call.outputs[0].values
+    old = [use for use in call.inputs if not use.requires_grad]
+    if values is None or values.zeros != values.count or len(old) != 1 or not call.live_inputs:
+        return None
+    makers = flow.producers(old[0].tensor, made[-1])
+    if not makers or makers[-1] < flow.step_before(row):
+        return None
+    maker = flow.log.calls[makers[-1]]
+    is_same = any(use.requires_grad for use in maker.inputs) and plain_name(maker.function) in ("detach", "data")
+    return None if is_same else makers[-1]
+
+
+def _is_of_new_data(case: Case, row: int) -> bool:
+    """Whether an old value is of actions that were drawn since the last step: then it should be that of this model."""
+    flow = case.dataflow
+    above = flow.ancestors(flow.log.calls[row].outputs[0].tensor, row + 1, since=flow.step_before(row))
+    return any(plain_name(flow.log.calls[each].function) in _DRAWS for each in above)
+
+
+_DRAWS = frozenset({"multinomial", "normal", "randn", "randn_like", "bernoulli", "rand", "rand_like", "uniform"})

@@ -1,0 +1,189 @@
+"""GV617."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class SameRandomNumbers(Rule):
+    """The same random numbers are drawn at every step.
+
+    What it finds
+    -------------
+    Noise that a line draws anew for every step and that has the same values each time, though the data beside it
+    change: it is added to or multiplied with tensors of the step, and goes into the loss. It compares the smallest and
+    the largest number that were drawn. Where both are drawn, either may be the data, and nothing is reported.
+
+    Why it matters
+    --------------
+    A generator that is seeded anew before each draw gives the same numbers. A model that should learn to deal with any
+    noise sees one sample of it, and learns that by heart.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x in torch.randn(64, 4).split(16):
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.randn(16, 4, generator=generator)
+        loss = (model(x + noise) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    generator = torch.Generator().manual_seed(0)
+    for x in torch.randn(64, 4).split(16):
+        noise = torch.randn(16, 4, generator=generator)
+        loss = (model(x + noise) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV617"
+    name = "same_random_numbers"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, steps = case.dataflow, case.histories.steps
+        draws: dict[int | None, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if call.inside is None and plain_name(call.function) in _DRAWS and call.outputs and not call.raised:
+                draws[call.call_site].append(row)
+        told: set[Location | None] = set()
+        for rows in draws.values():
+            if len(rows) < _MIN_DRAWS or 2 * len(rows) < len(steps):
+                continue
+            location = _seeding_line(case, rows[-1])
+            if location not in told and _are_the_same(case, rows) and _is_noise(case, rows):
+                told.add(location)
+                yield self._finding(case, rows, location)
+
+    def _finding(self, case: Case, rows: list[int], location: Location | None) -> Finding:
+        flow = case.dataflow
+        words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
+        return self.finding(
+            f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, while the data changed",
+            symptom="grad_wrong",
+            why="a generator that is seeded anew starts from the beginning, so each step gets the same noise",
+            fix="seed once, before the loop: make the generator there, and pass it on",
+            location=location,
+            symptom_location=drawn if drawn != location else None,
+            evidence={"times": len(rows)},
+        )
+
+
+_DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
+_MIN_DRAWS = 3
+_MIN_NUMBERS = 8
+"""Fewer may have the same extremes by chance, or be a setting that is drawn."""
+_MAX_FOLLOWED = 40
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
+_KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
+
+
+def _are_the_same(case: Case, rows: list[int]) -> bool:
+    """Whether each of the draws, with steps between them, has the same values."""
+    flow = case.dataflow
+    values = {flow.log.calls[row].outputs[0].values for row in rows}
+    known = next(iter(values))
+    if len(values) != 1 or known is None or known.count < _MIN_NUMBERS or known.minimum == known.maximum:
+        return False
+    if known.zeros:  # of zeros and ones, say, the extremes tell nothing
+        return False
+    return len({flow.step_before(row) for row in rows}) >= _MIN_DRAWS
+
+
+def _is_noise(case: Case, rows: list[int]) -> bool:
+    """Whether what is drawn is combined, in the computation of a loss, with a tensor that changes from step to step."""
+    flow = case.dataflow
+    backward = next((each for each in case.histories.backward_calls if each > rows[-1]), None)
+    if backward is None or not flow.has_step_after(backward):
+        return False
+    roots = [use.tensor for use in flow.log.calls[backward].roots]
+    if not any(rows[-1] in flow.ancestors(root, backward, since=rows[-1]) for root in roots):
+        return False
+    tensor = flow.log.calls[rows[-1]].outputs[0].tensor
+    waiting, seen = [tensor], {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given = waiting.pop()
+        for row in flow.users(given, rows[-1]):
+            call = flow.log.calls[row]
+            if row >= backward or call.kind != "operation" or not call.outputs:
+                continue
+            name = plain_name(call.function)
+            if name in _ARITHMETIC and any(
+                _changes(case, call, use, row) for use in call.inputs if use.tensor != given
+            ):
+                return True
+            if (name in _ARITHMETIC or name in _KEEPS_ONE) and not call.outputs[0].requires_grad:
+                new = {use.tensor for use in call.outputs} - seen
+                seen |= new
+                waiting += new
+    return False
+
+
+def _changes(case: Case, call: Call, use: TensorUse, row: int) -> bool:
+    """Whether an operand is data that differ from step to step, or a factor of the noise that the model computes."""
+    flow = case.dataflow
+    if use.requires_grad:
+        return use.has_grad_fn and plain_name(call.function) == "mul"
+    made = flow.producers(use.tensor, row)
+    if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < _MIN_NUMBERS:
+        return False
+    maker = flow.log.calls[made[-1]]
+    same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
+    values = [
+        flow.log.calls[each].outputs[0].values
+        for each in same_line
+        if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
+    ]
+    return len({each for each in values if each is not None}) * 2 > len(values)
+
+
+def _is_drawn(case: Case, tensor: int, row: int) -> bool:
+    """Whether a tensor has drawn numbers, perhaps times a factor."""
+    flow = case.dataflow
+    for _ in range(_MAX_ARITHMETIC):
+        made = flow.producers(tensor, row)
+        call = flow.log.calls[made[-1]] if made else None
+        if call is None or plain_name(call.function) in _DRAWS:
+            return call is not None
+        if plain_name(call.function) not in _ARITHMETIC | _KEEPS_ONE or len(call.inputs) != 1:
+            return False
+        row, tensor = made[-1], call.inputs[0].tensor
+    return False
+
+
+_MAX_ARITHMETIC = 6
+
+
+def _seeding_line(case: Case, row: int) -> Location | None:
+    """The line just above a draw that seeds a generator; else the line of the draw."""
+    drawn = location_of_call(case.dataflow, row)
+    if drawn is None:
+        return None
+    for number in range(drawn.line, max(drawn.line - _MAX_LINES, 0), -1):
+        above = Location(drawn.file, number)
+        text = case.source_line(above) or ""
+        if "manual_seed(" in text:
+            return above
+        if text.lstrip().startswith(("def ", "class ")):
+            break
+    return drawn
+
+
+_MAX_LINES = 12

@@ -1,0 +1,146 @@
+"""GV619."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import TensorUse
+
+
+class SumOverBatch(Rule):
+    """A sum over the whole batch is added to a value of each sample.
+
+    What it finds
+    -------------
+    ``sum()`` without ``dim`` over values of all samples, whose single number is then added to one value for each of
+    these samples, before a mean over them. Sums over parameters, such as a penalty on weights, are left alone.
+
+    Why it matters
+    --------------
+    The number is the same for each sample, so the mean leaves it as it is: this part counts as often as there are
+    samples, and the part beside it once. The weight of the two depends on the size of the batch.
+
+    Example
+    -------
+    scale = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(scale.parameters(), lr=0.01)
+    for step in range(3):
+        x = torch.randn(8, 2)
+        log_scale = scale(x)
+        z = x * log_scale.exp()
+        log_prob = -0.5 * z.square().sum() + log_scale.sum(dim=1)
+        loss = -log_prob.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    scale = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(scale.parameters(), lr=0.01)
+    for step in range(3):
+        x = torch.randn(8, 2)
+        log_scale = scale(x)
+        z = x * log_scale.exp()
+        log_prob = -0.5 * z.square().sum(dim=1) + log_scale.sum(dim=1)
+        loss = -log_prob.mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV619"
+    name = "sum_over_batch"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) not in ("add", "sub") or call.call_site in told or len(call.live_inputs) < 2:
+                continue
+            for use, other in (call.live_inputs[:2], call.live_inputs[1::-1]):
+                samples = shape_of(flow, other.tensor)
+                if len(samples) != 1 or samples[0] < _MIN_SAMPLES or not flow.has_step_after(row):
+                    continue
+                total = _sum_of_all(case, use, row, samples[0])
+                if total is not None and _is_averaged(case, row):
+                    told.add(call.call_site)
+                    yield self._finding(case, total, row, samples[0])
+
+    def _finding(self, case: Case, total: int, row: int, samples: int) -> Finding:
+        flow = case.dataflow
+        given = flow.log.calls[total].inputs[0].tensor
+        shape = shape_of(flow, given)
+        location, added = location_of_call(flow, total), location_of_call(flow, row)
+        return self.finding(
+            f"sum() adds up all samples of ({', '.join(map(str, shape))}), and the total is added{at_line(added)} to "
+            f"one value for each of the {samples:,} samples",
+            symptom="grad_wrong",
+            why=f"the mean over samples leaves the total as it is: it counts {samples:,} times as much as the rest",
+            fix="sum over the other axes only: .sum(dim=1)" if len(shape) > 1 else "leave the sum out here",
+            location=location,
+            symptom_location=added if added != location else None,
+            tensors=leaf_names_above(flow, given, total, since=flow.step_before(total)),
+            evidence={"samples": samples},
+        )
+
+
+_MIN_SAMPLES = 2
+_MAX_ARITHMETIC = 6
+_KEEPS = frozenset({"neg", "mul", "div", "clone", "float", "to"})
+
+
+def _sum_of_all(case: Case, use: TensorUse, row: int, samples: int) -> int | None:
+    """The ``sum()`` over all values of these samples that a single number comes from; None if it comes from another."""
+    flow, tensor = case.dataflow, use.tensor
+    if shape_of(flow, tensor) != ():
+        return None
+    for _ in range(_MAX_ARITHMETIC):
+        made = flow.producers(tensor, row)
+        if not made:
+            return None
+        row = made[-1]
+        call = flow.log.calls[row]
+        name = plain_name(call.function)
+        if name == "sum" and len(call.inputs) == 1:
+            is_of_samples = shape_of(flow, call.inputs[0].tensor)[:1] == (samples,)
+            return row if is_of_samples and _is_of_data(case, call.inputs[0].tensor, row, samples) else None
+        if name not in _KEEPS or len(call.inputs) != 1:
+            return None
+        tensor = call.inputs[0].tensor
+    return None
+
+
+def _is_of_data(case: Case, tensor: int, row: int, samples: int) -> bool:
+    """Whether it was computed from a tensor of data with one entry for each sample."""
+    flow = case.dataflow
+    since = flow.step_before(row)
+    return any(
+        not use.requires_grad
+        and flow.log.tensors[use.tensor].role == "tensor"
+        and shape_of(flow, use.tensor)[:1] == (samples,)
+        for each in flow.ancestors(tensor, row, since)
+        for use in flow.log.calls[each].inputs
+    )
+
+
+def _is_averaged(case: Case, row: int) -> bool:
+    """Whether the result is averaged over all samples next, perhaps after a change of its sign."""
+    flow = case.dataflow
+    for _ in range(_MAX_ARITHMETIC):
+        users = flow.users(flow.log.calls[row].outputs[0].tensor, row)
+        if not users:
+            return False
+        row = users[0]
+        call = flow.log.calls[row]
+        if plain_name(call.function) == "mean":
+            return True
+        if plain_name(call.function) not in _KEEPS | {"add", "sub"} or not call.outputs:
+            return False
+    return False

@@ -1,0 +1,176 @@
+"""GV615."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import End, axis_of, ends_of_axes
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class WrongAxis(Rule):
+    """Values are normalized over one axis, and used as if it had been another one.
+
+    What it finds
+    -------------
+    A softmax over one axis whose result is then used as probabilities or weights along another one, and never along its
+    own: a categorical distribution, a loss with classes, attention weights that a matrix product sums over the other of
+    two positions, weights over the first axis whose products are summed over another one. And vectors that
+    ``normalize()`` scales over the first axis, before products over the last one that should be cosines.
+
+    Why it matters
+    --------------
+    Nothing raises. Samples of a batch, or queries, then share one sum of 1 and compete with each other, and what should
+    sum to 1 does not. The model trains, and stays bad.
+
+    Example
+    -------
+    key, value = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD([*key.parameters(), *value.parameters()], lr=0.1)
+    for step in range(3):
+        x = torch.randn(2, 5, 4)
+        scores = x @ key(x).transpose(1, 2)
+        attention = torch.softmax(scores, dim=1)
+        loss = (attention @ value(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    key, value = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD([*key.parameters(), *value.parameters()], lr=0.1)
+    for step in range(3):
+        x = torch.randn(2, 5, 4)
+        scores = x @ key(x).transpose(1, 2)
+        attention = torch.softmax(scores, dim=2)
+        loss = (attention @ value(x) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV615"
+    name = "wrong_axis"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        seen, told = set[int | None](), set[int]()
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) not in _NORMALIZERS or call.call_site in seen or not call.live_inputs:
+                continue
+            rank = len(shape_of(flow, call.outputs[0].tensor)) if call.outputs else 0
+            axis = axis_of(call, rank)
+            if rank < 2 or axis is None or not flow.has_step_after(row):
+                continue
+            backward = next((each for each in case.histories.backward_calls if each > row), None)
+            if backward is None:
+                return
+            seen.add(call.call_site)
+            end = _use_along_another(case, row, call, axis, backward)
+            if end is not None and end.call not in told:
+                told.add(end.call)
+                yield self._finding(case, row, axis, end)
+
+    def _finding(self, case: Case, row: int, axis: int, end: End) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        shape = shape_of(flow, call.outputs[0].tensor)
+        other, used = min(end.axes), location_of_call(flow, end.call)
+        words = call_words(call)
+        use = "vectors are multiplied along" if words == "normalize()" else _USES[end.kind]
+        return self.finding(
+            f"{words} normalizes over axis {axis} of {_shape(shape)}, but{at_line(used)} {use} axis {other}",
+            symptom="grad_wrong",
+            why=f"only along axis {axis} do they sum to 1: along axis {other} they do not, and the positions of axis "
+            f"{axis} (samples, queries) compete with each other"
+            if words != "normalize()"
+            else f"each vector along axis {other} keeps its length, so these products are no cosines, and the other "
+            "samples decide on their scale",
+            fix=f"normalize along the axis in which the result is used: dim={other - len(shape)}",
+            location=location_of_call(flow, row),
+            symptom_location=used if used != location_of_call(flow, row) else None,
+            tensors=leaf_names_above(flow, call.outputs[0].tensor, row + 1, since=flow.step_before(row)),
+            evidence={"shape": _shape(shape), "axis": axis, "used_along": other},
+        )
+
+
+_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
+_USES: dict[str, str] = {
+    "contracted": "a matrix product sums over",
+    "summed": "what it weighs is summed over",
+    "drawn": "values are drawn along",
+    "classes": "the loss has its classes along",
+}
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, shape))})"
+
+
+def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: int) -> End | None:
+    """The call that uses a result along another axis; None if one uses it along its own, or if it may be meant."""
+    flow = case.dataflow
+    ends = list(ends_of_axes(flow, row, call.outputs[0].tensor, backward))
+    if any(axis in end.axes for end in ends):
+        return None
+    ends = [end for end in ends if end.axes]
+    if plain_name(call.function) == "normalize":
+        return next((end for end in ends if axis == 0 and _is_product_of_such(case, end)), None)
+    for end in ends:
+        if end.kind in ("drawn", "classes"):
+            return end
+        is_of_last = end.axes == {len(shape_of(flow, call.outputs[0].tensor)) - 1}
+        if end.kind == "contracted" and is_of_last and not end.is_divided and _is_attention(case, row, call):
+            return end
+        if end.kind == "summed" and axis == 0 and end.is_weighed and not end.is_divided:
+            return end
+    return None
+
+
+def _is_attention(case: Case, row: int, call: Call) -> bool:
+    """Whether the scores are products of two tensors that are no parameters: then their axes are positions, where the
+    last axis of what a layer returns has features or clusters."""
+    flow = case.dataflow
+    tensor = call.inputs[0].tensor
+    for _ in range(_MAX_ARITHMETIC):
+        made = flow.producers(tensor, row)
+        if not made:
+            return False
+        row = made[-1]
+        maker = flow.log.calls[row]
+        name = plain_name(maker.function)
+        if name in ("matmul", "bmm", "mm"):
+            return all(flow.log.tensors[use.tensor].role != "parameter" for use in maker.inputs[:2])
+        if name not in _SCALE or not maker.inputs:
+            return False
+        tensor = maker.inputs[0].tensor
+    return False
+
+
+_MAX_ARITHMETIC = 6
+_SCALE = frozenset({"mul", "div", "add", "sub", "masked_fill", "where", "dropout", "float", "to"})
+
+
+def _is_product_of_such(case: Case, end: End) -> bool:
+    """Whether a matrix product is one of two tensors that were both normalized over their first axis."""
+    flow = case.dataflow
+    if end.kind != "contracted":
+        return False
+    for use in flow.log.calls[end.call].inputs[:2]:
+        row, tensor = end.call, use.tensor
+        made = flow.producers(tensor, row)
+        if made and plain_name(flow.log.calls[made[-1]].function) in ("t", "T", "mT", "transpose"):
+            row = made[-1]
+            made = flow.producers(flow.log.calls[row].inputs[0].tensor, row)
+        maker = flow.log.calls[made[-1]] if made else None
+        if maker is None or plain_name(maker.function) != "normalize" or maker.scalars.get("dim") != 0:
+            return False
+    return True
