@@ -195,8 +195,8 @@ class CallLogNames:
         )
         if functions:
             yield (
-                f"whether backward fits forward in {', '.join(list(functions)[:MAX_CLASSES])}: compiled custom functions "
-                "are not compared with finite differences (GV603); with TORCHDYNAMO_DISABLE=1 they are"
+                f"whether backward fits forward in {', '.join(list(functions)[:MAX_CLASSES])}: compiled functions are "
+                "not compared with finite differences (GV603); with TORCHDYNAMO_DISABLE=1 they are"
             )
         unread = sum(row.has_inner_rows and not row.has_values for row in rows)
         if unread:
