@@ -34,6 +34,8 @@ _FORBIDDEN = re.compile(
     r"the function `(?P<function>[^`]+)` in file `[^`]*-packages/(?P<file>torch/[^`]+)` should not be traced"
 )
 """Said of functions of torch. Its hints are for functions of the program."""
+_WANTED = "User-inserted graph break"
+"""Said of a call of `torch._dynamo.graph_break`, also of one in torch."""
 
 
 class CompiledRegion(Struct, frozen=True):
@@ -63,8 +65,7 @@ class ExplainedBreak(Struct, frozen=True):
     is_of_torch: bool = False
     """Whether it is inside torch itself."""
     is_forbidden: bool = False
-    """Whether it is a call of code of torch that torch itself keeps Dynamo from tracing, such as a step of an optimizer
-    with a learning-rate scheduler."""
+    """Whether torch itself ends the graph in code of its own that the line calls, such as a step of an optimizer."""
 
 
 class CompiledFunction(Struct, frozen=True):
@@ -156,21 +157,29 @@ def _region(compilations: list[Compilation]) -> CompiledRegion:
 def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
     head, *rest = broken.reason.split("\n")
     lines = [line.strip() for line in rest]
-    forbidden = _FORBIDDEN.search(broken.reason)
+    code = capture.sources.get(broken.file, {}).get(broken.line, "").strip()
     known = next((words for beginning, words in _EXPLANATIONS if head.startswith(beginning)), "")
     said = " ".join(line.removeprefix("Explanation: ") for line in lines if line.startswith("Explanation: ")) or known
-    if forbidden is not None:
-        said = f"torch keeps Dynamo from tracing {forbidden['function']}, code of its own ({forbidden['file']})"
+    by_torch = _by_torch(broken.reason, code)
     return ExplainedBreak(
         broken.file,
         broken.line,
-        capture.sources.get(broken.file, {}).get(broken.line, "").strip(),
+        code,
         head.strip(),
-        said,
-        () if broken.is_of_torch or forbidden is not None else _hints(lines),
+        by_torch or said,
+        () if broken.is_of_torch or by_torch else _hints(lines),
         broken.is_of_torch,
-        forbidden is not None,
+        bool(by_torch),
     )
+
+
+def _by_torch(reason: str, code: str) -> str:
+    """How torch itself breaks the graph in what a line calls; empty if it does not."""
+    forbidden = _FORBIDDEN.search(reason)
+    if forbidden is not None:
+        return f"torch keeps Dynamo from tracing {forbidden['function']}, code of its own ({forbidden['file']})"
+    is_elsewhere = _WANTED in reason and code != "" and "graph_break" not in code
+    return "torch breaks it itself, in code of its own that this line calls" if is_elsewhere else ""
 
 
 def _hints(lines: Iterable[str]) -> tuple[str, ...]:

@@ -187,6 +187,17 @@ class CallLogNames:
                 f"the torch calls at graph breaks inside compiled code, which ran {counted(broken, 'time')}: rules "
                 "about single calls looked at what is compiled before and behind them"
             )
+        # Those of uncompiled code have the definition of their backward.
+        functions = dict.fromkeys(
+            row.function.removesuffix(".apply")
+            for row in list(self._recorder.writer.rows)
+            if row.kind == "custom" and row.definition is None
+        )
+        if functions:
+            yield (
+                f"whether backward fits forward in {', '.join(list(functions)[:MAX_CLASSES])}: compiled functions are "
+                "not compared with finite differences (GV603); with TORCHDYNAMO_DISABLE=1 they are"
+            )
         unread = sum(row.has_inner_rows and not row.has_values for row in rows)
         if unread:
             how = "" if any(row.has_values for row in rows) else '; --inside reads them (not with backend="eager")'

@@ -147,6 +147,8 @@ def test_it_is_told_which_rules_did_not_look_inside(found: Found, name: str) -> 
     told = {way: " ".join(disclosures) for way, disclosures in found[name]["disclosures"].items()}
     assert "rules about zeros, NaN and Inf (GV2, GV3) saw there only what went in" in told["compiled"]
     assert "rules about" not in told["inside"]
+    is_custom = "Square" in FAULTS[name][1]
+    assert all(("backward fits forward in Square" in told[way]) == is_custom for way in ("compiled", "inside"))
     assert told["plain"] == ""
 
 

@@ -150,6 +150,18 @@ def test_what_torch_itself_keeps_from_being_traced_has_no_advice_to_edit_it() ->
     assert "hint" not in text and "inside torch's own code" in text
 
 
+def test_a_break_that_torch_itself_wants_in_what_a_line_calls_is_none_of_the_program() -> None:
+    reason = "Call\n  Explanation: User-inserted graph break. Message: None\n  Hint: Remove the call."
+    broken = [GraphBreak(reason, "/project/train.py", line) for line in (7, 9)]
+    capture = replace(
+        small_capture(),
+        sources={"/project/train.py": {7: "optimizer.step()", 9: "torch._dynamo.graph_break()"}},
+        compilations=tuple(Compilation(number, 0, "f", broken=each) for number, each in enumerate(broken)),
+    )
+    fixes = [each.fix for each in check_case(Case(capture), RULES).findings if each.code == "GV905"]
+    assert fixes[0].startswith("move this call out of what is compiled") and fixes[1:] == ["Remove the call."]
+
+
 def test_a_learning_rate_for_which_code_is_compiled_again_is_to_be_a_tensor() -> None:
     guard = "self.param_groups[0]['lr'] == 0.001"
     versions = (Compilation(0, number, "step", "train.py", 3, failed_guard=guard) for number in range(4))
