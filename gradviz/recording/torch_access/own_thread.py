@@ -6,6 +6,8 @@ from _thread import allocate_lock, get_ident, start_new_thread
 from collections.abc import Callable
 from typing import TypeVar
 
+import torch
+
 _Result = TypeVar("_Result")
 
 _running: set[int] = set()
@@ -27,6 +29,9 @@ def result_of_own_thread(work: Callable[[], _Result]) -> _Result:
     def run() -> None:
         _running.add(get_ident())
         try:
+            # Until a thread asks for it, some operators compute there with another number of threads than the program
+            # has set, and round otherwise.
+            torch.get_num_threads()
             results.append(work())
         except BaseException as failure:
             failures.append(failure)
