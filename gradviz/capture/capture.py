@@ -12,7 +12,7 @@ from gradviz.capture.replica_log import ReplicaLog
 from gradviz.capture.sharding import Sharding
 from gradviz.graph.bounded_types import Count, LineNumber, Names
 from gradviz.graph.call_log import CallLog
-from gradviz.graph.compilations import Compilation
+from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.model import Graph, TensorFacts
 
 
@@ -120,6 +120,8 @@ class Capture(Struct, frozen=True, omit_defaults=True):
     look. Recordings made before this field existed say nothing here."""
     compilations: tuple[Compilation, ...] = ()
     """What ``torch.compile`` compiled, in order."""
+    uncompiled_cuts: tuple[GradientCut, ...] = ()
+    """Where gradients are cut off in code that ``torch.compile`` left uncompiled, as behind some graph breaks."""
     rank: Rank | None = None
     """Which process of a job this was; None for a program of one process."""
     replicas: ReplicaLog | None = None

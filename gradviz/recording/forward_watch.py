@@ -24,6 +24,7 @@ from gradviz.graph.compilations import Compilation
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.rows import Row as CallRow
+from gradviz.recording.compiled.noted_cuts import NotedCuts
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.forward.copies import COPYING
 from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ForwardLog, Moved, ThreadLog
@@ -83,6 +84,7 @@ class ForwardWatch:
         """What Dynamo traced while this recording ran."""
         self.compilations: list[Compilation] = []
         """What it compiled, in order."""
+        self.noted_cuts = NotedCuts()
         self.values = ForwardValues(facts, values_up_to)
         self.facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook, *COPYING}))

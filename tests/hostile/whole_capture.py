@@ -114,6 +114,7 @@ def whole_capture() -> Capture:
             ),
             Compilation(0, 0, "f", "/project/train.py", 5, broken=GraphBreak("item()", "/project/train.py", 6, True)),
         ),
+        uncompiled_cuts=(GradientCut("torch.Tensor.item", ("net.weight",), "/project/train.py", 9),),
     )
 
 

@@ -92,11 +92,15 @@ class CompiledDocument(Struct, frozen=True):
     program: str
     functions: tuple[CompiledFunction, ...]
     disclosures: tuple[str, ...] = ()
+    uncompiled_cuts: tuple[GradientCut, ...] = ()
+    """Where gradients are cut off in code that was left uncompiled."""
 
 
 def compiled_document(capture: Capture) -> CompiledDocument:
     """Everything that was compiled in the run."""
-    return CompiledDocument(COMPILED_VERSION, capture.title, compiled_functions(capture), capture.disclosures)
+    return CompiledDocument(
+        COMPILED_VERSION, capture.title, compiled_functions(capture), capture.disclosures, capture.uncompiled_cuts
+    )
 
 
 def compiled_json(capture: Capture) -> str:
@@ -174,7 +178,7 @@ def _hints(lines: Iterable[str]) -> tuple[str, ...]:
 
 
 def cut_in_compiled_code(capture: Capture, names: Iterable[str]) -> GradientCut | None:
-    """Where the gradient of a parameter with one of these names is cut off inside compiled code."""
+    """Where the gradient of a parameter with one of these names is cut off in code for ``torch.compile``."""
     wanted = set(names)
-    cuts = (cut for each in capture.compilations for cut in each.cuts if wanted & {*cut.parameters})
-    return next(cuts, None)
+    cuts = (*(cut for each in capture.compilations for cut in each.cuts), *capture.uncompiled_cuts)
+    return next((cut for cut in cuts if wanted & {*cut.parameters}), None)

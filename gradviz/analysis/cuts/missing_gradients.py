@@ -43,6 +43,8 @@ class CutOff(Struct, frozen=True):
     """Whether it makes a whole loss, or a whole term of one, a constant."""
     is_partial: bool = False
     """Whether other paths bring them gradients."""
+    may_be_meant: bool = False
+    """Whether programs cut so on purpose, too."""
     is_behind_another: bool = False
     """Whether another cut, or a choice such as ``argmax``, is on its way to the root: mending this one alone brings no
     gradient."""
@@ -236,9 +238,16 @@ class MissingGradients:
                     is_draw(self._flow, cut_path),
                     ends,
                     is_behind_another=not rows.isdisjoint(cut_path.calls[1:])
+                    or self._is_in_another_block(cut_path)
                     or (self._is_refused(backward) and not self._leads_back(cuts, root, backward, frozenset(tensors))),
                     is_of_leaf=self._starts_at_a_leaf(backward, root),
                 )
+
+    def _is_in_another_block(self, cut_path: CutPath) -> bool:
+        """Whether what follows the cut runs without gradients because of another line."""
+        calls, site = self._log.calls, cut_path.cut.call_site
+        off = [calls[row] for row in cut_path.calls[1:] if calls[row].grad_mode != "enabled"]
+        return any(call.grad_mode_site is not None and call.grad_mode_site != site for call in off)
 
     def _leads_back(self, cuts: tuple[Cut, ...], root: int, backward: int, wanted: frozenset[int]) -> bool:
         """Whether a gradient would come back to one of the tensors without the cuts: not through integers, such as

@@ -2,16 +2,23 @@
 
 Programs cut such paths on purpose, with ``detach()`` or ``no_grad()``: a target, an advantage, a state. So only those
 count that nobody writes for that: a result that is made a list or a NumPy array and a tensor again, or cast to integers
-and computed with, while nothing else uses it; and a cut that is combined with a live path of the same kind.
+and computed with, while nothing else uses it; and a cut that is combined with a live path of the same kind, which is
+only noted where some programs mean it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 from gradviz.analysis.cuts.cut_paths import GUESSES, CutPath, cut_paths_on
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.cuts.residual_cuts import is_dead_straight_through, joins_its_live_path, joins_its_twin
+from gradviz.analysis.cuts.residual_cuts import (
+    cut_beside_a_live_path,
+    is_dead_straight_through,
+    joins_its_twin,
+    splits_a_draw,
+)
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -34,22 +41,30 @@ def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
             for cut_path, cuts in cut_paths_on(flow, use.tensor, backward, lambda cut: cut.call_site):
                 if cut_path.cut.call <= since:
                     continue
-                if not _is_no_purpose(flow, cut_path) and not _leaves_a_part(histories, cut_path):
+                kind = _kind(histories, cut_path, backward)
+                if kind is None:
                     continue
                 leaves, _ = histories.live_leaves(cut_path.cut.live_inputs, cut_path.cut.call)
                 tensors = tuple(sorted(leaves.union(cut_path.cut.live_inputs) & wanted))
                 if tensors:
-                    yield CutOff(cut_path, cuts, backward, use.tensor, False, tensors, is_partial=True)
+                    may_be_meant = kind == "may be meant"
+                    yield CutOff(
+                        cut_path, cuts, backward, use.tensor, False, tensors, is_partial=True, may_be_meant=may_be_meant
+                    )
 
 
-def _leaves_a_part(histories: ParameterHistories, cut_path: CutPath) -> bool:
-    """Whether a path of the same kind, with which this one is combined, brings only a part of the gradient."""
-    flow = histories.flow
-    return (
-        joins_its_live_path(histories, cut_path)
-        or joins_its_twin(flow, cut_path)
+def _kind(histories: ParameterHistories, cut_path: CutPath, backward: int) -> Literal["slip", "may be meant"] | None:
+    """Whether nobody cuts so on purpose, or some do; None for the cuts that are usual."""
+    flow, beside = histories.flow, cut_beside_a_live_path(histories, cut_path)
+    is_slip = (
+        beside == "skip"
+        or _is_no_purpose(flow, cut_path)
         or is_dead_straight_through(flow, cut_path)
+        or splits_a_draw(flow, cut_path, backward)
     )
+    if is_slip:
+        return "slip"
+    return "may be meant" if beside == "other" or joins_its_twin(flow, cut_path) else None
 
 
 def _is_no_purpose(flow: Dataflow, cut_path: CutPath) -> bool:

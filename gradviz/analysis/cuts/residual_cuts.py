@@ -3,51 +3,62 @@
 The path comes from the same tensor and is added: ``x.detach() + block(x)``, ``x + block(x.detach())``. Or it is a twin,
 another part of the same tensor, or a result of the same module: ``d[i] - d[j].detach()``, ``cat([z1.detach(), z2])``.
 Or it is the other half of a straight-through estimator, and detached as well: ``z.detach() + (q - z).detach()``.
-Programs cut on purpose where paths meet in a comparison or a product: targets, weights, scaled gradients.
+Or both use a draw that was made with ``rsample()`` to have a gradient: ``score(a)`` and ``log_prob(a.detach())``.
+Programs cut on purpose where paths meet in a comparison or a product: targets, weights, scaled gradients. Some of the
+others are meant at times, too: a refinement without a gradient of what it refines, a memory of the segment before, the
+value of the next state.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from gradviz.analysis.cuts.cut_paths import CutPath, alive_above
+from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
 _JOINS = frozenset({"add", "cat", "concat", "concatenate", "stack"})
 _TURNS = frozenset({"sub", "neg"})
 _MAX_CALLS = 200
-_KINDS = frozenset({"detach", "data", "no_grad", "inference"})
+_KINDS = frozenset({"detach", "data"})
+"""Not `no_grad()`: who puts a part of a forward under it means it, as for the rounds of a search for a fixed point."""
 
 
-def joins_its_live_path(histories: ParameterHistories, cut_path: CutPath) -> bool:
-    """Whether a cut path meets a live path from the same tensor in a sum, with trained parameters on one of both."""
+def cut_beside_a_live_path(histories: ParameterHistories, cut_path: CutPath) -> Literal["skip", "other"] | None:
+    """Which of two paths from one tensor, which meet in a sum, is cut off; None if none is.
+
+    A ``skip`` has no trained parameters, and the other path has some. The other way round it may be meant.
+    """
     flow, cut = histories.flow, cut_path.cut
     if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
-        return False
+        return None
     tensor, has_parameters = cut.live_inputs[0], False
     made = flow.newest_producer(tensor, cut.call)
     if made is None or _is_number(flow, tensor):
-        return False
-    before = cut.call
-    for row in cut_path.calls[1:_MAX_CALLS]:
+        return None
+    before, path = cut.call, cut_path.calls[1:_MAX_CALLS]
+    below = _alive_below(flow, tensor, made, path[-1]) if path else frozenset()
+    for row in path:
         call = flow.log.calls[row]
         given = {use.tensor for use in flow.log.calls[before].outputs}
         others = [use for use in call.live_inputs if use.tensor not in given]
-        meeting = [use for use in others if tensor in alive_above(flow, [(use.tensor, row)])]
+        meeting = [use for use in others if use.tensor in below]
         if meeting:
-            # What modules computed of it and put beside other results may be an output of its own.
-            is_output = has_parameters and plain_name(call.function) != "add"
-            is_learned = has_parameters or _has_parameters(histories, meeting[0], row, made)
-            return _is_sum(flow, call) and is_learned and not is_output
+            if not _is_sum(flow, call) or not (has_parameters or _has_parameters(histories, meeting[0], row, made)):
+                return None
+            if plain_name(call.function) != "add":
+                # What modules computed of it and put beside other results may be an output of its own.
+                return None if has_parameters else "other"
+            return "other" if has_parameters else "skip"
         if plain_name(call.function) in _TURNS or any(_is_number(flow, use.tensor) for use in call.outputs):
-            return False
+            return None
         has_parameters = has_parameters or any(use.tensor in histories.trained for use in others)
         before = row
-    return False
+    return None
 
 
 def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
@@ -61,7 +72,7 @@ def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
         return False
     join = flow.log.calls[path[0]]
     name = plain_name(join.function)
-    if name not in _JOINS and name != "sub":
+    if name not in _JOINS and (name != "sub" or _is_a_distance(flow, path[0])):
         return False
     # What is cut off may be chosen before and after the cut: `x[i].detach()`, `x.detach()[i]`.
     after = cut_path.calls[1 : cut_path.calls.index(path[0])]
@@ -75,6 +86,15 @@ def joins_its_twin(flow: Dataflow, cut_path: CutPath) -> bool:
         if name in _JOINS - {"add"} and part.origin == other.origin is not None and other.of != part.of:
             return True
     return False
+
+
+def _is_a_distance(flow: Dataflow, row: int) -> bool:
+    """Whether a difference is only measured: then what is cut off is the target of the other side."""
+    users = (flow.log.calls[user] for use in flow.log.calls[row].outputs for user in flow.users(use.tensor, row))
+    return any(plain_name(call.function) in _DISTANCES for call in users)
+
+
+_DISTANCES = frozenset({"square", "pow", "abs", "norm", "linalg_norm", "vector_norm", "mul"})
 
 
 class _Part(NamedTuple):
@@ -98,6 +118,39 @@ def _choice(flow: Dataflow, row: int) -> object:
     call = flow.log.calls[row]
     index = tuple(use.tensor for use in call.inputs[1:])
     return plain_name(call.function), tuple(sorted(call.scalars.items(), key=str)), index
+
+
+def splits_a_draw(flow: Dataflow, cut_path: CutPath, backward: int) -> bool:
+    """Whether a reparametrized draw is cut off where it meets what it was drawn from, as in a log-probability, though
+    the gradient goes through it in another use."""
+    cut = cut_path.cut
+    if cut.kind not in _KINDS or cut_path.doubt or len(cut.live_inputs) != 1:
+        return False
+    (tensor,) = cut.live_inputs
+    made = flow.newest_producer(tensor, cut.call)
+    if made is None or not _is_reparametrized(flow, made):
+        return False
+    calls = flow.log.calls
+    drawn_from = {use.tensor for use in calls[made].live_inputs}
+    if not any(use.tensor in drawn_from for row in cut_path.calls[1:] for use in calls[row].live_inputs):
+        return False
+    return not reached_by(flow, backward).members.isdisjoint(flow.users(tensor, made))
+
+
+def _is_reparametrized(flow: Dataflow, row: int) -> bool:
+    """Whether a call computes ``mean + scale * noise``, as ``rsample()`` does."""
+    call = flow.log.calls[row]
+    terms = [made for use in call.inputs if (made := flow.newest_producer(use.tensor, row)) is not None]
+    products = [made for made in terms if plain_name(flow.log.calls[made].function) == "mul"]
+    return plain_name(call.function) == "add" and any(
+        plain_name(flow.log.calls[drawn].function) in _NOISE
+        for made in products
+        for use in flow.log.calls[made].inputs
+        if (drawn := flow.newest_producer(use.tensor, made)) is not None
+    )
+
+
+_NOISE = frozenset({"normal", "randn", "randn_like"})
 
 
 def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:
@@ -127,6 +180,14 @@ _PARTS = frozenset({
     "getitem", "gather", "select", "narrow", "index_select", "take_along_dim", "chunk", "split", "unbind", "squeeze",
     "unsqueeze", "view", "reshape", "flatten",
 })  # fmt: skip
+
+
+def _alive_below(flow: Dataflow, tensor: int, made: int, until: int) -> frozenset[int]:
+    """A tensor, and what a gradient would go through to reach it, up to a call."""
+    rows = flow.descendants(tensor, made, until, live=True)
+    return frozenset(
+        {tensor, *(use.tensor for row in rows for use in flow.log.calls[row].outputs if use.requires_grad)}
+    )
 
 
 def _is_sum(flow: Dataflow, call: Call) -> bool:

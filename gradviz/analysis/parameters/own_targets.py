@@ -106,7 +106,7 @@ def _side(flow: Dataflow, tensor: int, before: int) -> _Side:
             continue
         name = plain_name(call.function)
         constants = [use for use in call.inputs if not use.requires_grad]
-        has_data |= name in ("add", "sub") and any(_is_data(flow, use) for use in constants)
+        has_data |= name in ("add", "sub") and any(_is_data(flow, use, row) for use in constants)
         is_discounted |= name == "mul" and _discounts(flow, row, call, constants)
     return _Side(tuple(sorted(sources, reverse=True)), has_data, is_discounted)
 
@@ -126,7 +126,11 @@ def _calls_above(flow: Dataflow, tensor: int, before: int, passed: frozenset[str
         yield row, call, is_passed
 
 
-def _is_data(flow: Dataflow, use: TensorUse) -> bool:
+def _is_data(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    """Whether it is a tensor of data, and no first state of zeros."""
+    values = flow.values_of(use, row)
+    if values is not None and values.zeros == values.count:
+        return False
     return flow.log.tensors[use.tensor].role == "tensor" and bool(shape_of(flow, use.tensor))
 
 

@@ -44,7 +44,7 @@ class CompiledCodeWatch:
     def __init__(self, watch: ForwardWatch, *, holds_calls: bool = False) -> None:
         self._watch = watch
         self._thread = threading.get_ident()
-        self._uncompiled = UncompiledCode(watch.log, watch.stacks, watch.defects)
+        self._uncompiled = UncompiledCode(watch)
         self._compiled_call: FrameType | None = None
         """The frame of Dynamo's wrapper that entered compiled code first; the same frame will leave it."""
         self._is_leaving = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 from collections.abc import Sequence
+from itertools import pairwise
 from types import CodeType
 
 _METHODS = {
@@ -82,3 +83,15 @@ def _follows_number(instructions: Sequence[dis.Instruction], index: int) -> bool
         missing -= dis.stack_effect(before.opcode, before.arg, jump=False)
     left = instructions[index - 1] if index else None
     return left is not None and isinstance(left.argval, int | float) and left.opname.startswith("LOAD_")
+
+
+def reads_of_data(code: CodeType) -> dict[int, str]:
+    """For each instruction that reads an attribute ``data`` of a local variable, by its offset, that variable."""
+    if "data" not in code.co_names:
+        return {}
+    instructions = list(dis.get_instructions(code))
+    return {
+        each.offset: str(before.argval)
+        for before, each in pairwise(instructions)
+        if each.opname == "LOAD_ATTR" and each.argval == "data" and before.opname.startswith("LOAD_FAST")
+    }

@@ -23,6 +23,7 @@ from gradviz.recording.compiled.inner_region import (
     frame_module,
     known_modules,
 )
+from gradviz.recording.compiled.noted_cuts import NotedCuts
 from gradviz.recording.compiled.recomputed_operations import recomputed_operations
 from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
@@ -41,6 +42,7 @@ from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadat
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.graph_tables import ConstantTable
 from gradviz.recording.walk.graph_walker import Walk
+from gradviz.recording.walk.leaves import leaf_variables
 
 COMPILED_CALL = "torch.compile"
 """`Node.forward_call` of what a call of compiled code made."""
@@ -49,8 +51,9 @@ COMPILED_CALL = "torch.compile"
 class RegionFinder:
     """Finds the regions of the graphs of one recording."""
 
-    def __init__(self, traced: Iterable[TracedGraph], facts: FactsTable) -> None:
+    def __init__(self, traced: Iterable[TracedGraph], noted_cuts: NotedCuts, facts: FactsTable) -> None:
         self.traced = traced
+        self._noted_cuts = noted_cuts
         self.facts = facts
         self.untraceable: dict[str, None] = {}
         """Why nodes of code that was traced and not compiled have only the line of the call."""
@@ -81,6 +84,7 @@ class RegionFinder:
             module_of: finds the module of a scope of the log.
             constants: those of the graph.
         """
+        self._noted_cuts.take_names(modules, {id(leaf) for _, leaf in leaf_variables(walked)})
         for each in self.traced:
             if id(each) not in self.cuts:
                 self.cuts[id(each)] = gradient_cuts(each, modules)

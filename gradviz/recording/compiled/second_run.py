@@ -47,6 +47,7 @@ from gradviz.recording.compiled.region_replay import (
 )
 from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import OutputPlan, TensorInput, output_plan_of
+from gradviz.recording.torch_access.modes import replaying_views
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, python_function_class
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -185,7 +186,7 @@ class _Run:
             ]
             self.log = RunLog() if traced.logs_calls else None
             interpreter = NotingInterpreter(traced, lambda given: given.value.clone(), frees_values=True, log=self.log)
-            with as_traced(traced), torch.enable_grad():
+            with as_traced(traced), torch.enable_grad(), replaying_views():
                 with interpreter.mode_on() if self.log is not None else nullcontext():
                     results = list(interpreter.run(*inputs))
                 self.replay = described(inputs, results, [])

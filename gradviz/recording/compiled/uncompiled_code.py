@@ -17,11 +17,12 @@ from typing import Any
 
 import torch
 
-from gradviz.recording.compiled.operators_in_code import operators_in
-from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ForwardLog, ThreadLog
+from gradviz.recording.compiled.operators_in_code import operators_in, reads_of_data
+from gradviz.recording.compiled.uncompiled_cuts import CUTTING, SWITCH, UncompiledCuts
+from gradviz.recording.forward.forward_log import CUSTOM_CALL, NO_SCOPE, ThreadLog
+from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file, torch_folder
-from gradviz.recording.run.line_attribution import StackTable
-from gradviz.recording.run.recording_failures import Defects, shielded
+from gradviz.recording.run.recording_failures import shielded
 from gradviz.recording.run.traced_stacks import is_made_by_fx
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import is_made_by_dynamo
@@ -43,9 +44,9 @@ _peek = peek_sequence_nr
 class UncompiledCode:
     """Adds rows to the log of the thread, between `begin` and `end`; in between, rows of the compiled function."""
 
-    def __init__(self, log: ForwardLog, stacks: StackTable, defects: Defects) -> None:
-        self.defects = defects
-        self._log, self._stacks = log, stacks
+    def __init__(self, watch: ForwardWatch) -> None:
+        self.defects = watch.defects
+        self._log, self._stacks, self._cuts = watch.log, watch.stacks, UncompiledCuts(watch)
         self._thread = ThreadLog()
         self._compiler = Replacement(f"{_COMPILER}.CatchErrorsWrapper.__call__")
         self._notice = ImportNotice(_COMPILER, self._install)
@@ -63,6 +64,8 @@ class UncompiledCode:
         """Whether lines are wanted of a code object, by its ``id()``: Dynamo makes some that cannot be hashed."""
         self._stepped: dict[int, bool] = {}
         """Of those, whether every instruction is wanted."""
+        self._reads: dict[int, dict[int, str]] = {}
+        """Where code reads ``data`` of a local variable."""
         self._operators: dict[int, dict[int, str]] = {}
         """The operators of a code object, by its ``id()``."""
         self._instructions: dict[int, int] = {}
@@ -100,6 +103,7 @@ class UncompiledCode:
                 self._scopes.clear()
                 self._thread.enter_scope(_peek(), self._running_scope())
         self._limit = self._functions = None
+        self._cuts.end()
         return self._row
 
     # -- Python's trace and profile functions --------------------------------------------------------------------
@@ -144,13 +148,17 @@ class UncompiledCode:
     def _trace_and_profile(self) -> tuple[Any, Any]:
         """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
         switch_off, offsets, lined, module_code = off_switch(), self._offsets, self._lined, self._module_code
-        stepped, instructions = self._stepped, self._instructions
+        stepped, instructions, reads = self._stepped, self._instructions, self._reads
 
         @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
             if _peek() != self._last or (frame.f_code is module_code and event in ("call", "return")):
                 callback = switch_off(None)
                 self._look(frame, event, arg)
+                switch_off(callback)
+            if (event == "c_call" and arg.__name__ in CUTTING) or (event == "c_return" and arg.__name__ == SWITCH):
+                callback = switch_off(None)
+                self._look_at_cut(frame, arg)
                 switch_off(callback)
 
         @untraced
@@ -161,6 +169,10 @@ class UncompiledCode:
                 switch_off(callback)
             if event == "opcode":
                 instructions[id(frame)] = frame.f_lasti
+                if frame.f_lasti in reads[id(frame.f_code)]:
+                    callback = switch_off(None)
+                    self._look_at_data(frame)
+                    switch_off(callback)
             elif event == "line":
                 offsets[id(frame)] = frame.f_lasti
                 if stepped[id(frame.f_code)]:
@@ -188,9 +200,10 @@ class UncompiledCode:
         if id(code) not in self._lined:
             self._codes.append(code)
             self._stepped[id(code)] = self._lined[id(code)] = False
+            self._reads[id(code)] = reads_of_data(code)
             if not (is_torch_file(code.co_filename) or code.co_filename.startswith("<")):
                 self._lined[id(code)] = True
-                self._stepped[id(code)] = self._has_several(code)
+                self._stepped[id(code)] = bool(self._reads[id(code)]) or self._has_several(code)
 
     @shielded
     def _look(self, frame: FrameType, event: str, arg: Any) -> None:
@@ -205,6 +218,20 @@ class UncompiledCode:
                 self._enter_module(frame)
             elif event == "return":
                 self._leave_module(frame)
+
+    @shielded
+    def _look_at_cut(self, frame: FrameType, function: Any) -> None:
+        if self._is_compiled(frame):
+            return
+        if function.__name__ == SWITCH:
+            self._cuts.note_switch(frame)
+        elif not is_torch_file(frame.f_code.co_filename):
+            self._cuts.note(function.__name__, getattr(function, "__self__", None), frame)
+
+    @shielded
+    def _look_at_data(self, frame: FrameType) -> None:
+        variable = self._reads[id(frame.f_code)][frame.f_lasti]
+        self._cuts.note("data", frame.f_locals.get(variable), frame)
 
     def _is_compiled(self, frame: FrameType | None) -> bool:
         """Whether compiled code runs there, or what torch wraps around it."""
@@ -258,6 +285,7 @@ class UncompiledCode:
         module = frame.f_locals.get("self")
         if not isinstance(module, torch.nn.Module) or is_made_by_dynamo(module):
             return
+        self._cuts.note_module(module)
         parent = self._running_scope()
         is_inside = compiled_from(self._log.module_of(parent)) is module  # what torch.compile wrapped
         scope = parent if is_inside else self._log.new_scope(module, parent)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -42,6 +42,16 @@ def swallow_next_push(mode: Any) -> None:
         return push_all_but_one
 
     replacement.put(without_one)
+
+
+def replaying_views() -> AbstractContextManager[object]:
+    """While entered, a view that was changed in place gets the nodes of its views, as those of fake tensors do.
+
+    Without it, autograd makes one node of them, ``AsStridedBackward0``. A torch that cannot do it does nothing.
+    """
+    forcing = find("torch.autograd.grad_mode._force_original_view_tracking")
+    forced: AbstractContextManager[object] = nullcontext() if forcing is None else forcing(True)
+    return forced
 
 
 GRAD_SWITCH: Callable[[bool], None] | None = (

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gradviz._version import __version__
 from gradviz.capture.capture import Capture, Parameter, Program, ScriptError
 from gradviz.graph.call_log import CallLog
-from gradviz.graph.compilations import Compilation
+from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.inner_backward import callers_of_backward, words_for_callers
 from gradviz.graph.model import Graph, RefusedRoot
 from gradviz.graph.number_words import counted
@@ -77,7 +77,7 @@ class CaptureBuilder:
         self._forward = forward
         self._regions: dict[int, FoundRegions] = {}
         """Of each graph, by its index."""
-        self._region_finder = RegionFinder(forward.traced_graphs, facts)
+        self._region_finder = RegionFinder(forward.traced_graphs, forward.noted_cuts, facts)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._reduced: set[int] = set()
@@ -216,6 +216,7 @@ class CaptureBuilder:
         error: ScriptError | None,
     ) -> Capture:
         compilations = tuple(with_guards(self._region_finder.with_cuts(self._forward.compilations)))
+        cuts = tuple(self._forward.noted_cuts.cuts())
         return Capture(
             program=program_of(program, arguments),
             graphs=graphs,
@@ -223,8 +224,9 @@ class CaptureBuilder:
                 replace(parameter, gets_reduced_gradient=True) if key in self._reduced else parameter
                 for key, parameter in self._parameters.items()
             ),
-            sources=kept_lines(graphs, calls, error, compilations),
+            sources=kept_lines(graphs, calls, error, compilations, cuts),
             compilations=compilations,
+            uncompiled_cuts=cuts,
             disclosures=self.disclosures(),
             calls=calls,
             settings=settings_now(),
@@ -342,7 +344,8 @@ def kept_lines(
     graphs: Iterable[Graph],
     calls: CallLog | None,
     error: ScriptError | None,
-    compilations: Iterable[Compilation] = (),
+    compilations: Sequence[Compilation] = (),
+    cuts: Sequence[GradientCut] = (),
 ) -> dict[str, dict[int, str]]:
     """The source lines that go into a capture: those that it refers to, and the user's own around them.
 
@@ -360,10 +363,10 @@ def kept_lines(
         for holder in (tensor.holder for tensor in calls.tensors if tensor.holder is not None):
             for file, line in holder.lines:
                 wanted[file].update(_around(line))
+    for cut in (*cuts, *(cut for compilation in compilations for cut in compilation.cuts)):
+        wanted[cut.file].update(_around(cut.line))
     for compilation in compilations:
         wanted[compilation.file].update(_around(compilation.line))
-        for cut in compilation.cuts:
-            wanted[cut.file].update(_around(cut.line))
         if compilation.broken is not None:
             wanted[compilation.broken.file].update(_around(compilation.broken.line))
     if error is not None and error.call_site is not None:

@@ -43,6 +43,10 @@ class CompiledText:
         for function in document.functions:
             yield Text()
             yield from _function(function)
+        if document.uncompiled_cuts:
+            yield Text()
+            yield Text("code that was left uncompiled, as behind a graph break")
+            yield facts_table(fact for cut in document.uncompiled_cuts for fact in _cut(cut))
         for sentence in document.disclosures:
             yield wrapped(f"not recorded: {sentence}", self.width, "dim")
 

@@ -142,16 +142,6 @@ FAULTS = {
         "    loss = F.cross_entropy(head(h), y)\n" + STEP,
         "detached",
     ),
-    "the negative distances are cut off": (
-        PLAIN + "    d = torch.cdist(head(net(x)), torch.eye(3))\n    near = d.gather(1, y[:, None])\n"
-        "    far = d.gather(1, 2 - y[:, None]).detach()  # here\n    loss = F.softplus(near - far + 1).mean()\n" + STEP,
-        "detached",
-    ),
-    "one of two views is cut off": (
-        PLAIN + "    one, two = head(net(x)), head(net(x + 0.1))\n    z = torch.cat([one.detach(), two])  # here\n"
-        "    loss = F.cross_entropy(z @ z.T, torch.arange(32))\n" + STEP,
-        "detached",
-    ),
     "both halves of a straight-through estimator are detached": (
         PLAIN + "    h = net(x)\n    hard = h.detach() + (h.round() - h).detach()  # here\n"
         "    loss = F.cross_entropy(head(hard), y) + h.square().mean()\n" + STEP,
@@ -180,6 +170,27 @@ FAULTS = {
         PLAIN + "    group = torch.arange(16) % 4\n    mean = torch.zeros(4, 4)\n    mean[group] = x / 4  # here\n"
         "    loss = (head(net(x)).mean(1) - mean[group].mean(1)).square().mean()\n" + STEP,
         "duplicate_index",
+    ),
+    "a copy that is never updated is differentiated as a target": (
+        HEAD + OPT + "target = copy.deepcopy(head)\n" + LOOP
+        + "    wanted = 0.9 * target(x.repeat(1, 2))  # here\n    loss = F.mse_loss(head(net(x)), wanted)\n" + STEP,
+        "gradient_into_target",
+    ),
+    "a copied twin is left out of the optimizer": (
+        HEAD + "twin = copy.deepcopy(head)\n" + OPT.replace("\n", "  # here\n") + LOOP
+        + "    loss = F.cross_entropy(head(net(x)), y) + F.cross_entropy(twin(net(x)), y)\n" + STEP,
+        "not_stepped",
+    ),
+    "gradients are switched off beside a target without them": (
+        HEAD + "with torch.no_grad():\n    wanted = head(net(torch.randn(16, 4)))\n" + OPT
+        + "with torch.set_grad_enabled(False):  # here\n    loss = F.mse_loss(head(net(torch.randn(16, 4))), wanted)\n"
+        "    loss.backward()\n",
+        "no_grad_block",
+    ),
+    "a draw is detached for its log-probability only": (
+        PLAIN + "    d = torch.distributions.Normal(head(net(x)), 1.0)\n    a = d.rsample()\n"
+        "    logp = d.log_prob(a.detach())  # here\n    loss = (0.1 * logp + (a - 1).square()).mean()\n" + STEP,
+        "detached",
     ),
     "a literal zero is left in a target": (
         PLAIN + "    goal = F.one_hot(y, 3)\n    loss = (head(net(x)) - 0.0 * goal).square().mean()  # here\n" + STEP,
@@ -224,6 +235,34 @@ FAULTS = {
     ),
 }  # fmt: skip
 
+FOLLOWED = {
+    "a draw is detached for its log-probability only": ("remove the detach()", "a.detach()", "a"),
+    "the input of a residual block is cut off beside it": ("remove the detach()", "h.detach() + net", "h + net"),
+    "both halves of a straight-through estimator are detached": ("remove the detach()", "h.detach() + (", "h + ("),
+    "one of two comparisons is not detached": ("detach() ", "loss(two, one)", "loss(two, one.detach())"),
+    "a literal zero is left in a target": ("write the weight", "0.0 * goal", "0.9 * goal"),
+    "a literal zero is left in a penalty": ("leave the term out", " + rest", ""),
+    "a comparison is added to each element of a loss": ("add the tensor itself", "(h > 0).float()", "h"),
+    "a discriminator's loss has the history of the generator": (
+        "detach() what line", "head(fake).mean()  # here", "head(fake.detach()).mean()",
+    ),
+    "a policy's loss has the history of the critic": ("detach() what line", "1 - value", "1 - value.detach()"),
+    "a target network that is never updated is the network itself": (
+        "target = copy.deepcopy(head)", "target = head", "target = copy.deepcopy(head)",
+    ),
+    "the teacher is the student itself, and frozen": (
+        "teacher = copy.deepcopy(head)", "head.eval()", "copy.deepcopy(head)",
+    ),
+    "means of data are written through an index with duplicates": (
+        "index_add(0, index, values)", "mean[group] = x / 4", "mean = mean.index_add(0, group, x / 4)",
+    ),
+    "a copy that is never updated is differentiated as a target": (
+        "under torch.no_grad()", "wanted = ", "with torch.no_grad():\n        wanted = ",
+    ),
+    "a copied twin is left out of the optimizer": ("optimizer", "Adam(both,", "Adam([*both, *twin.parameters()],"),
+}  # fmt: skip
+"""By fault: a phrase of the advice, and the edit of a reader who follows it."""
+
 HEALTHY = {
     "a mask of -Inf in a program that ends for another reason": PLAIN
     + "    scores = head(net(x)).masked_fill(x[:, :3] > 9, -torch.inf)\n"
@@ -235,6 +274,14 @@ HEALTHY = {
     "    there = torch.zeros(4)\n    there[group] = 1.0\n    if step == 0:\n        table = torch.zeros(4)\n"
     "    weight = there.scatter(0, group, torch.ones(16))[group] + table[group]\n"
     "    loss = (head(net(x)).square().mean(1) * weight).mean()\n    table[group] = x.mean(1)\n" + STEP,
+    "a draw that is only weighed by what it brought": PLAIN
+    + "    d = torch.distributions.Normal(head(net(x)), 1.0)\n    a = d.rsample().detach()\n"
+    "    loss = -(d.log_prob(a) * (a - 1).square()).mean()\n" + STEP,
+    "a leaky state from which what it sent is subtracted": PLAIN + "    state = torch.zeros(16, 8)\n"
+    "    for t in range(3):\n        state = 0.9 * state + net(x)\n        sent = torch.sigmoid(state - 1)\n"
+    "        state = state - sent\n    loss = F.cross_entropy(head(state), y)\n" + STEP,
+    "each row moves towards the one before it": PLAIN + "    h = head(net(x))\n"
+    "    loss = F.cross_entropy(h, y) + (h[1:] - h[:-1].detach()).square().mean()\n" + STEP,
     "two results that move towards each other": PLAIN + "    one, two = net(x), net(x + 0.1)\n"
     "    loss = F.mse_loss(one, two.detach()) + 0.2 * F.mse_loss(two, one.detach())\n"
     "    loss = loss + F.cross_entropy(head(one + two), y)\n" + STEP,
@@ -259,6 +306,12 @@ HEALTHY = {
     "a ratio of log-probabilities": PLAIN + "    logp = head(net(x)).log_softmax(1)[:, 0]\n"
     "    with torch.no_grad():\n        before = head(net(x)).log_softmax(1)[:, 0]\n"
     "    loss = (before - logp).mean() + (logp.exp() - 0.5).square().mean()\n" + STEP,
+    "rounds of a search for a fixed point": PLAIN + "    u = net(x)\n    with torch.no_grad():\n"
+    "        z = torch.zeros(16, 8)\n        for turn in range(3):\n            z = torch.tanh(net(z[:, :4]) + u)\n"
+    "    z = torch.tanh(net(z[:, :4]) + u)\n    loss = F.cross_entropy(head(z), y)\n" + STEP,
+    "a probe of a draw that is trained otherwise": PLAIN + "    mean = net(x)\n"
+    "    z = mean + torch.randn_like(mean) * mean.exp()\n"
+    "    loss = z.square().mean() + F.cross_entropy(head(z.detach()), y)\n" + STEP,
     "a second name for a trained model": PLAIN + LOSS + STEP
     + "    model = head\n    with torch.no_grad():\n        print(model(net(x)).mean())\n"
     "final = head.eval().requires_grad_(False)\nprint(final(net(x)).mean())\n",
@@ -375,3 +428,38 @@ def test_a_fault_of_the_whole_training_has_its_cause_and_its_line(name: str, tmp
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_like_such_a_fault_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert [each for each in findings(HEALTHY[name], tmp_path) if each.is_alarm] == []
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_who_follows_the_advice_has_no_alarm_any_more(name: str, tmp_path: Path) -> None:
+    source, cause = FAULTS[name]
+    phrase, old, new = FOLLOWED[name]
+    first = next(each for each in findings(source, tmp_path) if each.cause == cause)
+    assert phrase in (first.fix or ""), first.fix
+    assert old in source
+    assert [each for each in findings(source.replace(old, new), tmp_path) if each.is_alarm] == []
+
+
+MAY_BE_MEANT = {
+    "the negative distances are cut off": "    d = torch.cdist(head(net(x)), torch.eye(3))\n"
+    "    near = d.gather(1, y[:, None])\n    far = d.gather(1, 2 - y[:, None]).detach()  # here\n"
+    "    loss = F.softplus(near - far + 1).mean()\n",
+    "one of two views is cut off": "    one, two = head(net(x)), head(net(x + 0.1))\n"
+    "    z = torch.cat([one.detach(), two])  # here\n    loss = F.cross_entropy(z @ z.T, torch.arange(32))\n",
+    "the value of the next state": "    value = head(net(x)).mean(1)\n"
+    "    loss = (value[1:].detach() - value[:-1] + x[1:, 0]).square().mean()  # here\n",
+    "a refinement of what another loss trains": "    h = net(x)\n"
+    "    better = h + net[2](torch.tanh(h.detach()))  # here\n"
+    "    loss = F.cross_entropy(head(h), y) + F.cross_entropy(head(better), y)\n",
+}
+
+
+@pytest.mark.parametrize("name", MAY_BE_MEANT)
+def test_a_cut_that_some_programs_mean_is_only_noted(name: str, tmp_path: Path) -> None:
+    source = PLAIN + MAY_BE_MEANT[name] + STEP
+    told = findings(source, tmp_path)
+    assert [each for each in told if each.is_alarm] == []
+    found = next(each for each in told if each.cause == "detached")
+    assert found.location is not None
+    assert "# here" in source.splitlines()[found.location.line - 1]
+    assert (found.fix or "").startswith("if that is not meant, remove the detach()")

@@ -44,7 +44,7 @@ class CutRule(Rule):
             explained.update(found.tensors)
         for found in case.partial_cuts:
             if cause_of(flow, found) == self.name:
-                yield self._finding(case, flow, found, "warning")
+                yield self._finding(case, flow, found, "note" if found.may_be_meant else "warning")
 
     @abstractmethod
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
@@ -73,7 +73,7 @@ class CutRule(Rule):
             severity=severity,
             symptom="raises" if found.is_refused else "grad_none",
             why=self.why(flow, found),
-            fix=self.fix(flow, found),
+            fix=f"if that is not meant, {self.fix(flow, found)}" if found.may_be_meant else self.fix(flow, found),
             changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
             location=location,
             symptom_location=case.location_of_site(backward.call_site) if found.is_refused else None,

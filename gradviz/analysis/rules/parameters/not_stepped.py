@@ -52,7 +52,8 @@ class NotStepped(Rule):
     code = "GV706"
     name = "not_stepped"
     severity = "warning"
-    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie", "wrong_optimizer")
+    yields_to = ("stale_optimizer_params", "not_registered", "broken_weight_tie", "wrong_optimizer",
+                 "gradient_into_target")  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

@@ -108,14 +108,15 @@ class UnusedParameter(Rule):
                 yield self._used_on_other_threads(histories, elsewhere)
 
     def _cut_in_compiled_code(
-        self, histories: ParameterHistories, group: UnusedParameters, cut: GradientCut
+        self, histories: ParameterHistories, group: UnusedParameters, cut: GradientCut, *, is_compiled: bool
     ) -> Finding:
+        where = "in compiled code" if is_compiled else "in code that torch.compile left uncompiled"
         verb = "is" if len(group.tensors) == 1 else "are"
         function = cut.function.removeprefix("torch.").removeprefix("nn.functional.")
-        off = f"gradients are switched off in compiled code where {function}() uses" if cut.is_grad_off else ""
+        off = f"gradients are switched off {where} where {function}() uses" if cut.is_grad_off else ""
         nothing = "nothing that compiled code returns is computed from" if not cut.function else ""
         pronoun = "it" if len(group.tensors) == 1 else "them"
-        how = off or nothing or f"{function}() in compiled code cuts off what is computed from"
+        how = off or nothing or f"{function}() {where} cuts off what is computed from"
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but {how} {pronoun}",
             symptom="grad_none",
@@ -147,7 +148,8 @@ class UnusedParameter(Rule):
             elif cut is None:
                 yield self._unused(case.histories, part)
             else:
-                yield self._cut_in_compiled_code(case.histories, part, cut)
+                is_compiled = cut not in case.capture.uncompiled_cuts
+                yield self._cut_in_compiled_code(case.histories, part, cut, is_compiled=is_compiled)
 
     def _never_chosen(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         steps = len(histories.steps)

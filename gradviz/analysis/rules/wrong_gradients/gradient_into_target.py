@@ -9,6 +9,7 @@ from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
 from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -19,8 +20,9 @@ class GradientIntoTarget(Rule):
 
     What it finds
     -------------
-    Parameters that no optimizer has and that the program itself overwrites with those of a trained model (a target
-    network, a moving average), and that get gradients from a loss. A target that is made of data and of a discounted
+    Parameters that no optimizer has, that get gradients from a loss, and that the program itself overwrites with those
+    of a trained model (a target network, a moving average), or whose results are compared with those of the model that
+    they are copies of. A target that is made of data and of a discounted
     output of the trained model itself (``reward + 0.99 * value(next_state)``). The weight of a log-probability (an
     advantage) that a trained model computes. One of two like comparisons in a loss, where only the other one detaches
     an operand. Comparisons of two outputs that are treated alike are left alone.
@@ -70,16 +72,18 @@ class GradientIntoTarget(Rule):
             if calls[row].function.endswith(".backward")
             for leaf in leaves
         }
-        targets = [
+        following = [
             leaf
-            for leaf, row in sorted(reached.items())
+            for leaf in sorted(reached)
             if leaf not in histories.trained
             and histories.tensor(leaf).role == "parameter"
             and histories.steps
             and _follows_trained(histories, leaf)
         ]
+        copies = [leaf for leaf in compared_copies(histories) if leaf in reached] if not following else []
+        targets, words = (following, _FOLLOWS) if following else (copies, _IS_A_COPY)
         if targets:
-            yield self._finding(histories, targets, reached[targets[0]])
+            yield self._finding(histories, targets, reached[targets[0]], words)
         yield from self._of_the_model_itself(case)
         for twins in twin_calls(histories, case.backward_calls):
             yield self._forgotten(case, twins)
@@ -132,21 +136,26 @@ class GradientIntoTarget(Rule):
             evidence={"parameters": len(target.parameters)},
         )
 
-    def _finding(self, histories: ParameterHistories, targets: list[int], backward: int) -> Finding:
+    def _finding(self, histories: ParameterHistories, targets: list[int], backward: int, words: str) -> Finding:
         flow = histories.flow
         uses = [row for row in histories.forward_uses(targets[0]) if row < backward and _is_live(histories, row)]
         here = line_outside_modules(flow, uses[-1]) if uses else None
         return self.finding(
-            f"{histories.together(targets)} {'gets' if len(targets) == 1 else 'get'} gradients from the loss, but the "
-            "program overwrites them with trained parameters: they belong to a target",
+            f"{histories.together(targets)} {'gets' if len(targets) == 1 else 'get'} gradients from the loss, but "
+            f"{words}: they belong to a target",
             symptom="grad_wrong",
             why="a target should be a constant for the loss, or its gradient also moves what the target was made from",
-            fix="compute the target under torch.no_grad()",
+            fix="compute the target under torch.no_grad()"
+            + ("; if the copies should train, give them to an optimizer" if words == _IS_A_COPY else ""),
             location=location_of_line(here),
             symptom_location=location_of_call(flow, backward),
             tensors=names_of(flow, targets),
             evidence={"parameters": len(targets)},
         )
+
+
+_FOLLOWS = "the program overwrites them with trained parameters"
+_IS_A_COPY = "they are copies of parameters that this loss trains, and no optimizer has the copies"
 
 
 def _follows_trained(histories: ParameterHistories, leaf: int) -> bool:

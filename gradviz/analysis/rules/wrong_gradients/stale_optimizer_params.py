@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -83,6 +84,8 @@ class StaleOptimizerParams(Rule):
         for rows in _by_line(histories, replaced.values(), made[0]).values():
             new = [n for n in sorted(replaced) if replaced[n] in rows]
             yield self._replaced(histories, rows, new, forgotten, made[0])
+        targets = compared_copies(histories)
+        late = [n for n in late if n not in targets]
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:

@@ -89,6 +89,20 @@ class Normed(nn.Module):
         return self.linear(self.norm(self.linear(x)).relu())
 
 
+class ChangingViews(nn.Module):
+    """Uses a view of a view of what it changes: uncompiled code has one node for both, and compiled code two."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(6, 6)
+
+    def forward(self, x):
+        hidden = self.linear(x)
+        turned = hidden.view(2, 4, 6).transpose(0, 1)
+        hidden[:, 1:].mul_(2)
+        return turned.sin()
+
+
 class Changing(nn.Module):
     """Changes a buffer that it computes with: torch 2.13 computes again in backward, with the changed buffer."""
 
@@ -179,6 +193,7 @@ class KeepsInput(nn.Module):
 DANGERS = {
     "random": (Dropping, None),
     "statistics": (Normed, None),
+    "views": (ChangingViews, None),
     "changed by itself": (Changing, None),
     "changed by itself, late": (ChangingLate, None),
     "changed by the program": (KeepsInput, change_input),

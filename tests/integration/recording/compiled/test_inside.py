@@ -29,7 +29,7 @@ print(json.dumps(found))
 """
 
 
-SAME = ("random", "statistics")
+SAME = ("random", "statistics", "views")
 CHANGED = ("changed by itself", "changed by itself, late")
 OTHER = ("changed by the program", "operators of others")
 
@@ -61,7 +61,7 @@ def test_a_second_run_changes_nothing_in_the_program(found: dict[str, Any], name
 
 
 @pytest.mark.parametrize("name", SAME)
-def test_random_numbers_and_statistics_are_those_of_the_first_run(found: dict[str, Any], name: str) -> None:
+def test_random_numbers_statistics_and_views_are_those_of_the_first_run(found: dict[str, Any], name: str) -> None:
     assert found["dangers"][name]["measured"] == [True]
 
 

@@ -59,6 +59,28 @@ class Operators(Loop):
         return x + y
 
 
+class Cutting(nn.Module):
+    """Lines that cut off a layer each."""
+
+    def __init__(self):
+        super().__init__()
+        for name in ("detached", "read", "off", "left", "printed", "head"):
+            setattr(self, name, nn.Linear(8, 8))
+
+    def forward(self, x):
+        for _ in range(2):
+            torch._dynamo.graph_break()
+        x = x + self.detached(x).detach()  # cuts detached
+        y = self.read(x)
+        x = x + y.data  # cuts read
+        with torch.no_grad():  # cuts off
+            x = x + self.off(x)
+        x = x * torch.tensor(self.left(x).sum().tolist())  # cuts left
+        y = self.printed(x)
+        str(y.sum().item())
+        return self.head(x + y)
+
+
 class Cube(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -124,6 +146,7 @@ PROGRAMS = {
     "in_place": InPlace,
     "custom": Custom,
     "operators": Operators,
+    "cutting": Cutting,
     "blocks": Blocks,
     "unhashable": Unhashable,
 }
@@ -144,7 +167,7 @@ def _step(make, backend):
 
 
 def told(make, backend):
-    """Each operation's module, line, name, kind and call; and the gradients."""
+    """Each operation's module, line, name, kind and call; the gradients; and lines that cut off gradients."""
     found = []
     capture = record(lambda: found.append(_step(make, backend))).capture
     graph = capture.graphs[0]
@@ -154,4 +177,4 @@ def told(make, backend):
             path = graph.scopes[node.scope].path.partition(".")[2] if node.scope is not None else ""
             line = graph.call_sites[node.call_site].line
             operations.append([path, line, node.name, node.kind, node.forward_call])
-    return operations, found[0][1]
+    return operations, found[0][1], [[cut.line, cut.parameters] for cut in capture.uncompiled_cuts]
