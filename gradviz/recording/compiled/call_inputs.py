@@ -40,7 +40,7 @@ class CallInputs:
         self._is_on = True
 
     def stop(self) -> None:
-        """Note nothing more: compiled code is then called as it is, from one more Python function."""
+        """Note nothing more."""
         self._is_on = False
 
     def around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:

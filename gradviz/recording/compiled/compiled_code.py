@@ -12,9 +12,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import wraps
+from functools import partial, update_wrapper, wraps
 from types import FrameType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gradviz.recording.compiled.call_inputs import CallInputs
 from gradviz.recording.compiled.inner_calls import InnerCalls
@@ -61,6 +62,8 @@ class CompiledCodeWatch:
             self._holders.append(InnerCalls(watch, watch.calls))
         if holds_calls:
             self._holders.append(RegionCalls(watch.defects.note))
+        self._placed: WeakKeyDictionary[partial[Any], Callable[..., Any]] = WeakKeyDictionary()
+        """What Dynamo's code calls in place of what the backend compiled."""
         self._graphs = DynamoGraphs(
             watch.traced_graphs, watch.defects.note, self._around, watch.compilations, keeps_constants=holds_calls
         )
@@ -81,6 +84,7 @@ class CompiledCodeWatch:
             notice.stop()
         for holder in self._holders:
             holder.stop()
+        self._release()
         self._uncompiled.stop()
         self._stop_noting()
         self._switch.take_back()
@@ -88,9 +92,21 @@ class CompiledCodeWatch:
         self._hook_question.take_back()
 
     def _around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:
+        watched = compiled
         for holder in self._holders:
-            compiled = holder.around(traced, compiled)
-        return compiled
+            watched = holder.around(traced, watched)
+        # Python calls a partial without a frame, and what it calls can be changed when the recording is over.
+        placed: partial[Any] = partial(watched)
+        update_wrapper(placed, watched)
+        self._placed[placed] = compiled
+        return placed
+
+    def _release(self) -> None:
+        """Let Dynamo's code call what the backend compiled, and nothing of gradviz."""
+        placed: Any
+        for placed, compiled in list(self._placed.items()):
+            placed.__setstate__((compiled, (), {}, {**vars(placed), "__wrapped__": compiled}))
+        self._placed.clear()
 
     def _note_what_is_compiled(self) -> None:
         self._graphs.start()

@@ -62,7 +62,7 @@ class InnerCalls:
         self._is_on = True
 
     def stop(self) -> None:
-        """Log nothing more: compiled code is then called as it is, from one more Python function."""
+        """Log nothing more."""
         self._is_on = False
 
     def around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -82,7 +82,7 @@ class RegionCalls:
         self._is_on = True
 
     def stop(self) -> None:
-        """Hold no further ones: compiled code is then called as it is, from one more Python function."""
+        """Hold no further ones."""
         self._is_on = False
 
     def around(self, traced: TracedGraph, compiled: Callable[..., Any]) -> Callable[..., Any]:

@@ -110,6 +110,9 @@ PROGRAMS = (
 )
 
 
+PLANS: dict[str, Any] = {"graphs": EVERY_BACKWARD, "calls": EVERY_CALL}
+
+
 def own_functions_in(program: Callable[[], None]) -> set[str]:
     """The functions of gradviz that run while `program` does."""
     found: set[str] = set()
@@ -128,7 +131,7 @@ def own_functions_in(program: Callable[[], None]) -> set[str]:
 
 @pytest.mark.filterwarnings("ignore:Anomaly Detection has been enabled:UserWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit.*` is deprecated:DeprecationWarning")
-@pytest.mark.parametrize("plan", [EVERY_BACKWARD, EVERY_CALL], ids=["graphs", "calls"])
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 def test_no_line_of_gradviz_runs_once_a_recording_is_over(program: Callable[[], None], plan: Any) -> None:
     while_recording: set[str] = set()
@@ -137,11 +140,11 @@ def test_no_line_of_gradviz_runs_once_a_recording_is_over(program: Callable[[], 
     assert own_functions_in(program) == set()
 
 
-@pytest.mark.parametrize("import_first", [True, False])
-def test_no_line_of_gradviz_runs_in_compiled_code_once_a_recording_is_over(import_first: bool) -> None:
+@pytest.mark.parametrize(("import_first", "plan"), [(True, "graphs"), (False, "graphs"), (True, "calls")])
+def test_no_line_of_gradviz_runs_in_compiled_code_once_a_recording_is_over(import_first: bool, plan: str) -> None:
     found = child_result(
         f"""
-        from tests.integration.recording.test_nothing_runs_afterwards import own_functions_in
+        from tests.integration.recording.test_nothing_runs_afterwards import PLANS, own_functions_in
         if {import_first}:
             import torch._dynamo
         model = torch.compile(torch.nn.Linear(2, 2), backend="eager")
@@ -150,7 +153,7 @@ def test_no_line_of_gradviz_runs_in_compiled_code_once_a_recording_is_over(impor
             model(torch.ones(1, 2)).sum().backward()
 
         while_recording = set()
-        record(lambda: while_recording.update(own_functions_in(program)))
+        record(lambda: while_recording.update(own_functions_in(program)), PLANS["{plan}"])
         print(json.dumps([len(while_recording), sorted(own_functions_in(program))]))
         """
     )
