@@ -130,10 +130,15 @@ class NotStepped(Rule):
 
 def _is_still_trainable(histories: ParameterHistories, number: int, backward_calls: int) -> bool:
     """Whether it requires grad when the program ends; of one that was freed before, with the function that trained it,
-    whether it was part of the training, and not of a copy for a moment."""
-    end = histories.tensor(number).end
-    if end is not None:
-        return end.requires_grad
+    whether it was part of the training, and not of a copy for a moment.
+
+    What FSDP gathers for a moment has no name of a module.
+    """
+    tensor = histories.tensor(number)
+    if tensor.end is not None:
+        return tensor.end.requires_grad
+    if not tensor.names:
+        return False
     uses = histories.forward_uses(number)[-1:]
     is_on = any(use.requires_grad for row in uses for use in histories.log.calls[row].inputs if use.tensor == number)
     return is_on and 2 * backward_calls >= len(histories.steps)
