@@ -19,7 +19,7 @@ from tests.harmless.comparing import differences
 from tests.harmless.describing import describe
 from tests.harmless.forked_programs import environment
 from tests.harmless.running import compare, forked
-from tests.prepared.process import ROOT, PreparedProcess
+from tests.prepared.process import PreparedProcess
 
 QUICK = (
     "autocast",
@@ -40,9 +40,9 @@ QUICK = (
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[PreparedProcess]:
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PreparedProcess]:
     """One process for all programs of this file."""
-    with PreparedProcess(environment(ROOT)) as started:
+    with PreparedProcess(environment(tmp_path_factory.mktemp("prepared"))) as started:
         yield started
 
 
