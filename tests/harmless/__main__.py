@@ -13,7 +13,7 @@ from pathlib import Path
 from gradviz.errors import near_matches
 from tests.harmless.forked_programs import environment
 from tests.harmless.running import WAYS, Comparison, Runner, compare, forked, fresh
-from tests.prepared.process import ROOT, PreparedProcess
+from tests.prepared.process import PreparedProcess
 
 PROGRAMS = Path(__file__).with_name("programs")
 SAMPLES = Path(__file__).parents[2] / "samples"
@@ -38,7 +38,7 @@ def main() -> int:
         *((FAMILIES, (name,)) for name in _families(options.family)),
     ]
     began, found = time.monotonic(), []
-    with tempfile.TemporaryDirectory() as folder, PreparedProcess(environment(ROOT)) as process:
+    with tempfile.TemporaryDirectory() as folder, PreparedProcess(environment(Path(folder))) as process:
         runner: Runner = fresh if options.fresh else forked(process)
         for way in options.way or ["every"]:
             for script, arguments in runs:
