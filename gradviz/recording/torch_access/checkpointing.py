@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from functools import cache
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any
 
 import torch
@@ -33,10 +32,7 @@ def hooks_tell() -> bool:
 
 def stack_tells() -> bool:
     """Whether a call of a non-reentrant checkpoint is on the stack."""
-    frame: FrameType | None = sys._getframe(1)
-    code = _code_of_checkpoint()
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
+    frame = _frame_of_checkpoint(sys._getframe(1))
     # 'gen' is the generator that packs; a reentrant checkpoint has none.
     return frame is not None and "gen" in local_variables(frame)
 
@@ -54,18 +50,22 @@ def working_way() -> Callable[[], bool] | None:
     return next(filter(_tells, (hooks_tell, stack_tells)), None)
 
 
-@cache
-def _code_of_checkpoint() -> CodeType:
-    return inspect.unwrap(find(f"{_MODULE}.checkpoint")).__code__  # type: ignore[no-any-return]
+def _frame_of_checkpoint(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame that runs a checkpointed function: of `checkpoint`, or since torch 2.14 of what it calls."""
+    while frame is not None and not _runs_checkpoint(frame):
+        frame = frame.f_back
+    return frame
+
+
+def _runs_checkpoint(frame: FrameType) -> bool:
+    return "preserve" in frame.f_code.co_varnames and frame.f_globals.get("__name__") == _MODULE
 
 
 def caller_of_forgetful_checkpoint(frame: FrameType | None) -> FrameType | None:
     """The frame that called a checkpoint with ``preserve_rng_state=False``, if `frame` runs inside of one."""
     if _MODULE not in sys.modules:
         return None
-    code = _code_of_checkpoint()
-    while frame is not None and frame.f_code is not code:
-        frame = frame.f_back
+    frame = _frame_of_checkpoint(frame)
     if frame is None or local_variables(frame).get("preserve", True):
         return None
     while frame is not None and is_torch_file(frame.f_code.co_filename):
