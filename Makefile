@@ -12,6 +12,9 @@ GRADVIZ := $(VENV)/bin/gradviz
 PIP := $(PYTHON) -m pip --quiet --quiet --disable-pip-version-check install
 CODE := gradviz tests samples docs
 
+# The tests start Python hundreds of times; where it must not keep its bytecode, it compiles gradviz anew each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Empty files that mark what is installed, so that it is installed again only if pyproject.toml has changed.
 INSTALLED := $(VENV)/.installed
 TEST_INSTALLED := $(VENV)/.installed-test

@@ -32,6 +32,15 @@ def no_processes_that_compile() -> None:
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def vector_units_that_are_not_tried() -> None:
+    """Let inductor believe what the processor says of its vector units.
+
+    With an empty cache it would compile and run a small program for each of them first: as long as its kernels take.
+    """
+    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left_behind() -> Iterator[None]:
     """Fail a test after which Python or torch has a hook, a mode, a patch or a setting that was not there before."""

@@ -9,17 +9,23 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import torch
 import torch._dynamo
-import torch._functorch.aot_autograd
 
 from tests.integration.torch_access.child import run_gradviz
 
 
+LOADED_ONCE = ("torch._functorch.aot_autograd", "torch._inductor.compile_fx", "click", "msgspec", "rich.console")
+"""What each run would load, besides gradviz."""
+
+
 def main() -> None:
     program, folder, *names = sys.argv[1:]
+    for module in LOADED_ONCE:
+        import_module(module)
     # Without a gradient: where autograd's engine has run, some builds of torch refuse to run it in a fork.
     torch.compile(torch.sin, backend="aot_eager")(torch.ones(2))
     torch._dynamo.reset()
