@@ -17,7 +17,6 @@ import torch._dynamo
 
 from tests.integration.torch_access.child import run_gradviz
 
-
 LOADED_ONCE = ("torch._functorch.aot_autograd", "torch._inductor.compile_fx", "click", "msgspec", "rich.console")
 """What each run would load, besides gradviz."""
 
