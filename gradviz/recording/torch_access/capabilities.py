@@ -470,6 +470,8 @@ CAPABILITIES = (
             "torch._dynamo.output_graph.OutputGraph.compile_subgraph",
             "torch._guards.CompileContext.current_compile_id",
             "torch._dynamo.utils.get_compilation_metrics",
+            "torch._dynamo.utils.counters",
+            "Unsupported.real_stack",
         ),
         probes.compilations,
         instead="",
@@ -481,7 +483,7 @@ CAPABILITIES = (
     Capability(
         "uncompiled code",
         "to know the lines and modules of what runs uncompiled behind graph breaks",
-        ("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__",),
+        ("torch._dynamo.convert_frame._compile",),
         probes.uncompiled_code,
         instead="",
         lost="lines and modules of what runs uncompiled behind graph breaks: it has the line of the compiled call",
