@@ -54,8 +54,8 @@ class Compilation(Struct, frozen=True, omit_defaults=True):
     """Where it ends before the function does."""
     cuts: tuple[GradientCut, ...] = ()
     """Where gradients are cut off inside it, if it has gradients at all and was used in a recorded backward."""
+    failed_guard: str = ""
+    """What an earlier version had assumed, and did not hold; empty for the first one, or if torch does not tell."""
     is_refused: bool = False
     """Whether nothing was compiled: the function, or the rest of it, runs uncompiled. `broken` says why; if it is None,
     there were too many versions."""
-    failed_guard: str = ""
-    """What an earlier version had assumed, and did not hold; empty for the first one, or if torch does not tell."""

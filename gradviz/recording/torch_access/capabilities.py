@@ -453,6 +453,7 @@ CAPABILITIES = (
             "OutputGraph.local_scope",
             "OutputGraph.root_tx",
             "CompiledFunction._aot_id",
+            "torch._inductor.config.fallback_random",
             "CompiledFunction.metadata",
             "OpOverload._schema",
         ),

@@ -150,8 +150,8 @@ def _refused(error: Exception, code: CodeType, backend: Any) -> Compilation | No
         return None
     numbers = _numbers_of(str(find("torch._guards.CompileContext.current_compile_id")()))
     words = str(getattr(error, "msg", "") or error).strip()[:_MAX_WORDS]
-    where = (own[-1].filename, own[-1].lineno or 0) if own else place
-    broken = None if _TOO_MANY.search(words) else GraphBreak(words, *where, leaves_rest=True)
+    file, line = (own[-1].filename, own[-1].lineno or 0) if own else place
+    broken = None if _TOO_MANY.search(words) else GraphBreak(words, file, line, leaves_rest=True)
     return Compilation(*numbers, name, *place, is_rest, 0, backend_name(backend), broken, is_refused=True)
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import read_capture, write_capture
 from gradviz.graph.compilations import Compilation
 from gradviz.rendering.reports.compiled_text import CompiledText
-from tests.integration.recording.helpers import EVERY_CALL, recorded_script
+from tests.integration.recording.helpers import EVERY_BACKWARD, EVERY_CALL, recorded_script
 
 STEP = """
 import torch
@@ -142,12 +143,12 @@ def test_code_is_given_up_when_there_are_too_many_versions_and_not_before(tmp_pa
 
 
 def test_one_code_of_torch_that_several_lines_call_is_one_function() -> None:
-    from msgspec.structs import replace
+    from msgspec.structs import replace as with_fields
 
     from tests.captures import small_capture
 
     versions = (Compilation(5, number, "Sequential", "train.py", 9 + number) for number in range(3))
-    (function,) = compiled_functions(replace(small_capture(), compilations=tuple(versions)))
+    (function,) = compiled_functions(with_fields(small_capture(), compilations=tuple(versions)))
     assert (function.line, function.recompilations) == (9, 2)
 
 
@@ -220,3 +221,131 @@ def test_each_module_call_is_one_box(tmp_path: Path, how: str) -> None:
     calls = [(scope.path, scope.call) for scope in graph.scopes]
     names = ["net", *(f"net.blocks.{number}{name}" for number in range(2) for name in ("", ".linear"))]
     assert sorted(calls) == sorted((name, 0) for name in names)
+
+
+BEHIND = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.head, self.choice = (torch.nn.Linear(3, 3, bias=False) for _ in range(3))
+        self.gru = torch.nn.GRU(3, 3)
+
+    def forward(self, x):
+        gate = self.gate(x)
+        torch._dynamo.graph_break()
+        mask = (gate > 0).float()  # compared
+        x = self.head(x) * mask
+        return self.behind(x) if self.has_rest else x
+
+    def behind(self, x):
+        x, _ = self.gru(x)
+        return x * self.choice(x).argmax(-1, keepdim=True)  # chosen
+
+net = Net()
+net.has_rest = HAS_REST
+trained = net if net.has_rest else torch.nn.ModuleList([net.gate, net.head])
+optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+model = torch.compile(net, backend="aot_eager")
+for _ in range(2):
+    optimizer.zero_grad()
+    model(torch.randn(4, 1, 3)).square().sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("has_rest", [False, True])
+def test_what_cuts_off_a_parameter_behind_a_graph_break_has_its_line(tmp_path: Path, has_rest: bool) -> None:
+    """Also if uncompiled code follows, of which not every call is seen."""
+    findings = check_case(Case(recorded(tmp_path, BEHIND.replace("HAS_REST", str(has_rest)))), RULES).findings
+    lines = BEHIND.split("\n")
+    found = {
+        name: (each.code, lines[each.location.line - 1].partition("# ")[2])
+        for each in findings
+        for name in each.tensors
+        if each.location is not None
+    }
+    assert found["net.gate.weight"] == ("GV704" if has_rest else "GV107", "compared")
+    assert not has_rest or found["net.choice.weight"] == ("GV704", "chosen")
+
+
+TWICE = """
+import torch
+
+net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Softplus(), torch.nn.Linear(3, 1))
+model = torch.compile(net, backend="aot_eager")
+x = torch.ones(2, 3, requires_grad=True)
+(slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
+slope.square().sum().backward()
+"""
+
+
+def test_a_gradient_of_compiled_code_that_is_differentiated_again_is_explained(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        capture = recorded_script(tmp_path, TWICE, EVERY_CALL)
+    assert alarms(capture) == {"GV605"}
+    assert any("create_graph=True" in sentence for sentence in capture.disclosures)
+    assert not any("does not report" in sentence or "Error" in sentence for sentence in capture.disclosures)
+
+
+IN_16_BITS = """
+import torch
+
+torch.manual_seed(0)
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.first, self.last = torch.nn.LayerNorm(16), torch.nn.Linear(16, 64), torch.nn.Linear(64, 16)
+        self.drop = torch.nn.Dropout(0.1)
+
+    def forward(self, x):
+        return x + self.drop(self.last(torch.nn.functional.gelu(self.first(self.norm(x)))))
+
+net = torch.nn.Sequential(Block(), Block(), Block(), torch.nn.Linear(16, 1))
+model = torch.compile(net, backend="aot_eager")
+x = torch.randn(32, 16)
+with torch.autocast("cpu", dtype=torch.bfloat16):
+    loss = (model(x).float() - x.mean(1, keepdim=True)).square().mean()
+loss.backward()
+"""
+
+
+def test_rounding_in_16_bits_is_not_taken_for_other_random_numbers(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        capture = recorded_script(tmp_path, IN_16_BITS, replace(EVERY_BACKWARD, inside=True))
+    assert not any("random numbers" in sentence for sentence in capture.disclosures), capture.disclosures
+    assert [region.is_measured for graph in capture.graphs for region in graph.regions] == [True]
+
+
+COMPARED = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gate, self.head, self.gru = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3), torch.nn.GRU(3, 3)
+
+    def forward(self, x):
+        gate, x = self.gate(x), self.head(x)
+        x, _ = self.gru(x)
+        return x * (gate > 0)  # compared
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+model = torch.compile(net, backend="aot_eager")
+for _ in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(4, 1, 3)).square().sum().backward()
+    optimizer.step()
+"""
+
+
+def test_a_result_that_only_uncompiled_code_uses_is_not_called_unused(tmp_path: Path) -> None:
+    (finding,) = (each for each in check_case(Case(recorded(tmp_path, COMPARED)), RULES).findings if each.is_alarm)
+    assert set(finding.tensors) == {"net.gate.weight", "net.gate.bias"}
+    assert "no gradient comes back from compiled code" in finding.message
+    assert "leaves uncompiled" in finding.why and "comparison" in finding.fix
