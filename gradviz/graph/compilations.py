@@ -17,6 +17,8 @@ class GraphBreak(Struct, frozen=True, omit_defaults=True):
     """0 if Dynamo noted none."""
     is_of_torch: bool = False
     """Whether it is inside torch itself, as in every compiled step of an optimizer."""
+    leaves_rest: bool = False
+    """Whether Dynamo compiles nothing of the function behind it; all of that runs uncompiled."""
 
 
 class GradientCut(Struct, frozen=True, omit_defaults=True):
@@ -54,3 +56,6 @@ class Compilation(Struct, frozen=True, omit_defaults=True):
     """Where gradients are cut off inside it, if it has gradients at all and was used in a recorded backward."""
     failed_guard: str = ""
     """What an earlier version had assumed, and did not hold; empty for the first one, or if torch does not tell."""
+    is_refused: bool = False
+    """Whether nothing was compiled: the function, or the rest of it, runs uncompiled. `broken` says why; if it is None,
+    there were too many versions."""

@@ -112,7 +112,15 @@ def whole_capture() -> Capture:
                 (GradientCut("torch.Tensor.detach", ("net.weight",), "/project/train.py", 8, True),),
                 "L['k'] == 2",
             ),
-            Compilation(0, 0, "f", "/project/train.py", 5, broken=GraphBreak("item()", "/project/train.py", 6, True)),
+            Compilation(
+                0,
+                0,
+                "f",
+                "/project/train.py",
+                5,
+                broken=GraphBreak("item()", "/project/train.py", 6, True, True),
+                is_refused=True,
+            ),
         ),
         uncompiled_cuts=(GradientCut("torch.Tensor.item", ("net.weight",), "/project/train.py", 9),),
     )

@@ -19,10 +19,6 @@ COMPILED_VERSION = 1
 1   first form
 """
 
-RECOMPILE_LIMIT = 8
-"""After so many versions of the same code Dynamo gives up, and the code runs uncompiled: the default of its setting
-``recompile_limit``, which is ``cache_size_limit`` until torch 2.6."""
-
 _EXPLANATIONS = (
     ("generic_jump", "Which way the program goes depends on the value of a tensor."),
     ("call_method TensorVariable() item", "A number is taken out of a tensor."),
@@ -32,6 +28,7 @@ _EXPLANATIONS = (
 
 _FORBIDDEN = re.compile(
     r"the function `(?P<function>[^`]+)` in file `[^`]*-packages/(?P<file>torch/[^`]+)` should not be traced"
+    r"|the function `(?P<method>(?:Optimizer|Module|Tensor)\.\w+)` should not be traced"
 )
 """Said of functions of torch. Its hints are for functions of the program."""
 _WANTED = "User-inserted graph break"
@@ -64,6 +61,8 @@ class ExplainedBreak(Struct, frozen=True):
     hints: tuple[str, ...]
     is_of_torch: bool = False
     """Whether it is inside torch itself."""
+    leaves_rest: bool = False
+    """Whether nothing of the function is compiled behind it."""
     is_forbidden: bool = False
     """Whether torch itself ends the graph in code of its own that the line calls, such as a step of an optimizer."""
 
@@ -115,13 +114,17 @@ def compiled_schema() -> dict[str, Any]:
 
 
 def compiled_functions(capture: Capture) -> tuple[CompiledFunction, ...]:
-    """The compiled functions, in the order in which each was compiled first."""
+    """The compiled functions, in the order in which each was compiled first.
+
+    A function of torch has the line of the program that calls it, and each of its versions perhaps another one.
+    """
     by_function: dict[tuple[str, str, int], list[Compilation]] = {}
     beginnings: dict[tuple[str, str], int] = {}
+    lines: dict[tuple[int, str, str], int] = {}
     for each in capture.compilations:
         name = each.file, each.function
         if not each.is_rest:
-            beginnings[name] = each.line
+            beginnings[name] = lines.setdefault((each.frame, *name), each.line)
         by_function.setdefault((*name, beginnings.get(name, each.line)), []).append(each)
     return tuple(_function(capture, *key, found) for key, found in by_function.items())
 
@@ -129,7 +132,8 @@ def compiled_functions(capture: Capture) -> tuple[CompiledFunction, ...]:
 def _function(capture: Capture, file: str, name: str, line: int, found: list[Compilation]) -> CompiledFunction:
     frames: dict[int, list[Compilation]] = {}
     for each in found:
-        frames.setdefault(each.frame, []).append(each)
+        if not each.is_refused or each.broken is None:
+            frames.setdefault(each.frame, []).append(each)
     breaks = dict.fromkeys(each.broken for each in found if each.broken is not None)
     return CompiledFunction(
         name,
@@ -148,10 +152,11 @@ def _one_for_each_line(breaks: Iterable[GraphBreak]) -> list[GraphBreak]:
 
 
 def _region(compilations: list[Compilation]) -> CompiledRegion:
-    newest = compilations[-1]
-    versions = len({each.version for each in compilations})
-    guards = tuple(each.failed_guard for each in compilations if each.version)
-    return CompiledRegion(newest.line, newest.operations, versions, guards, versions >= RECOMPILE_LIMIT)
+    compiled = [each for each in compilations if not each.is_refused]
+    newest = compiled[-1] if compiled else compilations[-1]
+    versions = len({each.version for each in compiled})
+    guards = tuple(each.failed_guard for each in compiled if each.version)
+    return CompiledRegion(compilations[0].line, newest.operations, versions, guards, len(compiled) < len(compilations))
 
 
 def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
@@ -169,6 +174,7 @@ def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:
         by_torch or said,
         () if broken.is_of_torch or by_torch else _hints(lines),
         broken.is_of_torch,
+        broken.leaves_rest,
         bool(by_torch),
     )
 
@@ -177,7 +183,8 @@ def _by_torch(reason: str, code: str) -> str:
     """How torch itself breaks the graph in what a line calls; empty if it does not."""
     forbidden = _FORBIDDEN.search(reason)
     if forbidden is not None:
-        return f"torch keeps Dynamo from tracing {forbidden['function']}, code of its own ({forbidden['file']})"
+        where = f" ({forbidden['file']})" if forbidden["file"] else ""
+        return f"torch keeps Dynamo from tracing {forbidden['function'] or forbidden['method']}, code of its own{where}"
     is_elsewhere = _WANTED in reason and code != "" and "graph_break" not in code
     return "torch breaks it itself, in code of its own that this line calls" if is_elsewhere else ""
 

@@ -91,6 +91,7 @@ class ZeroGradients:
         self._split_finder = cache(lambda number: partial(node_where_paths_split, senders(self._graphs[number])))
         self._is_hooked = cache(self._has_zeros_of_a_hook)
         self._targets = cache(self._nodes_with_senders)
+        self._fed = cache(self._nodes_that_get_something)
         self._dead = DeadLeaves(self._backward_calls, self._origins)
 
     @cached_property
@@ -120,12 +121,22 @@ class ZeroGradients:
                 call = None if start is None else self._flow.call_of_node(start)
                 regions = self._graphs[leaf.graph].regions
                 is_unreached = bool(regions) and leaf.node not in self._targets(leaf.graph)
-                is_open = start is None and not is_unreached and any(not region.is_measured for region in regions)
+                is_hidden = not is_unreached and leaf.node not in self._fed(leaf.graph)
+                is_open = start is None and is_hidden and any(not region.is_measured for region in regions)
                 found.append(UnexplainedZero(leaf, None if start is None else start.id, call, is_open, is_unreached))
         return tuple(found)
 
     def _nodes_with_senders(self, number: int) -> frozenset[int]:
         return frozenset(edge.target for node in self._graphs[number].nodes for edge in node.edges if edge is not None)
+
+    def _nodes_that_get_something(self, number: int) -> frozenset[int]:
+        """The nodes to which some node sent a gradient that is not zero; where it adds up to zero, several cancel."""
+        return frozenset(
+            edge.target
+            for node in self._graphs[number].nodes
+            for edge, sent in zip(node.edges, node.gradients, strict=False)
+            if edge is not None and sent is not None and sent.norm
+        )
 
     def _has_zeros_of_a_hook(self, number: int) -> bool:
         by_node = find_gradient_origins(self._graphs[number]).by_node

@@ -20,6 +20,8 @@ class ReceivedGradients:
 
     def __contains__(self, number: int) -> bool:
         tensor = self._log.tensors[number]
+        if not self._only_filled.isdisjoint(tensor.names):
+            return False
         if tensor.end is not None and tensor.end.has_grad:
             return True
         return number in self._seen_by_calls or any(name in self._names_in_graphs for name in tensor.names)
@@ -42,8 +44,30 @@ class ReceivedGradients:
 
         A name of several tensors proves nothing: modules that no variable holds are named by their class.
         """
-        counts = Counter(name for tensor in self._log.tensors for name in tensor.names)
-        return frozenset(name for name in names_reached(self._capture.graphs) if counts[name] < 2)
+        return frozenset(name for name in names_reached(self._capture.graphs) if self._counts[name] < 2)
+
+    @cached_property
+    def _only_filled(self) -> frozenset[str]:
+        """Names of leaves whose gradient is zeros that compiled code makes: it sends those where no operation of it
+        leads, and uncompiled code sends nothing.
+        """
+        filled: set[str] = set()
+        reached: set[str] = set()
+        has_regions = any(graph.regions for graph in self._capture.graphs)
+        for graph in self._capture.graphs if has_regions else ():
+            targets = {edge.target for node in graph.nodes for edge in node.edges if edge is not None}
+            for leaf in graph.leaves:
+                is_filled = (
+                    graph.regions
+                    and leaf.id not in targets
+                    and any(each is not None and each.norm == 0 for each in leaf.arrived)
+                )
+                (filled if is_filled else reached).update(leaf.names)
+        return frozenset(name for name in filled - reached if self._counts[name] < 2)
+
+    @cached_property
+    def _counts(self) -> Counter[str]:
+        return Counter(name for tensor in self._log.tensors for name in tensor.names)
 
 
 def names_reached(graphs: Iterable[Graph]) -> frozenset[str]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.refused_calls import refused_roots
 from gradviz.analysis.finding import Location
 from gradviz.analysis.parameters.chosen_modules import is_one_of_chosen
@@ -29,6 +30,10 @@ class UnusedParameters(Struct, frozen=True):
     """True for modules that a library made: its users cannot change that."""
     is_chosen: bool = False
     """True for elements of a list among which the program chooses, as a router does among experts."""
+
+
+_OFTEN_MEANT = ("no_grad", "inference", "value")
+"""Cuts of evaluations and of numbers that are printed."""
 
 
 def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
@@ -72,6 +77,21 @@ def used_for_nothing(histories: ParameterHistories, explained: Container[int]) -
         if histories.steps and histories.reached_by
         else [],
     )
+
+
+def cut_before_hidden_code(
+    histories: ParameterHistories, explained: Container[int]
+) -> Iterator[tuple[Cut, tuple[int, ...]]]:
+    """Parameters that optimizers step, that no gradient reaches, and that a call cuts off whose result goes into
+    compiled code of which the calls are not known; with the first such call. Some may be `explained` already."""
+    found: dict[int, tuple[Cut, list[int]]] = {}
+    is_any_hidden = histories.steps and histories.reached_by and histories.has_compiled_code
+    for number in sorted(histories.trained - histories.reached) if is_any_hidden else ():
+        if number not in explained and histories.is_ever_stepped_live(number):
+            cuts = [each for each in histories.flow.cuts_below(number) if each.kind not in _OFTEN_MEANT]
+            if cuts:
+                found.setdefault(cuts[0].call, (cuts[0], []))[1].append(number)
+    yield from ((cut, tuple(tensors)) for cut, tensors in found.values())
 
 
 def lost_before(histories: ParameterHistories, backward: int) -> Iterator[UnusedParameters]:

@@ -67,7 +67,7 @@ class CallLogNames:
         modules = ModuleNames(called, names)
         for index, (reference, _) in self._forward.modules.items():
             module = reference()
-            path = modules.paths.get(id(module))
+            path = None if module is None else modules.path_of(module)
             # A name from a variable, which may be gone by now, says more than the name of the class.
             if path is not None and (id(module) in modules.held or index not in self._module_paths):
                 self._module_paths[index] = path

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.modules import module as module_call
@@ -63,6 +63,29 @@ class KnownOptimizer:
             self.keeps_state = any(_is_tensor(value) for value in values)
 
 
+class _Before(NamedTuple):
+    """A parameter before compiled code runs."""
+
+    tensor: torch.Tensor
+    version: int | None
+    gradient: tuple[int, int | None] | None
+    """The ``id()`` of its gradient, and the version of that; None if it has none. It is not held."""
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> _Before:
+        """As it is now."""
+        gradient = tensor.grad
+        return cls(tensor, version_of(tensor), None if gradient is None else (id(gradient), version_of(gradient)))
+
+    def is_cleared(self) -> bool:
+        """Whether its gradient was cleared since: it is gone, or was filled with zeros."""
+        now = self.tensor.grad
+        if self.gradient is None or now is None:
+            return self.gradient is not None
+        is_changed = id(now) == self.gradient[0] and version_of(now) != self.gradient[1]
+        return is_changed and now.layout == torch.strided and not now.count_nonzero()
+
+
 _MIN_RATE = 1e-4
 """Of the highest learning rate: with less a step hardly does anything."""
 
@@ -91,8 +114,8 @@ class Optimizers:
         self._current: tuple[tuple[int, int, int], Row] | None = None
         """The row of the method that reads parameters now, after the key of its call."""
         self._stepping: list[Row] = []
-        self._versions: list[tuple[KnownOptimizer, list[tuple[torch.Tensor, int | None]]]] = []
-        """While compiled code runs: the parameters of each optimizer and their versions before."""
+        self._before: list[tuple[KnownOptimizer, list[_Before]]] = []
+        """While compiled code runs: the parameters of each optimizer as they were before."""
 
     def start(self) -> None:
         """Install the hooks; nothing happens if they are installed already."""
@@ -178,33 +201,49 @@ class Optimizers:
             return
         with self._writer.shield(), measuring(), DISABLE_TORCH_FUNCTION():
             alive = [known for known in self.all if known.weak() is not None]
-            self._versions = [
-                (known, [(tensor, version_of(tensor)) for _, tensor in _parameters_of(known.weak())]) for known in alive
+            self._before = [
+                (known, [_Before.of(tensor) for _, tensor in _parameters_of(known.weak())]) for known in alive
             ]
             # It may be a step: what changed shows only afterwards.
-            for tensor in (tensor for _, parameters in self._versions for tensor, _ in parameters):
-                self._remember_values(self._writer.uses.tensors.known(tensor), tensor)
+            for each in (each for _, parameters in self._before for each in parameters):
+                self._remember_values(self._writer.uses.tensors.known(each.tensor), each.tensor)
 
     def after_compiled(self, frame: FrameType) -> None:
-        """Compiled code has run: an optimizer whose parameters it changed has made a step there."""
-        versions, self._versions = self._versions, []
-        for known, before in versions:
+        """Compiled code has run: an optimizer whose parameters it changed has made a step there.
+
+        If it also cleared gradients, it did so after the step: the other order would leave the step nothing to use.
+        """
+        states, self._before = self._before, []
+        for known, before in states:
             optimizer = known.weak()
-            if optimizer is not None and any(version_of(tensor) != version for tensor, version in before):
+            if optimizer is not None and any(version_of(each.tensor) != each.version for each in before):
                 self._note_compiled_step(known, optimizer, before, frame)
                 self.step_ended(optimizer)
+            if optimizer is not None:
+                self._note_compiled_clear(known, optimizer, before, frame)
+
+    def _note_compiled_clear(
+        self, known: KnownOptimizer, optimizer: Any, before: list[_Before], frame: FrameType
+    ) -> None:
+        writer = self._writer
+        with writer.shield(), measuring(), DISABLE_TORCH_FUNCTION():
+            cleared = [each.tensor for each in before if each.is_cleared()]
+            if cleared:
+                row = writer.new_row(f"{_full_name(type(optimizer))}.zero_grad", "zero_grad", frame)
+                row.optimizer = known
+                row.inputs = [_plain_use(writer, tensor, str(index), row) for index, tensor in enumerate(cleared)]
 
     def _note_compiled_step(
-        self, known: KnownOptimizer, optimizer: Any, before: list[tuple[torch.Tensor, int | None]], frame: FrameType
+        self, known: KnownOptimizer, optimizer: Any, before: list[_Before], frame: FrameType
     ) -> None:
         writer = self._writer
         with writer.shield(), measuring():
             row = self._row_of_step(known, optimizer, frame)
-            for (position, tensor), (_, version) in zip(_parameters_of(optimizer), before, strict=False):
+            for (position, tensor), earlier in zip(_parameters_of(optimizer), before, strict=False):
                 use = _plain_use(writer, tensor, position, row)
-                use.version = version  # as it was before
+                use.version = earlier.version
                 row.inputs.append(use)
-                if version_of(tensor) != version:
+                if version_of(tensor) != earlier.version:
                     row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
 
     def _row_of_step(self, known: KnownOptimizer, optimizer: Any, frame: FrameType) -> Row:

@@ -25,6 +25,7 @@ from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.dynamo.compilations import Compilations
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import DynamoGraphs, TracedGraph
+from gradviz.recording.torch_access.dynamo.frame_compiler import FrameCompiler
 from gradviz.recording.torch_access.dynamo.untraced import off_switch, skip_what_waits, untraced
 from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modules import global_hook_tables
@@ -45,7 +46,8 @@ class CompiledCodeWatch:
     def __init__(self, watch: ForwardWatch, *, holds_calls: bool = False) -> None:
         self._watch = watch
         self._thread = threading.get_ident()
-        self._uncompiled = UncompiledCode(watch)
+        self._compiler = FrameCompiler()
+        self._uncompiled = UncompiledCode(watch, self._compiler)
         self._compiled_call: FrameType | None = None
         """The frame of Dynamo's wrapper that entered compiled code first; the same frame will leave it."""
         self._is_leaving = False
@@ -67,7 +69,7 @@ class CompiledCodeWatch:
         self._graphs = DynamoGraphs(
             watch.traced_graphs, watch.defects.note, self._around, watch.compilations, keeps_constants=holds_calls
         )
-        self._compilations = Compilations(watch.compilations, watch.defects.note)
+        self._compilations = Compilations(watch.compilations, watch.defects.note, self._compiler)
 
     def start(self) -> None:
         """Install the switch now, or when the program imports Dynamo."""
@@ -75,7 +77,7 @@ class CompiledCodeWatch:
             notice.start()
         for holder in self._holders:
             holder.start()
-        self._uncompiled.start()
+        self._compiler.start()
         self._note_what_is_compiled()
 
     def stop(self) -> None:
@@ -85,7 +87,7 @@ class CompiledCodeWatch:
         for holder in self._holders:
             holder.stop()
         self._release()
-        self._uncompiled.stop()
+        self._compiler.stop()
         self._stop_noting()
         self._switch.take_back()
         self._export.take_back()

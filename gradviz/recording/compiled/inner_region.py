@@ -119,7 +119,7 @@ class RegionTables:
         if module is None or type(module).__name__ != class_name:
             path = dotted_source(text).partition(".")[2]
             return ModuleScope(path or class_name.lower(), class_name, parent)
-        path = self.modules.paths.get(id(module)) or self.modules.variables.module_name(module)
+        path = self.modules.name_of_module(module)
         return ModuleScope(path, class_name, parent, 0, sum(each.numel() for each in parameters_inside(module)))
 
     def _module(self, key: str, text: str) -> torch.nn.Module | None:

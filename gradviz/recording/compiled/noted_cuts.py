@@ -11,7 +11,9 @@ import torch
 from gradviz.graph.compilations import GradientCut
 from gradviz.recording.forward.tensor_names import ModuleNames
 
-_RANKS = {"torch.Tensor.tolist": 1, "torch.Tensor.numpy": 1, "torch.Tensor.item": 2}
+_MEANT = frozenset({"torch.Tensor.detach", "torch.Tensor.detach_", "torch.Tensor.data", "torch.no_grad"})
+"""Whoever writes these wants no gradient; the others are often there for something else, such as to print a number."""
+_RANKS = {"torch.Tensor.tolist": 2, "torch.Tensor.numpy": 2, "torch.Tensor.item": 3}
 _MAX_TIMES = 4
 """A line may cut off other parameters each time that it runs; so many times it is looked at."""
 
@@ -69,8 +71,14 @@ class NotedCuts:
     def cuts(self) -> Iterator[GradientCut]:
         """Each parameter with the line that is to blame: what leaves as a number is often only printed."""
         told: set[str] = set()
-        for each in sorted(self._cuts.values(), key=lambda each: _RANKS.get(each.function, 0)):
+        for each in sorted(
+            self._cuts.values(), key=lambda each: 0 if each.function in _MEANT else _RANKS.get(each.function, 1)
+        ):
             parameters = tuple(name for name in each.parameters if name not in told)
             told.update(parameters)
             if parameters:
                 yield GradientCut(each.function, parameters, each.file, each.line, each.is_grad_off)
+
+
+def _rank(cut: NotedCut) -> int:
+    return 0 if cut.function in _MEANT else _RANKS.get(cut.function, 1)

@@ -37,6 +37,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
     aot_id_of,
     output_plan_of,
 )
+from gradviz.recording.torch_access.engine import is_differentiated_backward
 from gradviz.recording.torch_access.modules import compiled_from
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, input_metadata, python_function_class
 from gradviz.recording.torch_access.tensor_facts import FactsTable
@@ -175,6 +176,8 @@ class _Search:
         aot_id = aot_id_of(function_class)
         if aot_id is None:
             raise UnknownRegion("this torch does not tell what it was compiled from")
+        if is_differentiated_backward(function_class):
+            raise UnknownRegion("it is the backward of compiled code, with create_graph=True")
         given = self._given(index)
         candidates = self.finder.traced if given is None else [given]
         traced = next((each for each in candidates if aot_id in each.aot_ids), None)

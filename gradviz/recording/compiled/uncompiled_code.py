@@ -9,9 +9,8 @@ nothing to Dynamo. They are off while it compiles, which would be slow otherwise
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import wraps
 from types import CodeType, FrameType
 from typing import Any
 
@@ -26,30 +25,31 @@ from gradviz.recording.run.recording_failures import shielded
 from gradviz.recording.run.traced_stacks import is_made_by_fx
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import is_made_by_dynamo
+from gradviz.recording.torch_access.dynamo.frame_compiler import FrameCompiler
 from gradviz.recording.torch_access.dynamo.untraced import can_be_off, off_switch, untraced
 from gradviz.recording.torch_access.frames import custom_function_code, module_runner_code
-from gradviz.recording.torch_access.import_notice import ImportNotice
 from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import compiled_from
-from gradviz.recording.torch_access.name_lookup import find
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
-from gradviz.recording.torch_access.patches import Replacement
 
-_COMPILER = "torch._dynamo.convert_frame"
 _FUNCTIONAL = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
 """Files of torch with functions that users call, and that a function mode would see as one call."""
 _peek = peek_sequence_nr
 
 
 class UncompiledCode:
-    """Adds rows to the log of the thread, between `begin` and `end`; in between, rows of the compiled function."""
+    """Adds rows to the log of the thread, between `begin` and `end`; in between, rows of the compiled function.
 
-    def __init__(self, watch: ForwardWatch) -> None:
+    Args:
+        compiler: tells when Dynamo compiles; nothing is noted meanwhile.
+    """
+
+    def __init__(self, watch: ForwardWatch, compiler: FrameCompiler) -> None:
         self.defects = watch.defects
         self._log, self._stacks, self._cuts = watch.log, watch.stacks, UncompiledCuts(watch)
         self._thread = ThreadLog()
-        self._compiler = Replacement(f"{_COMPILER}.CatchErrorsWrapper.__call__")
-        self._notice = ImportNotice(_COMPILER, self._install)
+        self._compiler = compiler
+        compiler.add(lambda _: self._silence())
         self._module_code, self._custom_code = module_runner_code(), custom_function_code()
         self._row = 0
         self._limit: FrameType | None = None
@@ -74,15 +74,6 @@ class UncompiledCode:
         """Keeps these alive."""
         self._functions: tuple[Any, Any] | None = None
         """Python's trace and profile functions, while they are ours."""
-
-    def start(self) -> None:
-        """Be silent while Dynamo compiles, from now on or when the program imports it."""
-        self._notice.start()
-
-    def stop(self) -> None:
-        """Put Dynamo and the import system back."""
-        self._notice.stop()
-        self._compiler.take_back()
 
     def begin(self, row: int, thread: ThreadLog, limit: FrameType) -> None:
         """A compiled function is about to run; its nodes are to be in `row`."""
@@ -120,18 +111,6 @@ class UncompiledCode:
         if sys.getprofile() is profile:
             sys.setprofile(None)
 
-    def _install(self) -> None:
-        if find(self._compiler.path) is not None:
-            self._compiler.put(self._silent_while)
-
-    def _silent_while(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(original)
-        def compile_frame(*args: Any, **options: Any) -> Any:
-            with self._silence():
-                return original(*args, **options)
-
-        return compile_frame
-
     @contextmanager
     def _silence(self) -> Iterator[None]:
         if self._functions is None or (sys.gettrace(), sys.getprofile()) != self._functions:
@@ -152,9 +131,12 @@ class UncompiledCode:
 
         @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
-            if _peek() != self._last or (frame.f_code is module_code and event in ("call", "return")):
+            is_module_call = frame.f_code is module_code and event in ("call", "return")
+            if _peek() != self._last or is_module_call:
                 callback = switch_off(None)
                 self._look(frame, event, arg)
+                if is_module_call:
+                    self._look_at_module(frame, event)
                 switch_off(callback)
             if (event == "c_call" and arg.__name__ in CUTTING) or (event == "c_return" and arg.__name__ == SWITCH):
                 callback = switch_off(None)
@@ -213,11 +195,13 @@ class UncompiledCode:
             maker = frame.f_back if event == "call" else frame
             if maker is not None and not self._is_compiled(frame):
                 self._note(start, now, maker, self._function(maker, event, arg))
-        if frame.f_code is self._module_code:
-            if event == "call":
-                self._enter_module(frame)
-            elif event == "return":
-                self._leave_module(frame)
+
+    @shielded
+    def _look_at_module(self, frame: FrameType, event: str) -> None:
+        if event == "call":
+            self._enter_module(frame)
+        else:
+            self._leave_module(frame)
 
     @shielded
     def _look_at_cut(self, frame: FrameType, function: Any) -> None:

@@ -24,7 +24,11 @@ from gradviz.recording.walk.graph_walker import walk
 
 EXITS = frozenset({"item", "tolist", "numpy"})
 """Methods that make a tensor something that is no tensor."""
-CUTTING = EXITS | {"detach", "detach_"}
+_WITHOUT_DERIVATIVE = frozenset(
+    {"argmax", "argmin", "argsort", "bool", "byte", "char", "eq", "ge", "gt", "int", "le", "long", "lt", "ne", "short"}
+)
+"""Methods of which no gradient comes back."""
+CUTTING = EXITS | _WITHOUT_DERIVATIVE | {"detach", "detach_"}
 SWITCH = "_set_grad_enabled"
 """The function of torch that every switch of gradients calls."""
 

@@ -224,6 +224,16 @@ class ModuleNames:
         in_modules = self.parameters.get(id(own_parameter(tensor))) or self.buffers.get(id(tensor))
         return tuple(in_modules) if in_modules else self.variables.variables_of(tensor)
 
+    def path_of(self, module: torch.nn.Module) -> str | None:
+        """The dotted name of a module; what `torch.compile` returned has that of the module that it was made from."""
+        compiled: torch.nn.Module | None = compiled_from(module)
+        inner = None if compiled is None else self.paths.get(id(compiled))
+        return inner or self.paths.get(id(module))
+
+    def name_of_module(self, module: torch.nn.Module) -> str:
+        """The same; without one, a variable that holds it, or its class."""
+        return self.path_of(module) or self.variables.module_name(module)
+
     def _named_itself(self, module: torch.nn.Module) -> torch.nn.Module:
         compiled: torch.nn.Module | None = compiled_from(module)
         return module if compiled is None or id(compiled) not in self.variables.modules else compiled

@@ -75,9 +75,16 @@ def is_one_of_several_processes() -> bool:
 _lazy_backward = attribute("CompiledFunction._lazy_backward_info")
 
 
+def is_differentiated_backward(function_class: Any) -> bool:
+    """Whether it is what autograd makes of the backward of compiled code, with ``create_graph=True``."""
+    return str(getattr(function_class, "__qualname__", "")).endswith(
+        "_double_backward.<locals>.CompiledFunctionBackward"
+    )
+
+
 def compiled_backward_of(function_class: Any) -> Any:
     """The fx graph that a compiled function's backward is made from; None if it is gone or unknown."""
-    if not works("backward of compiled code"):
+    if not works("backward of compiled code") or is_differentiated_backward(function_class):
         return None
     try:
         kept = _lazy_backward(function_class)

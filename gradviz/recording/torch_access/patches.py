@@ -34,7 +34,9 @@ PATCHES = (
     Patch("torch.export._trace._strict_export", "to notice that Dynamo traces a model for torch.export"),
     Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),
     Patch("torch._dynamo.output_graph.OutputGraph.compile_subgraph", "to note graph breaks"),
-    Patch("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__", "to look at no line while Dynamo compiles"),
+    Patch(
+        "torch._dynamo.convert_frame._compile", "to look at no line while Dynamo compiles, and to note what it gives up"
+    ),
     Patch("torch.nn.modules.module._has_any_global_hook", "to hide hooks of gradviz from Dynamo"),
     Patch(
         "torch.distributed.fsdp._fully_shard._fsdp_param.FSDPParam.init_unsharded_param",

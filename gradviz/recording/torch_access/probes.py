@@ -579,10 +579,11 @@ def compilations() -> bool:
 
 
 def uncompiled_code() -> bool:
-    """Dynamo compiles a frame in one method."""
+    """Dynamo compiles a frame in one function."""
 
-    method = find("torch._dynamo.convert_frame.CatchErrorsWrapper.__call__")
-    return list(inspect.signature(method).parameters)[:2] == ["self", "frame"]
+    function = find("torch._dynamo.convert_frame._compile")
+    takes = ["code", "globals", "locals", "builtins", "closure", "compiler_fn"]
+    return list(inspect.signature(function).parameters)[:6] == takes
 
 
 def nodes_of_views() -> bool:

@@ -94,7 +94,7 @@ class ScopeTable:
         if module is None:
             path, count = class_name.lower(), 0
         else:
-            path = self._modules.paths.get(id(module)) or self._modules.variables.module_name(module)
+            path = self._modules.name_of_module(module)
             count = self._parameter_count(entry.module, module)
             class_name = class_name_of(module)
         return ModuleScope(path, class_name, parent, entry.call, count)

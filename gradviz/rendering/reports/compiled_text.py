@@ -9,7 +9,6 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gradviz.analysis.compiled.compiled_functions import (
-    RECOMPILE_LIMIT,
     CompiledDocument,
     CompiledFunction,
     CompiledRegion,
@@ -66,7 +65,7 @@ def _summary(document: CompiledDocument) -> str:
 
 def _function(function: CompiledFunction) -> Iterator[RenderableType]:
     where = line_words_of(function.file, function.line)
-    whole = "" if function.breaks else ": one region, no graph break"
+    whole = "" if function.breaks or not function.regions else ": one region, no graph break"
     yield Text(f"{function.name}() at {where}, by {function.backend}{whole}")
     yield facts_table(_facts(function))
 
@@ -75,7 +74,8 @@ def _facts(function: CompiledFunction) -> Iterator[tuple[str, str]]:
     """Regions and breaks in the order of their lines: a break, then what goes on behind it."""
     entries: list[tuple[int, int, list[tuple[str, str]]]] = []
     entries += [(region.line, 1, list(_region(region))) for region in function.regions]
-    entries += [(broken.line, 0, list(_break(broken))) for broken in function.breaks]
+    left = "this line, and the rest of the function, run" if function.regions else "all of the function runs"
+    entries += [(broken.line, 0, list(_break(broken, f"{left} uncompiled"))) for broken in function.breaks]
     entries += [(cut.line, 2, list(_cut(cut))) for cut in function.cuts]
     for *_, facts in sorted(entries, key=lambda entry: entry[:2]):
         yield from facts
@@ -90,15 +90,18 @@ def _region(region: CompiledRegion) -> Iterator[tuple[str, str]]:
     if len(guards) > MAX_GUARDS:
         yield "", f"and for {counted(len(guards) - MAX_GUARDS, 'more reason')}"
     if region.is_given_up:
-        yield "    given up", f"Dynamo makes {RECOMPILE_LIMIT} versions, unless told otherwise; then it runs uncompiled"
+        yield "    given up", "Dynamo makes no more versions (recompile_limit); for other calls it runs uncompiled"
 
 
-def _break(broken: ExplainedBreak) -> Iterator[tuple[str, str]]:
-    yield f"  break at {line_words_of(broken.file, broken.line)}", broken.code or broken.reason
+def _break(broken: ExplainedBreak, left: str) -> Iterator[tuple[str, str]]:
+    what = "given up" if broken.leaves_rest else "break"
+    yield f"  {what} at {line_words_of(broken.file, broken.line)}", broken.code or broken.reason
     if broken.is_of_torch:
         yield "", "inside torch's own code, which does not go on compiled here"
         return
     yield "", broken.explanation or broken.reason
+    if broken.leaves_rest:
+        yield "", left
     for hint in broken.hints[:_MAX_SHOWN_HINTS]:
         yield "", f"hint: {hint}"
 

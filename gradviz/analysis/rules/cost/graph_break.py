@@ -16,7 +16,8 @@ class GraphBreak(Rule):
     What it finds
     -------------
     Lines inside functions under ``torch.compile`` at which a compiled region ends before the function does: a branch on
-    the value of a tensor, ``.item()``, printing, a call of code that is not Python.
+    the value of a tensor, ``.item()``, printing, a call of code that is not Python. Also lines from which on nothing of
+    the function is compiled, such as a recurrent layer.
 
     Why it matters
     --------------
@@ -53,14 +54,25 @@ class GraphBreak(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         for function in compiled_functions(case.capture):
             for broken in (each for each in function.breaks if not each.is_of_torch):
+                what, why = f"torch.compile breaks the graph of {function.name}() here", _OF_BREAK
+                if broken.leaves_rest and function.regions:
+                    what, why = f"torch.compile leaves {function.name}() uncompiled from here on", _OF_REST
+                elif broken.leaves_rest:
+                    what, why = f"torch.compile leaves all of {function.name}() uncompiled", _OF_ALL
                 yield self.finding(
-                    f"torch.compile breaks the graph of {function.name}() here: {broken.explanation or broken.reason}",
-                    why="in every call the program goes back to Python at this line, and what comes before and behind "
-                    "is optimized apart",
+                    f"{what}: {broken.explanation or broken.reason}",
+                    why=why,
                     fix=_fix(broken),
                     location=Location(broken.file, broken.line),
                     evidence={"regions": len(function.regions)},
                 )
+
+
+_OF_BREAK = (
+    "in every call the program goes back to Python at this line, and what comes before and behind is optimized apart"
+)
+_OF_REST = "in every call this line and the rest of the function run as without torch.compile"
+_OF_ALL = "Dynamo cannot trace this line, and finds no line before it at which it could end a graph"
 
 
 def _fix(broken: ExplainedBreak) -> str:

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.compiled.compiled_functions import cut_in_compiled_code
 from gradviz.analysis.cuts.lost_terms import LostTerm
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
+from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -18,6 +19,7 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.parameters.unused_parameters import (
     Siblings,
     UnusedParameters,
+    cut_before_hidden_code,
     losses_of_no_parameter,
     lost_before,
     never_used,
@@ -104,6 +106,8 @@ class UnusedParameter(Rule):
             explained.update(number for found in case.cut_off for number in found.tensors)
             for group in _without(reduced, histories, used_for_nothing(histories, explained)):
                 yield self._used_for_nothing(case, group)
+            for cut, tensors in cut_before_hidden_code(histories, explained):
+                yield self._cut_before_hidden_code(histories, cut, tensors)
             if elsewhere := used_on_other_threads(histories):
                 yield self._used_on_other_threads(histories, elsewhere)
 
@@ -190,16 +194,41 @@ class UnusedParameter(Rule):
     def _used_for_nothing(self, case: Case, group: UnusedParameters) -> Finding:
         histories = case.histories
         lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
+        is_hidden = histories.has_compiled_code and lost is None
+        nothing = "no gradient comes back from compiled code" if is_hidden else "no loss uses the result"
         return self.finding(
-            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but no loss uses "
-            "the result" + ("" if lost is None else f": {lost.variable} is assigned again before anything reads it"),
+            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but {nothing}"
+            + ("" if lost is None else f": {lost.variable} is assigned again before anything reads it"),
             symptom="grad_none",
-            why="its result is overwritten or not used before backward, so no gradient comes back",
-            fix="use the result, or remove the computation" if lost is None else _use_it(lost),
+            why=_LEAVES_COMPILED_CODE
+            if is_hidden
+            else "its result is overwritten or not used before backward, so no gradient comes back",
+            fix="look where the result leaves compiled code: a number taken with .item(), a comparison, NumPy, a list"
+            if is_hidden
+            else "use the result, or remove the computation"
+            if lost is None
+            else _use_it(lost),
             location=group.location if lost is None else lost.overwritten,
             symptom_location=None if lost is None else lost.computed,
             tensors=names_of(histories.flow, group.tensors),
             evidence={"parameters": len(group.tensors)},
+        )
+
+    def _cut_before_hidden_code(self, histories: ParameterHistories, cut: Cut, tensors: tuple[int, ...]) -> Finding:
+        function = call_words(histories.log.calls[cut.call])
+        return self.finding(
+            f"no gradient reaches {histories.together(tensors)}: {function} cuts off what is computed from "
+            + ("it" if len(tensors) == 1 else "them"),
+            symptom="grad_none",
+            why="the result of this line does not require grad, and goes into code that torch.compile leaves "
+            "uncompiled, where gradviz does not see each call",
+            fix=f"leave out {function}, or take what is computed here out of the optimizer; with TORCHDYNAMO_DISABLE=1 "
+            "in the environment every call is visible",
+            location=location_of_line(histories.flow.log.call_sites[cut.call_site])
+            if cut.call_site is not None
+            else None,
+            tensors=names_of(histories.flow, tensors),
+            evidence={"parameters": len(tensors)},
         )
 
     def _nothing_in_loss(self, case: Case, row: int, root: int) -> Finding:
@@ -298,6 +327,10 @@ def _without(
 
 _IN_COMPILED_CODE = (
     "either forward does not call it, or its result is cut off: gradviz cannot see calls that torch.compile runs"
+)
+_LEAVES_COMPILED_CODE = (
+    "the result is not used, or it goes without gradient through code that torch.compile leaves uncompiled, where "
+    "gradviz does not see each call"
 )
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
 _SHOW_COMPILED_CODE = "check again with TORCHDYNAMO_DISABLE=1 in the environment: then every call is visible"

@@ -15,6 +15,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.graph.traversal import ancestor_nodes
 
 _TWICE = "marked with @once_differentiable"
+_COMPILED = "does not currently support double backward"
 _NOT_IMPLEMENTED = re.compile(r"derivative for '?(?:aten::)?(?P<name>\w+)'? is not implemented")
 
 
@@ -94,6 +95,8 @@ class DoubleBackwardUnsupported(Rule):
                     if _is_once_differentiable(custom) and _fits(custom, failed):
                         yield self._of_custom(case, failed, number, custom)
                         break
+            elif _COMPILED in failed.message:
+                yield self._of_compiled(case, failed)
             elif found := _NOT_IMPLEMENTED.search(failed.message):
                 yield self._of_operation(case, failed, found["name"])
 
@@ -109,6 +112,17 @@ class DoubleBackwardUnsupported(Rule):
             op=custom.node.name,
             tensors=failed.waiting,
             nodes=case.nodes_in(number, (custom.node.id,)),
+            evidence={"raised": failed.message},
+        )
+
+    def _of_compiled(self, case: Case, failed: RaisedBackward) -> Finding:
+        return self.finding(
+            "the gradient of compiled code was differentiated again, which torch.compile does not support",
+            symptom="raises",
+            why="the backward of compiled code is compiled, too, and has no derivative",
+            fix='leave the code whose gradient is differentiated uncompiled, or compile it with backend="eager"',
+            location=case.location_of_backward(failed.graph),
+            tensors=failed.waiting,
             evidence={"raised": failed.message},
         )
 

@@ -214,6 +214,11 @@ def is_made_by_dynamo(module: torch.nn.Module) -> bool:
     return "compile_subgraph_reason" in vars(module)
 
 
+def draws_like_uncompiled_code(backend: str) -> bool:
+    """Whether a backend takes random numbers from the generator in the order in which uncompiled code does."""
+    return backend != "inductor" or bool(find("torch._inductor.config.fallback_random"))
+
+
 def backend_name(backend: Any) -> str:
     """What the program calls it: ``inductor``."""
     for name in ("compiler_name", "__name__"):

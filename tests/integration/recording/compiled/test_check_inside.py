@@ -172,7 +172,7 @@ for _ in range(4):
 """
 
 
-def test_a_number_taken_out_of_compiled_code_keeps_no_region_closed_and_cuts(tmp_path: Path) -> None:
+def test_a_number_taken_out_of_compiled_code_keeps_no_region_closed_and_is_named(tmp_path: Path) -> None:
     """Compiled code sends zeros to what it used for the number, which is a tensor there from the second step on."""
     script = tmp_path / "train.py"
     script.write_text(NUMBER)
@@ -183,7 +183,7 @@ def test_a_number_taken_out_of_compiled_code_keeps_no_region_closed_and_cuts(tmp
     assert capture.error is None, capture.error
     assert [region.closed for graph in capture.graphs for region in graph.regions if region.closed] == []
     report = check_case(Case(capture), RULES)
-    (zero,) = (each for each in report.findings if each.code == "GV206")
-    assert set(zero.tensors) == {"extra.weight", "extra.bias"} and zero.severity == "warning"
-    assert "its result leaves compiled code without gradient" in zero.why
+    (cut,) = (each for each in report.findings if each.is_alarm)
+    assert (cut.code, set(cut.tensors)) == ("GV106", {"extra.weight", "extra.bias"})
+    assert cut.location is not None and ".item()" in NUMBER.split("\n")[cut.location.line - 1]
     assert not any("model" in each.message for each in report.findings if each.code == "GV902")
