@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from gradviz.recording.torch_access.nodes import SHOWS_SLOTS
 from tests.integration.recording.child import forked_result
@@ -30,6 +31,8 @@ NAMES = (
 )
 
 UNMEASURED = "the gradients between the "
+OTHER_NODES = "forward() traced again makes other autograd nodes"
+TORCH = tuple(map(int, torch.__version__.split(".")[:2]))
 
 _RUN = """
 import logging
@@ -64,6 +67,9 @@ def test_operations_have_the_modules_lines_shapes_and_data_of_uncompiled_code(
     found: dict[str, Found], backend: str, name: str
 ) -> None:
     compiled, plain = found[backend][name], found["None"][name]
+    if any(OTHER_NODES in each for each in compiled["disclosures"]):
+        assert (TORCH < (2, 7), name, backend) == (True, "changing", "eager")
+        return  # without memory, torch 2.6 makes a node more for a view that is changed
     assert compiled["operations"] == plain["operations"]
     assert compiled["parameters"] == plain["parameters"]
     assert compiled["regions"] and not any(compiled["regions"])
