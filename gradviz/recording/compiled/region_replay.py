@@ -170,7 +170,7 @@ def _replay_or_with_stand_ins(traced: TracedGraph) -> Replay:
 
 def _replay(traced: TracedGraph, stand_ins: Collection[int] = ()) -> Replay:
     with generators_restored(), fake_tensors(with_numbers=takes_numbers(traced.graph)) as mode, torch.enable_grad():
-        inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
+        inputs: list[Any] = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
         standing_in = {index: StandIn.of(inputs[index]) for index in stand_ins}
         inputs = [standing_in[index].copy if index in standing_in else each for index, each in enumerate(inputs)]
         log, copies = RunLog() if traced.logs_calls else None, Copies(part_of_fake)
