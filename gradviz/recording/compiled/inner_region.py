@@ -126,12 +126,22 @@ class RegionTables:
         """The module that ran: code that was compiled for one module may run for others that are alike."""
         variable, _, path = dotted_source(text).partition(".")
         if self.frame_module is not None and variable == self.frame_variable:
-            found: torch.nn.Module | None = self.frame_module
-            for part in path.split(".") if path else ():
-                found = own_modules(found).get(part) if found is not None else None
-            return found
+            return _module_at(self.frame_module, path)
         number = re.match(r"\d+", key)
         return self.known.get(int(number[0])) if number is not None else None
+
+
+def _module_at(module: torch.nn.Module, path: str) -> torch.nn.Module | None:
+    """What is found there: also in plain lists and dictionaries, ``steps[0].act`` and ``heads['left']``."""
+    found: Any = module
+    for name, index, key in re.findall(r"(\w+)(?=[.\[]|$)|\[(\d+)\]|\['([^']*)'\]", path):
+        if isinstance(found, torch.nn.Module):
+            found = own_modules(found).get(name, vars(found).get(name))
+        elif isinstance(found, (list, tuple)):
+            found = found[int(index)] if index and int(index) < len(found) else None
+        else:
+            found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, torch.nn.Module) else None
 
 
 def dotted_source(text: str) -> str:

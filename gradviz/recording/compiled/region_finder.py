@@ -168,6 +168,8 @@ class _Search:
                 ]
                 local = {index: position for position, index in enumerate(operations)}
                 return UncompiledRegion(call, {index: local[own] for index, own in inner_ids.items()}, inner)
+            if given is not None:
+                self.finder.untraceable[f"{each.function}() traced again makes other autograd nodes"] = None
         return None
 
     def _inner(self, index: int) -> InnerRegion:

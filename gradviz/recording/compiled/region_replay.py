@@ -2,14 +2,15 @@
 
 What AOTAutograd differentiates is the same graph with fake tensors of the same shapes, so the nodes, their edges and
 what they would save are those that the compiled code replaces. All of it runs on a thread of its own, where no mode of
-the program is on and no sequence number of the program's is used up.
+the program is on and no sequence number of the program's is used up. Random generators are put back: seeding one is no
+operation on tensors, so that it happens.
 """
 
 from __future__ import annotations
 
 import operator
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from gradviz.recording.backward.program_state import generators_restored
 from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.compiled.traced_nodes import TracedNode, moved
 from gradviz.recording.forward.copies import COPYING, Copies
@@ -35,7 +37,7 @@ from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
 from gradviz.recording.torch_access.dynamo.graph_interpreter import GraphInterpreter
 from gradviz.recording.torch_access.dynamo.operators_run import OperatorsRun
 from gradviz.recording.torch_access.name_lookup import find
-from gradviz.recording.torch_access.nodes import peek_sequence_nr
+from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, peek_sequence_nr
 from gradviz.recording.torch_access.own_thread import result_of_own_thread
 from gradviz.recording.torch_access.tensors import (
     DISABLE_TORCH_FUNCTION,
@@ -98,6 +100,8 @@ class Replay:
     """What the operators do that computed the results; None for a run on real tensors."""
     written: frozenset[int] = frozenset()
     """Inputs whose numbers were changed in place."""
+    stand_ins: frozenset[int] = frozenset()
+    """Of these, those that require grad: only a copy of such an input could be changed, see `StandIn`."""
     without_gradient: Mapping[str, bool] = field(default_factory=dict)
     """Nodes of the traced graph that got something that requires grad, and whose results do not; and whether gradients
     were switched off there."""
@@ -116,6 +120,24 @@ class Replay:
         return self.calls[index] if index >= 0 and sequence_nr < self.calls[index].end else None
 
 
+class StandIn(NamedTuple):
+    """A copy of an input that requires grad and is changed in place: autograd lets nobody change a leaf.
+
+    In the program it was no leaf. The node of the copy is treated as one.
+    """
+
+    leaf: torch.Tensor
+    copy: torch.Tensor
+    node: Any
+
+    @classmethod
+    def of(cls, leaf: torch.Tensor) -> StandIn:
+        """One for this leaf."""
+        with torch.enable_grad():
+            copy = leaf.clone()
+        return cls(leaf, copy, grad_fn_of(copy))
+
+
 class CannotReplay(Exception):
     """What torch raised when a traced graph was run again, in a line."""
 
@@ -124,7 +146,7 @@ def replayed(traced: TracedGraph) -> Replay:
     """The traced graph run on fake tensors, which is done once; if that raises, every call raises `CannotReplay`."""
     if traced.replay is None:
         try:
-            traced.replay = result_of_own_thread(lambda: _replay(traced))
+            traced.replay = result_of_own_thread(lambda: _replay_or_with_stand_ins(traced))
         except Exception as error:  # whatever torch raises for what the traced graph contains
             # Not the exception itself: its traceback would keep the frames of the program, and all that they hold.
             traced.replay = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
@@ -134,9 +156,23 @@ def replayed(traced: TracedGraph) -> Replay:
     return result
 
 
-def _replay(traced: TracedGraph) -> Replay:
-    with fake_tensors(with_numbers=takes_numbers(traced.graph)) as mode, torch.enable_grad():
-        inputs = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
+def _replay_or_with_stand_ins(traced: TracedGraph) -> Replay:
+    try:
+        return _replay(traced)
+    except RuntimeError as error:
+        if "leaf Variable" not in str(error):
+            raise
+    needing = {
+        index for index, each in enumerate(traced.inputs) if isinstance(each, TensorInput) and each.requires_grad
+    }
+    return _replay(traced, needing & _replay(traced, needing).written)
+
+
+def _replay(traced: TracedGraph, stand_ins: Collection[int] = ()) -> Replay:
+    with generators_restored(), fake_tensors(with_numbers=takes_numbers(traced.graph)) as mode, torch.enable_grad():
+        inputs: list[Any] = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
+        standing_in = {index: StandIn.of(inputs[index]) for index in stand_ins}
+        inputs = [standing_in[index].copy if index in standing_in else each for index, each in enumerate(inputs)]
         log, copies = RunLog() if traced.logs_calls else None, Copies(part_of_fake)
         interpreter = NotingInterpreter(traced, lambda given: made_fake(mode, given), log=log, copies=copies)
         with ExitStack() as surroundings:
@@ -146,7 +182,7 @@ def _replay(traced: TracedGraph) -> Replay:
             first_nr = peek_sequence_nr()
             results = interpreter.run(*inputs)
             last_nr = peek_sequence_nr()
-        found = described(inputs, list(results), interpreter.calls)
+        found = described(inputs, list(results), interpreter.calls, standing_in)
         found.operators, found.copies = operators, copies
         found.first_nr, found.last_nr, found.log = first_nr, last_nr, log
         found.without_gradient = interpreter.without_gradient
@@ -182,7 +218,9 @@ def _needs_gradient(value: Any) -> bool:
     return isinstance(value, torch.Tensor) and value.requires_grad
 
 
-def described(inputs: list[Any], results: list[Any], calls: list[ReplayedCall]) -> Replay:
+def described(
+    inputs: list[Any], results: list[Any], calls: list[ReplayedCall], standing_in: Mapping[int, StandIn]
+) -> Replay:
     """The nodes behind the results of a run."""
     with DISABLE_TORCH_FUNCTION():
         bases = [base_of(each) if isinstance(each, torch.Tensor) else None for each in results]
@@ -194,18 +232,29 @@ def described(inputs: list[Any], results: list[Any], calls: list[ReplayedCall]) 
             if isinstance(each, torch.Tensor):
                 numbers[index] = count
                 count += 1
-        by_variable = {id(each): numbers[index] for index, each in enumerate(inputs) if index in numbers}
+        leaves = {index: each.leaf for index, each in standing_in.items()}
+        by_variable = {
+            id(leaves.get(index, each)): numbers[index] for index, each in enumerate(inputs) if index in numbers
+        }
         input_of = {
             index: by_variable[id(wrapper.variable)]
             for index, wrapper in enumerate(walked.wrappers)
             if hasattr(wrapper, "variable") and id(wrapper.variable) in by_variable
         }
+        for index, each in standing_in.items():
+            position = walked.position.get(each.node)
+            if position is not None:
+                walked.sequence_nrs[position] = LEAF_SEQUENCE_NR
+                input_of[position] = numbers[index]
 
         def slot(tensor: Any) -> tuple[int, int] | int | None:
             if not _needs_gradient(tensor):
                 return None
             made_by = grad_fn_of(tensor)
-            return by_variable.get(id(tensor)) if made_by is None else (walked.position[made_by], tensor.output_nr)
+            if made_by is None:
+                return by_variable.get(id(tensor))
+            position = walked.position[made_by]
+            return input_of.get(position, (position, tensor.output_nr))
 
         return Replay(
             walked,
@@ -215,6 +264,7 @@ def described(inputs: list[Any], results: list[Any], calls: list[ReplayedCall]) 
             [slot(each) for each in bases],
             {index: slot(each) for index, each in enumerate(inputs) if isinstance(each, torch.Tensor)},
             [inputs, results, bases],
+            stand_ins=frozenset(standing_in),
         )
 
 

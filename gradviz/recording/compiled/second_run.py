@@ -40,6 +40,7 @@ from gradviz.recording.compiled.region_replay import (
     RESHAPES,
     NotingInterpreter,
     Replay,
+    StandIn,
     as_traced,
     described,
     is_alike,
@@ -143,7 +144,8 @@ class SecondRuns:
         graph = result_of_own_thread(run.measured_graph)
         _check_against_program(outer, outer.nodes[index], graph, run, inner)
         add_values(self.walk.wrappers[index], run.log)
-        operations = (each for each in graph.nodes if not each.is_leaf)
+        numbers = run.replay.walk.sequence_nrs
+        operations = (each for each, nr in zip(graph.nodes, numbers, strict=True) if nr != LEAF_SEQUENCE_NR)
         nodes = [_with_figures(own, each) for own, each in zip(inner.nodes, operations, strict=True)]
         return dataclasses.replace(inner, nodes=nodes)
 
@@ -191,14 +193,19 @@ class _Run:
                 _own_tensor(each, given) if isinstance(each, torch.Tensor) and isinstance(given, TensorInput) else each
                 for each, given in zip(self.held.inputs, traced.inputs, strict=True)
             ]
+            standing_in = {index: StandIn.of(inputs[index]) for index in replayed(traced).stand_ins}
+            inputs = [standing_in[index].copy if index in standing_in else each for index, each in enumerate(inputs)]
             self.log = RunLog() if traced.logs_calls else None
             interpreter = NotingInterpreter(traced, lambda given: given.value.clone(), frees_values=True, log=self.log)
             with as_traced(traced), torch.enable_grad(), replaying_views():
                 with interpreter.mode_on() if self.log is not None else nullcontext():
                     results = list(interpreter.run(*inputs))
-                self.replay = described(inputs, results, [])
+                self.replay = described(inputs, results, [], standing_in)
                 self._check_way()
-                return self._backward(inputs, results)
+                leaves = [
+                    standing_in[index].leaf if index in standing_in else each for index, each in enumerate(inputs)
+                ]
+                return self._backward(inputs, results, leaves)
 
     def _check_way(self) -> None:
         walked, expected = self.replay.walk, replayed(self.held.traced).walk
@@ -206,19 +213,19 @@ class _Run:
         if not all(is_alike(*pair) for pair in names) or list(walked.edges) != list(expected.edges):
             raise NotAgain("a second run makes other autograd nodes")
 
-    def _backward(self, inputs: list[Any], results: list[Any]) -> Graph:
+    def _backward(self, inputs: list[Any], results: list[Any], leaves: list[Any]) -> Graph:
         walked = self.replay.walk
         outputs = OutputReader(self._facts, Counter()).of_walk(walked)
         rows = zip(walked.wrappers, walked.sequence_nrs, walked.edges, outputs, strict=True)
         graph = Graph(
             tuple(
-                Node(index, wrapper.name(), _kind_of(number), None, edges, facts)
+                Node(index, wrapper.name(), _kind_of(number, edges), None, edges, facts)
                 for index, (wrapper, number, edges, facts) in enumerate(rows)
             )
         )
         started = list(self._started(inputs, results))
         roots, tangents = tuple(each for each, _ in started), tuple(each for _, each in started)
-        wanted = tuple(each for each in inputs if isinstance(each, torch.Tensor) and each.requires_grad)
+        wanted = tuple(each for each in leaves if isinstance(each, torch.Tensor) and each.requires_grad)
         if not roots:
             raise NotAgain("no gradient arrived at it")
         meter = GradientMeter(self._facts, self._values_up_to)
@@ -247,8 +254,8 @@ class _Run:
                 yield tensor, tangent
 
 
-def _kind_of(sequence_nr: int) -> NodeKind:
-    return "input" if sequence_nr == LEAF_SEQUENCE_NR else "operation"
+def _kind_of(sequence_nr: int, edges: Sequence[Any]) -> NodeKind:
+    return "input" if sequence_nr == LEAF_SEQUENCE_NR and not edges else "operation"
 
 
 def _own_tensor(held: torch.Tensor, given: TensorInput) -> torch.Tensor:

@@ -32,6 +32,8 @@ from gradviz.recording.torch_access.modes import is_checkpointing
 from gradviz.recording.torch_access.modules import compiled_from
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 
+_APPLY = "apply"
+"""Of custom functions; written in Python until torch 2.13."""
 _FUNCTIONAL = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
 """Files of torch with functions that users call, and that a function mode would see as one call."""
 _peek = peek_sequence_nr
@@ -51,6 +53,8 @@ class UncompiledCode:
         self._compiler = compiler
         compiler.add(lambda _: self._silence())
         self._module_code, self._custom_code = module_runner_code(), custom_function_code()
+        self._applying: FrameType | None = None
+        """The frame that has just called ``apply`` of a custom function, where that is not Python."""
         self._row = 0
         self._limit: FrameType | None = None
         """The frame that called the compiled function."""
@@ -93,7 +97,7 @@ class UncompiledCode:
             if self._scopes:
                 self._scopes.clear()
                 self._thread.enter_scope(_peek(), self._running_scope())
-        self._limit = self._functions = None
+        self._limit = self._functions = self._applying = None
         self._cuts.end()
         return self._row
 
@@ -128,6 +132,7 @@ class UncompiledCode:
         """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
         switch_off, offsets, lined, module_code = off_switch(), self._offsets, self._lined, self._module_code
         stepped, instructions, reads = self._stepped, self._instructions, self._reads
+        called = CUTTING if self._custom_code is not None else CUTTING | {_APPLY}
 
         @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
@@ -138,7 +143,7 @@ class UncompiledCode:
                 if is_module_call:
                     self._look_at_module(frame, event)
                 switch_off(callback)
-            if (event == "c_call" and arg.__name__ in CUTTING) or (event == "c_return" and arg.__name__ == SWITCH):
+            if (event == "c_call" and arg.__name__ in called) or (event == "c_return" and arg.__name__ == SWITCH):
                 callback = switch_off(None)
                 self._look_at_cut(frame, arg)
                 switch_off(callback)
@@ -209,6 +214,9 @@ class UncompiledCode:
             return
         if function.__name__ == SWITCH:
             self._cuts.note_switch(frame)
+        elif function.__name__ == _APPLY:
+            if _is_custom_function(getattr(function, "__self__", None)):
+                self._applying = frame
         elif not is_torch_file(frame.f_code.co_filename):
             self._cuts.note(function.__name__, getattr(function, "__self__", None), frame)
 
@@ -228,7 +236,8 @@ class UncompiledCode:
 
     def _function(self, maker: FrameType, event: str, arg: Any) -> Any:
         """What was called there; None if it is not known."""
-        if event == "call" and maker.f_code is self._custom_code:
+        if event == "call" and (maker.f_code is self._custom_code or maker is self._applying):
+            self._applying = None
             return CUSTOM_CALL
         written = _function_in_python(maker)
         if written is not None:
@@ -287,6 +296,10 @@ class UncompiledCode:
             return self._scopes[-1][1]
         running = self._thread.running_calls
         return running[-1].scope if running else NO_SCOPE
+
+
+def _is_custom_function(owner: Any) -> bool:
+    return isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
 
 
 def _is_of_compiler(file: str) -> bool:

@@ -44,6 +44,30 @@ class Breaking(Net):
         return self.head(x)
 
 
+class Changing(Net):
+    """Behind the graph break it changes what it gets, which requires grad and is no leaf."""
+
+    def forward(self, x):
+        x = self.blocks[0](x)
+        torch._dynamo.graph_break()
+        x[:, 1:].mul_(2)
+        x.relu_()
+        return self.head(x.sin())
+
+
+class Listed(Net):
+    """Finds its modules in a list and in a dictionary of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.steps, self.ends = list(self.blocks), {"last": self.head}
+
+    def forward(self, x):
+        for step in self.steps:
+            x = step(x)
+        return self.ends["last"](x)
+
+
 class Checkpointed(Net):
     def forward(self, x):
         for block in self.blocks:
@@ -154,6 +178,8 @@ def sigmoids(_, backend):
 PROGRAMS = {
     "whole": (whole, Net),
     "breaking": (whole, Breaking),
+    "changing": (whole, Changing),
+    "listed": (whole, Listed),
     "checkpointed": (whole, Checkpointed),
     "custom": (whole, Custom),
     "repeated_blocks": (repeated_blocks, None),
