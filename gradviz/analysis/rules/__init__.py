@@ -23,6 +23,7 @@ from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSome
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
+from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
 from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
@@ -46,9 +47,12 @@ from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
+from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
+from gradviz.analysis.rules.parameters.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
+from gradviz.analysis.rules.parameters.frozen_at_zero import FrozenAtZero
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
@@ -62,6 +66,7 @@ from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
+from gradviz.analysis.rules.wrong_gradients.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
 from gradviz.analysis.rules.wrong_gradients.custom_function_bad_return import CustomFunctionBadReturn
@@ -72,11 +77,15 @@ from gradviz.analysis.rules.wrong_gradients.grad_argument import GradArgument
 from gradviz.analysis.rules.wrong_gradients.gradient_counted_twice import GradientCountedTwice
 from gradviz.analysis.rules.wrong_gradients.gradient_into_target import GradientIntoTarget
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
+from gradviz.analysis.rules.wrong_gradients.inverted_mask import InvertedMask
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
 from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
+from gradviz.analysis.rules.wrong_gradients.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
+from gradviz.analysis.rules.wrong_gradients.sequence_over_batch import SequenceOverBatch
+from gradviz.analysis.rules.wrong_gradients.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
@@ -117,6 +126,7 @@ RULES: tuple[type[Rule], ...] = (
     LeafInplace,
     ViewInplace,
     DataWrittenUnseen,
+    DataChangedAgain,
     GraphFreed,
     StateNotDetached,
     GraphRetainedLeak,
@@ -139,6 +149,11 @@ RULES: tuple[type[Rule], ...] = (
     SameRandomNumbers,
     RatioAlwaysOne,
     SumOverBatch,
+    ResultDiscarded,
+    InvertedMask,
+    SequenceOverBatch,
+    ShuffledApart,
+    BatchMeetsLastAxis,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -153,6 +168,9 @@ RULES: tuple[type[Rule], ...] = (
     PlainTensor,
     CopiedOntoItself,
     StatisticsNeverUpdated,
+    FrozenAtZero,
+    AverageWrongWay,
+    DecayOfWrongGroup,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -143,6 +143,8 @@ class CallLogBuilder:
             tuple(known.learning_rates),
             tuple(known.highest_rates),
             tuple(known.idle_steps),
+            tuple(known.weight_decays),
+            known.steps_from_zero,
             known.keeps_state,
         )
 
