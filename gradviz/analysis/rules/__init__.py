@@ -39,7 +39,9 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.routed_without_weight import RoutedWithoutWeight
 from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
+from gradviz.analysis.rules.missing_gradients.state_cut_each_step import StateCutEachStep
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
@@ -110,6 +112,8 @@ RULES: tuple[type[Rule], ...] = (
     TermWithoutGradient,
     CreateGraphMissing,
     SampledWithoutGradient,
+    RoutedWithoutWeight,
+    StateCutEachStep,
     ZeroGradientOp,
     DeadRelu,
     Saturation,

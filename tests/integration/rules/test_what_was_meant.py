@@ -37,7 +37,7 @@ embed, query = nn.Embedding(9, 4, padding_idx=0), nn.Linear(4, 4)
 optimizer = torch.optim.SGD([*embed.parameters(), *query.parameters()], lr=0.1)
 for step in range(3):
     tokens = torch.tensor([[3, 5, 2, 0], [1, 4, 0, 0]])
-    h = embed(tokens)
+    h = embed(tokens) + torch.linspace(0.1, 1, 4)[:, None]
     pad = tokens == 0
     out = F.scaled_dot_product_attention(query(h), h, h, attn_mask=pad[:, None, :])  # HERE
     loss = (out[:, 0] - 1).square().mean()
@@ -54,11 +54,11 @@ for step in range(3):
 """
     + TRAIN,
     ("sequence_over_batch", "a transformer encoder without batch_first, averaged over the tokens"): """
-encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)
+encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)  # HERE
 head = nn.Linear(8, 2)
 optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
 for step in range(3):
-    h = encoder(torch.randn(6, 5, 8))  # HERE
+    h = encoder(torch.randn(6, 5, 8))
     loss = F.cross_entropy(head(h.mean(1)), torch.randint(0, 2, (6,)))
 """
     + TRAIN,
@@ -147,10 +147,8 @@ for step in range(3):
 model = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 1))
 biases = [p for name, p in model.named_parameters() if name.endswith("bias") or name.startswith("1.")]
 others = [p for name, p in model.named_parameters() if not (name.endswith("bias") or name.startswith("1."))]
-optimizer = torch.optim.AdamW([
-    {"params": others, "weight_decay": 0.0},
-    {"params": biases, "weight_decay": 0.1},  # HERE
-], lr=0.01)
+groups = [{"params": others, "weight_decay": 0.0}, {"params": biases, "weight_decay": 0.1}]
+optimizer = torch.optim.AdamW(groups, lr=0.01)  # HERE
 for step in range(3):
     loss = model(torch.randn(8, 4)).square().mean()
 """
@@ -192,6 +190,31 @@ for step in range(3):
     loss = (decoder(z) - x).square().mean() + (mean.square() + log_scale.exp() - log_scale).mean()
 """
     + TRAIN,
+    ("routed_without_weight", "the better of two heads, with a bonus for uncertainty"): """
+gate, heads = nn.Linear(4, 3), nn.ModuleList(nn.Linear(4, 1) for _ in range(3))
+optimizer = torch.optim.SGD([*gate.parameters(), *heads.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(16, 4)
+    scores = gate(x)
+    which = scores.topk(1, dim=1).indices.squeeze(1)  # HERE
+    out = torch.zeros(16, 1)
+    for i, head in enumerate(heads):
+        rows = which == i
+        out[rows] = head(x[rows])
+    loss = (out - x[:, :1]).square().mean() - 0.01 * scores.std(0).mean()
+"""
+    + TRAIN,
+    ("state_cut_each_step", "a layer that is called for one time step at a time"): """
+layer, head = nn.GRU(3, 8), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    x, h = torch.randn(5, 16, 3), None
+    for t in range(5):
+        out, h = layer(x[t : t + 1], h)
+        h = h.detach()  # HERE
+    loss = (head(out[0]) - x[0, :, :1]).square().mean()
+"""
+    + TRAIN,
     ("copied_onto_itself", "a target network that is loaded from itself"): """
 online = nn.Linear(4, 2)
 target = copy.deepcopy(online)
@@ -216,7 +239,6 @@ for step in range(3):
     h = model(torch.randn(8, 4))
     h.retain_grad()
     h.register_hook(lambda grad: grad)
-    F.relu_(h)
     h.clamp_(max=2)
     model.to("cpu")
     assert h.detach().isfinite().all()
@@ -438,6 +460,39 @@ for step in range(4):
         p.grad = p.grad * 0.5
     optimizer.step()
 """,
+    "experts whose results are weighed, and a head that is chosen by a class that has labels": """
+gate, experts = nn.Linear(4, 2), nn.ModuleList(nn.Linear(4, 4) for _ in range(2))
+classes, masks = nn.Linear(4, 2), nn.ModuleList(nn.Linear(4, 1) for _ in range(2))
+parameters = [*gate.parameters(), *experts.parameters(), *classes.parameters(), *masks.parameters()]
+optimizer = torch.optim.SGD(parameters, lr=0.1)
+for step in range(3):
+    x, y = torch.randn(16, 4), torch.randint(0, 2, (16,))
+    gates = gate(x).softmax(1)
+    choice, out = gates.argmax(1), torch.zeros_like(x)
+    logits = classes(x)
+    kind, mask = logits.argmax(1), torch.zeros(16, 1)
+    for i in range(2):
+        out[choice == i] = experts[i](x[choice == i])
+        mask[kind == i] = masks[i](x[kind == i])
+    out = out * gates.gather(1, choice[:, None])
+    loss = (out - x).square().mean() + 0.01 * gates.mean(0).square().sum()
+    loss = loss + F.cross_entropy(logits, y) + (mask - 1).square().mean()
+"""
+    + TRAIN,
+    "states that are cut off between sequences, and with a loss at each time step": """
+cell, layer, head = nn.GRUCell(3, 8), nn.GRU(3, 8), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*cell.parameters(), *layer.parameters(), *head.parameters()], lr=0.1)
+carried = torch.zeros(1, 16, 8)
+for step in range(4):
+    x, h = torch.randn(4, 16, 3), torch.zeros(16, 8)
+    loss = 0
+    for t in range(4):
+        h = cell(x[t], h.detach())
+        loss = loss + head(h).square().mean()
+    out, carried = layer(x[:1], carried.detach())
+    loss = loss + head(out[0]).square().mean()
+"""
+    + TRAIN,
     "actions that are drawn with torch.normal() for a score function, and noise": """
 policy, value = nn.Linear(3, 2), nn.Linear(3, 1)
 optimizer = torch.optim.SGD([*policy.parameters(), *value.parameters()], lr=0.01)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -65,28 +64,18 @@ class DecayOfWrongGroup(Rule):
             if steps and len(with_decay) >= _MIN_PARAMETERS and not any(with_decay) and any(without):
                 name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
                 made = [location_of_call(histories.flow, row) for row in histories.given_at(number)][:1]
-                yield self._finding(case, name, made[0] if made else None, len(with_decay), sum(without))
+                yield self._finding(name, made[0] if made else None, len(with_decay), sum(without))
 
-    def _finding(self, case: Case, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
-        location = _line_of_decay(case, made) or made
+    def _finding(self, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
         return self.finding(
             f"{name} has weight decay for {vectors:,} biases and scales only: none of the {matrices:,} matrices decays",
             symptom="grad_wrong",
             why="weight decay is for matrices; of the scale of a normalization, or of a bias, it only takes what these "
             "have learned",
             fix="if that is not meant, swap the two groups: p.ndim >= 2 with weight decay, the rest with 0",
-            location=location,
-            symptom_location=made if made != location else None,
+            location=made,
             evidence={"with_decay": vectors, "without": matrices},
         )
 
 
 _MIN_PARAMETERS = 2
-_SETS_DECAY = re.compile(r"""["']weight_decay["']\s*:\s*(?!0(?:\.0*)?\s*[,}])""")
-
-
-def _line_of_decay(case: Case, made: Location | None) -> Location | None:
-    """The only line that gives a group a weight decay other than 0."""
-    lines = case.capture.sources.get(made.file, {}) if made is not None else {}
-    found = [number for number, text in lines.items() if _SETS_DECAY.search(text)]
-    return Location(made.file, found[0]) if made is not None and len(found) == 1 else None
