@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.numbers.gradient_origins import state_of
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -73,10 +74,11 @@ class StateCutEachStep(Rule):
             for rows in groups.values():
                 cuts = [_cut_between(case, one, other) for one, other in pairwise(rows)]
                 known = [each for each in cuts if each is not None]
-                if len(known) < max(_MIN_CUTS, len(cuts)) or sum(row in reached for row in rows) != 1:
+                if len(known) < max(_MIN_CUTS, len(cuts)):
                     continue
+                live = [row for row in rows if row in reached and _has_gradient(case, row)]
                 location = location_of_call(flow, known[-1])
-                if rows[-1] in reached and location not in told:
+                if live == rows[-1:] and location not in told:
                     told.add(location)
                     yield self._finding(case, rows, known[-1])
 
@@ -111,6 +113,12 @@ def _is_time_step(case: Case, call: Call) -> bool:
         return True
     shape = shape_of(case.dataflow, call.inputs[0].tensor) if name in _LAYERS else ()
     return len(shape) == 3 and shape[1 if call.scalars.get("8") is True else 0] == 1
+
+
+def _has_gradient(case: Case, row: int) -> bool:
+    """Whether a gradient other than zero arrived at it; also where none was measured."""
+    states = {state_of(case.graphs[at.graph].nodes[at.node].arrived) for at in case.nodes_of_call(row)}
+    return states != {"zero"}
 
 
 def _weight(call: Call) -> int:
