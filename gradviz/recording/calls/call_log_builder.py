@@ -143,9 +143,9 @@ class CallLogBuilder:
             tuple(known.learning_rates),
             tuple(known.highest_rates),
             tuple(known.idle_steps),
+            known.keeps_state,
             tuple(known.weight_decays),
             known.steps_from_zero,
-            known.keeps_state,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:
