@@ -264,6 +264,10 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Of each group, the steps at which its learning rate was less than a ten-thousandth of its highest until then."""
     keeps_state: bool = False
     """Whether it kept tensors from step to step, as momentum and Adam's averages are."""
+    weight_decays: tuple[Number | None, ...] = ()
+    """Of each group; None where it has none, or it is not a number."""
+    steps_from_zero: Count = 0
+    """The steps before the first one at which any group had a learning rate other than 0."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

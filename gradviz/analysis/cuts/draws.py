@@ -61,6 +61,24 @@ def draws_without_gradient(
             yield DrawWithoutGradient(cut, backward, tuple(sorted(leaves & histories.trained)))
 
 
+def flat_draws(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[int]:
+    """Draws with gradients on, whose derivative is zero, from what the same loss trains in another way."""
+    calls, flow = histories.log.calls, histories.flow
+    for backward in histories.last_backward_of_each_line:
+        reached = backward_calls.reached(backward)
+        for row in sorted(reached.members):
+            call = calls[row]
+            if plain_name(call.function) != "normal" or not call.live_inputs or not call.outputs:
+                continue
+            # What is drawn for a score function is only compared with its own mean.
+            uses = [calls[user] for user in flow.users(call.outputs[0].tensor, row) if user in reached.members]
+            given = {use.tensor for use in call.live_inputs}
+            is_score = any(not given.isdisjoint(use.tensor for use in each.inputs) for each in uses)
+            leaves, _ = histories.live_leaves(given, row)
+            if uses and not is_score and leaves & histories.trained:
+                yield row
+
+
 def _continuous_draws(histories: ParameterHistories, backward: int, since: int) -> Iterator[Cut]:
     """Draws whose values go into the loss."""
     calls = histories.log.calls

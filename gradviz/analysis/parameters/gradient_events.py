@@ -48,6 +48,16 @@ class DiscardedGradients(Struct, frozen=True):
     """The call that clears."""
 
 
+class StaleReads(Struct, frozen=True):
+    """Gradients that the program computes with, to which a backward was added after a step had used them."""
+
+    tensors: tuple[int, ...]
+    backward: int
+    """The first backward that was added."""
+    read: int
+    """The first call that computes with the sum."""
+
+
 class GradientEvents:
     """The events of every leaf that is trained, by an optimizer or by hand."""
 
@@ -215,6 +225,40 @@ class GradientEvents:
         line = self._flow.line_of(row)
         return next((other for other in self._clears if self._flow.line_of(other) == line), row)
 
+    # -- read ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def read_stale(self) -> list[StaleReads]:
+        """Sums of gradients over a step that the program computes with, by the line of the backward."""
+        found: dict[int | None, list[tuple[int, int, int]]] = defaultdict(list)
+        for tensor, events in self.events.items():
+            reads = self._reads.get(tensor, ())
+            for backward, end in _backwards_after_a_step(events) if reads else ():
+                index = bisect_right(reads, backward)
+                if index < len(reads) and (end is None or reads[index] < end):
+                    found[self._log.calls[backward].call_site].append((tensor, backward, reads[index]))
+                    break
+        return [
+            StaleReads(tuple(dict.fromkeys(tensor for tensor, _, _ in each)), each[0][1], each[0][2])
+            for each in found.values()
+        ]
+
+    @cached_property
+    def _reads(self) -> dict[int, list[int]]:
+        """By leaf: calls of the program itself that make other tensors of its gradient, of more than one number."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for row, call in enumerate(self._log.calls):
+            site = call.call_site
+            if call.kind != "operation" or call.inside is not None or site is None or not call.outputs:
+                continue
+            if self._log.call_sites[site].is_library or self._only_changes_or_measures(row):
+                continue
+            for use in call.inputs:
+                leaf = self._log.tensors[use.tensor].gradient_of
+                if leaf is not None:
+                    found[leaf].append(row)
+        return found
+
     # -- discarded -----------------------------------------------------------------------------------------------
 
     @cached_property
@@ -274,6 +318,18 @@ class GradientEvents:
         """Whether all results of a call are gradients, or single numbers."""
         tensors = [self._log.tensors[use.tensor] for use in self._log.calls[row].outputs]
         return bool(tensors) and all(each.gradient_of is not None or each.facts.elements == 1 for each in tensors)
+
+
+def _backwards_after_a_step(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int | None]]:
+    """Backward calls that are added to what a step has used, each with the event that ends this; None at the end."""
+    is_used = False
+    for index, (row, kind) in enumerate(events):
+        if kind == "clear":
+            is_used = False
+        elif kind == "step":
+            is_used = True
+        elif is_used:
+            yield row, next((later for later, other in events[index + 1 :] if other != "backward"), None)
 
 
 def _steps_that_use_again(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:

@@ -23,6 +23,7 @@ from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSome
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
+from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
 from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
@@ -38,7 +39,9 @@ from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
 from gradviz.analysis.rules.missing_gradients.no_grad_block import NoGradBlock
 from gradviz.analysis.rules.missing_gradients.non_differentiable_op import NonDifferentiableOp
 from gradviz.analysis.rules.missing_gradients.numpy_roundtrip import NumpyRoundtrip
+from gradviz.analysis.rules.missing_gradients.routed_without_weight import RoutedWithoutWeight
 from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
+from gradviz.analysis.rules.missing_gradients.state_cut_each_step import StateCutEachStep
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
 from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
@@ -46,9 +49,12 @@ from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
+from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
+from gradviz.analysis.rules.parameters.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
+from gradviz.analysis.rules.parameters.frozen_at_zero import FrozenAtZero
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
@@ -61,6 +67,11 @@ from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEff
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
+from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
+from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
+from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
+from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
@@ -101,6 +112,8 @@ RULES: tuple[type[Rule], ...] = (
     TermWithoutGradient,
     CreateGraphMissing,
     SampledWithoutGradient,
+    RoutedWithoutWeight,
+    StateCutEachStep,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
@@ -117,6 +130,7 @@ RULES: tuple[type[Rule], ...] = (
     LeafInplace,
     ViewInplace,
     DataWrittenUnseen,
+    DataChangedAgain,
     GraphFreed,
     StateNotDetached,
     GraphRetainedLeak,
@@ -139,6 +153,11 @@ RULES: tuple[type[Rule], ...] = (
     SameRandomNumbers,
     RatioAlwaysOne,
     SumOverBatch,
+    ResultDiscarded,
+    InvertedMask,
+    SequenceOverBatch,
+    ShuffledApart,
+    BatchMeetsLastAxis,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -153,6 +172,9 @@ RULES: tuple[type[Rule], ...] = (
     PlainTensor,
     CopiedOntoItself,
     StatisticsNeverUpdated,
+    FrozenAtZero,
+    AverageWrongWay,
+    DecayOfWrongGroup,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -144,6 +144,8 @@ class CallLogBuilder:
             tuple(known.highest_rates),
             tuple(known.idle_steps),
             known.keeps_state,
+            tuple(known.weight_decays),
+            known.steps_from_zero,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

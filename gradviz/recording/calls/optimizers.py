@@ -41,11 +41,16 @@ class KnownOptimizer:
     learning_rates: list[float | None] = field(default_factory=list)
     highest_rates: list[float | None] = field(default_factory=list)
     idle_steps: list[int] = field(default_factory=list)
+    weight_decays: list[float | None] = field(default_factory=list)
+    steps_from_zero: int = 0
+    has_moved: bool = False
     keeps_state: bool = False
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
         groups = getattr(self.weak(), "param_groups", ())
+        self.has_moved = self.has_moved or any(rate != 0 for rate in self.learning_rates)
+        self.steps_from_zero += not self.has_moved
         for index, (rate, group) in enumerate(zip(self.learning_rates, groups, strict=False)):
             if index == len(self.highest_rates):
                 self.highest_rates.append(None)
@@ -152,6 +157,7 @@ class Optimizers:
             [tensors.known(tensor) for tensor in group.get("params", ()) if _is_tensor(tensor)] for group in groups
         ]
         known.learning_rates = [_number(group.get("lr")) for group in groups]
+        known.weight_decays = [_number(group.get("weight_decay")) for group in groups]
 
     # -- what its methods read -----------------------------------------------------------------------------------
 

@@ -27,6 +27,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("copy it outside of inference mode with .clone()", (("head(features)", "head(features.clone())"),)),
     ),
     "GV104": (("use the tensor itself", ((".data", ""),)),),
+    "GV406": (
+        ("compute a new tensor", (("x += 0.1", "x = x + 0.1"),)),
+        ("clone() the slice first", (("step % 3 * 4 + 4]", "step % 3 * 4 + 4].clone()"),)),
+    ),
     "GV405": (
         ("make a new tensor instead of the write", (("squashed.data.mul_(0.5)", "squashed = squashed * 0.5"),)),
         (
@@ -98,6 +102,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV112": (("pass create_graph=True", (("retain_graph=True", "create_graph=True"),)),),
     "GV113": (("draw with rsample()", ((".sample()", ".rsample()"),)),),
+    "GV114": (
+        (
+            "multiply what is computed for the chosen rows by the value that chose them",
+            (("choice = gates.argmax(1)", "weight, choice = gates.max(1)"), ("(out - x", "(weight[:, None] * out - x")),
+        ),
+    ),
+    "GV115": (("give the cell its state as it is", (("h.detach()", "h"),)),),
     "GV201": (
         ("remove it in training", (("torch.round(encoder(x))", "encoder(x)"),)),
         ("use a smooth function instead", (("torch.round(", "torch.tanh("),)),
@@ -327,6 +338,24 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV619": (("sum over the other axes only: .sum(dim=1)", ((".sum() +", ".sum(dim=1) +"),)),),
+    "GV620": (
+        ("assign the result: scores = scores.masked_fill(", (("    scores.masked", "    scores = scores.masked"),)),
+    ),
+    "GV621": (("invert the mask here: ~mask", (("(tokens != 0,", "(~(tokens != 0),"),)),),
+    "GV622": (
+        ("make the layer with batch_first=True", (("LSTM(3, 8)", "LSTM(3, 8, batch_first=True)"),)),
+        ("give it (time, batch, features)", (("(16, 5, 3)", "(5, 16, 3)"), ("out[:, -1]", "out[-1]"))),
+    ),
+    "GV623": (
+        (
+            "draw one permutation, and index both with it",
+            (
+                ("    inputs, labels", "    order = torch.randperm(32)\n    inputs, labels"),
+                ("x[torch.randperm(32)], y[torch.randperm(32)]", "x[order], y[order]"),
+            ),
+        ),
+    ),
+    "GV625": (("give them the axes of the other: .view(-1, 1, 1)", (("table[t] *", "table[t].view(-1, 1, 1) *"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
@@ -406,6 +435,34 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
                     "        average(torch",
                 ),
             ),
+        ),
+    ),
+    "GV715": (
+        (
+            "leave it out of the freezing",
+            (
+                ("in adapter.parameters()", "in adapter.base.parameters()"),
+                ("SGD(head.parameters(),", "SGD([*head.parameters(), adapter.a, adapter.b],"),
+            ),
+        ),
+        (
+            "set requires_grad_(True) on them afterwards",
+            (
+                (
+                    "requires_grad = False\n",
+                    "requires_grad = False\nadapter.a.requires_grad_(True)\nadapter.b.requires_grad_(True)\n",
+                ),
+                ("SGD(head.parameters(),", "SGD([*head.parameters(), adapter.a, adapter.b],"),
+            ),
+        ),
+    ),
+    "GV716": (
+        ("change the copy, with the values of the trained model", (("s.mul_(0.9).add_(t,", "t.mul_(0.9).add_(s,"),)),
+    ),
+    "GV717": (
+        (
+            "swap the two groups: p.ndim >= 2 with weight decay",
+            (("p.ndim < 2", "p.ndim ..."), ("p.ndim >= 2", "p.ndim < 2"), ("p.ndim ...", "p.ndim >= 2")),
         ),
     ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.draws import DrawWithoutGradient, draws_without_gradient
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.cuts.draws import DrawWithoutGradient, draws_without_gradient, flat_draws
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 
 
@@ -18,8 +18,8 @@ class SampledWithoutGradient(Rule):
     What it finds
     -------------
     A loss that trains a distribution through one term (a divergence, an entropy) and that also uses values drawn with
-    ``sample()``, through which no gradient comes back. A loss with the log-probability of these values is left alone:
-    it is a score function, which needs no other gradient.
+    ``sample()`` or ``torch.normal(mean, std)``, through which no gradient comes back. A loss with the
+    log-probability of these values is left alone: it is a score function, which needs no other gradient.
 
     Why it matters
     --------------
@@ -70,6 +70,28 @@ class SampledWithoutGradient(Rule):
             if location not in told:
                 told.add(location)
                 yield self._finding(case, draw)
+        for row in flat_draws(case.histories, case.backward_calls):
+            location = location_of_call(case.dataflow, row)
+            if location not in told:
+                told.add(location)
+                yield self._flat(case, row, location)
+
+    def _flat(self, case: Case, row: int, location: Location | None) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        leaves, _ = case.histories.live_leaves((use.tensor for use in call.live_inputs), row)
+        parameters = tuple(sorted(leaves & case.histories.trained))
+        return self.finding(
+            f"{plain_name(call.function)}() draws values that the loss uses, and sends a gradient of zero back to "
+            f"{case.histories.together(parameters)}",
+            symptom="grad_wrong",
+            why="its values are random numbers, not a function of the mean and the scale: these learn only from other "
+            "terms of the loss",
+            fix="compute them from noise: mean + std * torch.randn_like(std)",
+            location=location,
+            tensors=names_of(flow, parameters),
+            evidence={"parameters": len(parameters)},
+        )
 
     def _finding(self, case: Case, draw: DrawWithoutGradient) -> Finding:
         flow = case.dataflow

@@ -72,7 +72,7 @@ class CopiedOntoItself(Rule):
         for row, call in enumerate(flow.log.calls):
             if first is None or row < first or plain_name(call.function) not in _COPIES or len(call.inputs) < 2:
                 continue
-            if call.inputs[0].tensor in histories.trained and _is_itself(case, row, call):
+            if _is_parameter(case, call.inputs[0].tensor) and _is_itself(case, row, call):
                 by_line[location_of_call(flow, row)].append(row)
         told = [self._finding(case, location, rows) for location, rows in by_line.items()]
         yield from told
@@ -108,7 +108,9 @@ class CopiedOntoItself(Rule):
             f"{'itself' if len(tensors) == 1 else 'themselves'}: that changes nothing",
             symptom="grad_wrong",
             why="state_dict() and detach() share the memory of the parameters, and an assignment copies no model",
-            fix="keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model",
+            fix="keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model"
+            if case.histories.trained.intersection(tensors)
+            else "take the values of the trained model: target.load_state_dict(model.state_dict())",
             location=where,
             symptom_location=location if where != location else None,
             tensors=names_of(flow, tensors),
@@ -125,6 +127,10 @@ def _second_name(case: Case, copying: Location | None, tensor: int) -> Location 
     assigned = re.compile(rf"^\s*[\w.]+\s*=\s*{model}\s*(#.*)?$")
     found = [number for number, text in lines.items() if assigned.match(text)]
     return Location(copying.file, found[0]) if len(found) == 1 else None
+
+
+def _is_parameter(case: Case, number: int) -> bool:
+    return number in case.histories.trained or case.dataflow.log.tensors[number].role == "parameter"
 
 
 def _is_itself(case: Case, row: int, call: Call) -> bool:

@@ -26,7 +26,7 @@ class StepWithoutEffect(Rule):
     Parameters whose values at the end are those before the first step, bit for bit, where no other rule names the
     cause. It tells a learning rate of 0, gradients that are cleared before each step, and parameters that no backward
     reaches; else it says that the cause is not known. Also optimizers whose learning rate has become so small that most
-    of their steps hardly change anything.
+    of their steps hardly change anything, or was 0 at the first of them because a schedule was not stepped.
 
     Why it matters
     --------------
@@ -70,7 +70,8 @@ class StepWithoutEffect(Rule):
                 told.update(case.histories.optimizers_of(group.tensors[0]))
             yield self._finding(case, group)
         for number in range(len(case.histories.log.optimizers)):
-            if number not in told and (finding := self._decayed(case, number)) is not None:
+            finding = None if number in told else self._decayed(case, number) or self._waited(case, number)
+            if finding is not None:
                 yield finding
 
     def _decayed(self, case: Case, number: int) -> Finding | None:
@@ -98,6 +99,28 @@ class StepWithoutEffect(Rule):
             location=changing or step,
             symptom_location=step if changing not in (None, step) else None,
             evidence={"steps": len(steps), "idle_steps": idle},
+        )
+
+    def _waited(self, case: Case, number: int) -> Finding | None:
+        """An optimizer whose first steps had no learning rate at all, because of a schedule."""
+        histories = case.histories
+        optimizer = histories.log.optimizers[number]
+        steps = histories.steps_by_optimizer.get(number, [])
+        waited = optimizer.steps_from_zero
+        step = location_of_call(histories.flow, steps[0]) if _MIN_WAITED <= waited < len(steps) else None
+        schedule, stepped = _line_of_schedule(case, step), _line_that_steps(case, step)
+        if schedule is None:
+            return None
+        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        return self.finding(
+            f"the learning rate of {name} was 0 at its first {waited:,} of {len(steps):,} steps: they change nothing",
+            symptom="grad_wrong",
+            why="a schedule that begins at 0 only leaves it when it is stepped, and it was not between these steps",
+            fix="step the schedule right after each optimizer.step() if its figures count batches, or begin above 0: "
+            "(step + 1) / warmup",
+            location=stepped or schedule,
+            symptom_location=schedule if stepped not in (None, schedule) else step,
+            evidence={"steps": len(steps), "without_rate": waited},
         )
 
     def _finding(self, case: Case, group: Unchanged) -> Finding:
@@ -144,6 +167,16 @@ def _line_of_schedule(case: Case, step: Location | None) -> Location | None:
     return None
 
 
+def _line_that_steps(case: Case, step: Location | None) -> Location | None:
+    """The only line that steps a schedule."""
+    lines = case.capture.sources.get(step.file, {}) if step is not None else {}
+    found = [number for number, text in lines.items() if _STEPS_A_SCHEDULE.search(text)]
+    return Location(step.file, found[0]) if step is not None and len(found) == 1 else None
+
+
+_STEPS_A_SCHEDULE = re.compile(r"\b\w*(sched|warm)\w*\.step\(", re.IGNORECASE)
+_MIN_WAITED = 3
+"""A warm-up that begins at 0 spends a step there, and perhaps one more."""
 _WRITES_A_RATE = re.compile(r"""\[["']lr["']\]\s*[-+*/]*=[^=]""")
 _MAKES_A_SCHEDULE = re.compile(
     r"=.*\b\w+(LR|Restarts|Plateau|Scheduler|Schedule)\(|\bget_\w*schedule\w*\(", re.IGNORECASE

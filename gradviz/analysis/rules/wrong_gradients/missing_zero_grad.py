@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients
+from gradviz.analysis.parameters.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients, StaleReads
 from gradviz.analysis.parameters.leftover_gradients import Leftover, leftover_gradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -19,9 +19,9 @@ class MissingZeroGrad(Rule):
 
     What it finds
     -------------
-    Steps that use gradients which an earlier step has already used, because nothing cleared them in between; gradients
-    that are cleared before any step has used them; and steps that also use what the backward of another model, which is
-    trained through this one, left in ``.grad``.
+    Steps that use gradients which an earlier step has already used, because nothing cleared them in between, and
+    calculations with such sums; gradients that are cleared before any step has used them; and steps that also use what
+    the backward of another model, which is trained through this one, left in ``.grad``.
 
     Why it matters
     --------------
@@ -62,6 +62,10 @@ class MissingZeroGrad(Rule):
                 yield self._reused(histories, reused)
         if events.discarded is not None:
             yield self._discarded(histories, events.discarded)
+        told = {tensor for reused in events.reused for tensor in reused.tensors}
+        for stale in events.read_stale:
+            if told.isdisjoint(stale.tensors):
+                yield self._read_stale(histories, stale)
         never_cleared = {tensor for reused in events.reused for tensor in reused.tensors}
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
@@ -97,6 +101,21 @@ class MissingZeroGrad(Rule):
             symptom_location=location_of_call(histories.flow, discarded.backward),
             tensors=names_of(histories.flow, discarded.tensors),
             evidence={"backward_calls": discarded.backward_calls, "of": discarded.all_backward_calls},
+        )
+
+    def _read_stale(self, histories: ParameterHistories, stale: StaleReads) -> Finding:
+        flow = histories.flow
+        backward, read = location_of_call(flow, stale.backward), location_of_call(flow, stale.read)
+        return self.finding(
+            f"what is read as the gradients of {histories.together(stale.tensors)}{at_line(read)} also has in it what "
+            "an earlier step has used: nothing cleared them before this backward()",
+            symptom="grad_wrong",
+            why="backward() adds to .grad, which still held the gradients of the last step",
+            fix="call zero_grad() before this backward(), or compute these gradients with torch.autograd.grad()",
+            location=backward,
+            symptom_location=read,
+            tensors=names_of(flow, stale.tensors),
+            evidence={"parameters": len(stale.tensors)},
         )
 
     def _leftover(self, histories: ParameterHistories, leftover: Leftover) -> Finding:

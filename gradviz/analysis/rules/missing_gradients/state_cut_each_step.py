@@ -1,0 +1,144 @@
+"""GV115."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.numbers.gradient_origins import state_of
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class StateCutEachStep(Rule):
+    """The state of a recurrent cell is cut off at every time step, and the loss uses the last one only.
+
+    What it finds
+    -------------
+    A cell (``LSTMCell``, ``GRUCell``, ``RNNCell``, or a layer called for one time step at a time) that gets its own
+    last state without its history each time, so that only its last call has a gradient.
+
+    Why it matters
+    --------------
+    The model gets a gradient for the last time step, as if it had no memory: it does not learn to keep anything. To
+    detach the state is right between two backward calls, not between two time steps of one.
+
+    Example
+    -------
+    cell, head = torch.nn.GRUCell(3, 8), torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        x, h = torch.randn(6, 16, 3), torch.zeros(16, 8)
+        for t in range(6):
+            h = cell(x[t], h.detach())
+        loss = (head(h) - x[0, :, :1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    cell, head = torch.nn.GRUCell(3, 8), torch.nn.Linear(8, 1)
+    optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        x, h = torch.randn(6, 16, 3), torch.zeros(16, 8)
+        for t in range(6):
+            h = cell(x[t], h)
+        loss = (head(h) - x[0, :, :1]).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV115"
+    name = "state_cut_each_step"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, histories = case.dataflow, case.histories
+        told = set()
+        for backward in histories.last_backward_of_each_line:
+            if not histories.steps:
+                continue
+            reached = case.backward_calls.reached(backward).members
+            groups: dict[int, list[int]] = defaultdict(list)
+            for row in range(flow.step_before(backward), backward):
+                call = flow.log.calls[row]
+                if _is_time_step(case, call):
+                    groups[_weight(call)].append(row)
+            for rows in groups.values():
+                cuts = [_cut_between(case, one, other) for one, other in pairwise(rows)]
+                known = [each for each in cuts if each is not None]
+                if len(known) < max(_MIN_CUTS, len(cuts)):
+                    continue
+                live = [row for row in rows if row in reached and _has_gradient(case, row)]
+                location = location_of_call(flow, known[-1])
+                if live == rows[-1:] and location not in told:
+                    told.add(location)
+                    yield self._finding(case, rows, known[-1])
+
+    def _finding(self, case: Case, rows: list[int], cut: int) -> Finding:
+        flow = case.dataflow
+        location, used = location_of_call(flow, cut), location_of_call(flow, rows[-1])
+        name = plain_name(flow.log.calls[rows[-1]].function)
+        return self.finding(
+            f"the state is cut off before each of {len(rows):,} calls of {name}(), and the loss uses the last: no "
+            "gradient reaches the earlier time steps",
+            symptom="grad_none",
+            why="detach() keeps the values and drops the history, so nothing learns to carry something on",
+            fix="give the cell its state as it is, and detach it only after backward(), for the next sequence",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"time_steps": len(rows)},
+        )
+
+
+_CELLS = frozenset({"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})
+_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_CUTS = frozenset({"detach", "data", "clone"})
+_MIN_CUTS = 2
+_MAX_FOLLOWED = 3
+
+
+def _is_time_step(case: Case, call: Call) -> bool:
+    name = plain_name(call.function)
+    if not call.outputs or not call.outputs[0].requires_grad:
+        return False
+    if name in _CELLS:
+        return True
+    shape = shape_of(case.dataflow, call.inputs[0].tensor) if name in _LAYERS else ()
+    return len(shape) == 3 and shape[1 if call.scalars.get("8") is True else 0] == 1
+
+
+def _has_gradient(case: Case, row: int) -> bool:
+    """Whether a gradient other than zero arrived at it; also where none was measured."""
+    states = {state_of(case.graphs[at.graph].nodes[at.node].arrived) for at in case.nodes_of_call(row)}
+    return states != {"zero"}
+
+
+def _weight(call: Call) -> int:
+    return next((use.tensor for use in call.inputs if use.place in ("2", "2[0]")), -1)
+
+
+def _cut_between(case: Case, one: int, other: int) -> int | None:
+    """The call that cuts the state off, which one call returned and the other one takes."""
+    flow = case.dataflow
+    made = {use.tensor for use in flow.log.calls[one].outputs}
+    states = [use for use in flow.log.calls[other].inputs if use.place in ("1", "1[0]")]
+    tensor, row, cut = (states[0].tensor if states and not states[0].requires_grad else -1), other, None
+    for _ in range(_MAX_FOLLOWED):
+        makers = flow.producers(tensor, row) if tensor >= 0 else ()
+        if not makers or plain_name(flow.log.calls[makers[-1]].function) not in _CUTS:
+            return None
+        row = makers[-1]
+        given = flow.log.calls[row].inputs[0]
+        cut = row if given.requires_grad else cut
+        if given.tensor in made:
+            return cut
+        tensor = given.tensor
+    return None

@@ -1,0 +1,81 @@
+"""GV717."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+
+
+class DecayOfWrongGroup(Rule):
+    """Weight decay is given to biases and scales, and the matrices get none.
+
+    What it finds
+    -------------
+    An optimizer with several groups, where weight decay is set only for parameters of one axis, and each parameter with
+    more axes is in a group without it.
+
+    Why it matters
+    --------------
+    The usual split is the other way round: matrices decay, biases and the scales of normalizations do not. Swapped
+    groups pull the scales to zero and leave the matrices without any regularization. Nothing raises.
+
+    Example
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 1))
+    decay = [p for p in model.parameters() if p.ndim < 2]
+    rest = [p for p in model.parameters() if p.ndim >= 2]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.LayerNorm(8), torch.nn.Linear(8, 1))
+    decay = [p for p in model.parameters() if p.ndim >= 2]
+    rest = [p for p in model.parameters() if p.ndim < 2]
+    groups = [{"params": decay, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
+    optimizer = torch.optim.AdamW(groups, lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV717"
+    name = "decay_of_wrong_group"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
+        tensors = histories.log.tensors
+        for number, optimizer in enumerate(histories.log.optimizers):
+            steps = histories.steps_by_optimizer.get(number, [])
+            decays: dict[bool, list[bool]] = {True: [], False: []}
+            for group, decay in zip(optimizer.groups, optimizer.weight_decays, strict=False):
+                decays[bool(decay)] += [len(tensors[each].facts.shape) >= 2 for each in group]
+            with_decay, without = decays[True], decays[False]
+            if steps and len(with_decay) >= _MIN_PARAMETERS and not any(with_decay) and any(without):
+                name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+                made = [location_of_call(histories.flow, row) for row in histories.given_at(number)][:1]
+                yield self._finding(name, made[0] if made else None, len(with_decay), sum(without))
+
+    def _finding(self, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
+        return self.finding(
+            f"{name} has weight decay for {vectors:,} biases and scales only: none of the {matrices:,} matrices decays",
+            symptom="grad_wrong",
+            why="weight decay is for matrices; of the scale of a normalization, or of a bias, it only takes what these "
+            "have learned",
+            fix="if that is not meant, swap the two groups: p.ndim >= 2 with weight decay, the rest with 0",
+            location=made,
+            evidence={"with_decay": vectors, "without": matrices},
+        )
+
+
+_MIN_PARAMETERS = 2

@@ -1,0 +1,152 @@
+"""GV622."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class SequenceOverBatch(Rule):
+    """A recurrent layer or attention runs along the samples of the batch instead of the time steps.
+
+    What it finds
+    -------------
+    ``nn.LSTM``, ``nn.GRU``, ``nn.RNN`` and attention without ``batch_first=True``, whose result is used as if its first
+    axis were the batch: ``out[:, -1]`` or ``out.mean(1)`` goes into the loss.
+
+    Why it matters
+    --------------
+    Without ``batch_first`` the first axis is time. Each sample then depends on the samples that happen to be before it
+    in the batch, and the time steps do not meet. Nothing raises, and training learns what a single step tells.
+
+    Example
+    -------
+    lstm, head = torch.nn.LSTM(3, 8), torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        out, _ = lstm(torch.randn(16, 5, 3))
+        loss = torch.nn.functional.cross_entropy(head(out[:, -1]), torch.randint(0, 2, (16,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    lstm, head = torch.nn.LSTM(3, 8, batch_first=True), torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        out, _ = lstm(torch.randn(16, 5, 3))
+        loss = torch.nn.functional.cross_entropy(head(out[:, -1]), torch.randint(0, 2, (16,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV622"
+    name = "sequence_over_batch"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            if call.call_site in told or not _runs_along_first_axis(case, call) or not flow.has_step_after(row):
+                continue
+            told.add(call.call_site)
+            end = _picks_from_second_axis(case, row, call.outputs[0].tensor)
+            if end is not None:
+                yield self._finding(case, row, end)
+
+    def _finding(self, case: Case, row: int, end: int) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        shape = shape_of(flow, call.inputs[0].tensor)
+        used, chosen = location_of_call(flow, row), location_of_call(flow, end)
+        name = plain_name(call.function)
+        what = "attention" if "attention" in name else f"the {name.partition('_')[0].upper()}"
+        ending = plain_name(flow.log.calls[end].function).replace("getitem", "indexing")
+        made = None if call.scope is None else flow.site_of_module(_recurrent_path(case, call))
+        location = case.location_of_site(made) or used
+        return self.finding(
+            f"{what} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, but"
+            f"{at_line(chosen)} {ending} uses up axis 1 as time, and "
+            "keeps axis 0 as the samples",
+            symptom="grad_wrong",
+            why="without batch_first=True the first axis is time: each sample sees the samples before it in the batch, "
+            "and no other time step",
+            fix="make the layer with batch_first=True, or give it (time, batch, features)",
+            location=location,
+            symptom_location=chosen if chosen != location else used,
+            evidence={"shape": str(shape)},
+        )
+
+
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_KEEPS_AXES = frozenset({
+    "dropout", "add", "layer_norm", "linear", "relu", "gelu", "silu", "tanh", "mul", "contiguous", "clone",
+    "multi_head_attention_forward", *_RECURRENT,
+})  # fmt: skip
+_REDUCTIONS = frozenset({"mean", "sum", "max", "amax"})
+_MAX_FOLLOWED = 80
+
+
+def _recurrent_path(case: Case, call: Call) -> str:
+    return "" if call.scope is None else case.dataflow.log.scopes[call.scope].path
+
+
+def _runs_along_first_axis(case: Case, call: Call) -> bool:
+    """Whether its input has the axes (time, batch, features) for it, with more than one of each of the first two."""
+    name = plain_name(call.function)
+    if name not in _RECURRENT and name != "multi_head_attention_forward":
+        return False
+    shape = shape_of(case.dataflow, call.inputs[0].tensor) if call.inputs else ()
+    if len(shape) != 3 or min(shape[:2]) < 2 or not call.outputs or not call.outputs[0].requires_grad:
+        return False
+    # The last of the arguments of torch.lstm() and its like is batch_first; packed sequences have one less.
+    return name == "multi_head_attention_forward" or call.scalars.get("8") is False
+
+
+def _picks_from_second_axis(case: Case, row: int, tensor: int) -> int | None:
+    """The call that takes one position of axis 1, or sums over it, on the way to a backward."""
+    flow = case.dataflow
+    waiting, seen = [(tensor, row)], {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given, after = waiting.pop()
+        for user in flow.users(given, after):
+            call = flow.log.calls[user]
+            if not call.outputs or not call.outputs[0].requires_grad:
+                continue
+            if call.inputs[0].tensor == given and _uses_up_axis_1(call) and _reaches_backward(case, user):
+                return user
+            out = call.outputs[0].tensor
+            keeps = shape_of(flow, out)[:2] == shape_of(flow, given)[:2] and len(shape_of(flow, out)) == 3
+            if plain_name(call.function) in _KEEPS_AXES and keeps and out not in seen:
+                seen.add(out)
+                waiting.append((out, user))
+    return None
+
+
+def _uses_up_axis_1(call: Call) -> bool:
+    name = plain_name(call.function)
+    if name == "getitem":
+        return type(call.scalars.get("1[1]")) is int and not any(each.startswith("1[0]") for each in call.scalars)
+    if name == "select":
+        return call.scalars.get("1") == 1
+    return name in _REDUCTIONS and axis_of(call, 3) == 1
+
+
+def _reaches_backward(case: Case, row: int) -> bool:
+    flow = case.dataflow
+    later = flow.rows_of_kind("backward")
+    until = next((each for each in later if each > row), None)
+    if until is None:
+        return False
+    made = flow.log.calls[row].outputs[0].tensor
+    return until in flow.descendants(made, row, until + 1, live=True)
