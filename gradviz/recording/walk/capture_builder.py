@@ -291,7 +291,8 @@ class CaptureBuilder:
             nodes = counted(self._builder.unseen_calls, "node is", "nodes are")
             yield (
                 f"the lines of {nodes} unknown: made before the recording began or more than "
-                f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python"
+                f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python, such as "
+                "TorchScript; which torch calls ran there is not known"
             )
         if self._builder.undecided:
             nodes = counted(self._builder.undecided, "node is", "nodes are")
