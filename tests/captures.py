@@ -84,7 +84,7 @@ def small_call_log() -> CallLog:
         ),
         call_sites=(CallSite("/project/train.py", 3), CallSite("/project/train.py", 7)),
         scopes=(ModuleScope("model", "Linear", parameter_count=12),),
-        optimizers=(LoggedOptimizer("SGD", ("opt",), ((1,),), (0.1,), (0.5,), (2,), True),),
+        optimizers=(LoggedOptimizer("SGD", ("opt",), ((1,),), (0.1,), (0.5,), (2,), True, (0.01,), 1),),
         definitions=(Definition("Swish.backward", "/project/train.py", 3, 7),),
         dropped=3,
         dropped_at=1,

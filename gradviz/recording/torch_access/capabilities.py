@@ -472,7 +472,6 @@ CAPABILITIES = (
             "torch._guards.CompileContext.current_compile_id",
             "torch._dynamo.utils.get_compilation_metrics",
             "torch._dynamo.utils.counters",
-            "Unsupported.real_stack",
         ),
         probes.compilations,
         instead="",

@@ -575,7 +575,9 @@ def compilations() -> bool:
     why = torch._dynamo.output_graph.GraphCompileReason("probe", [], graph_break=False)
     is_told = takes[:2] == ["self", "tx"] and "reason" in takes and why.user_stack == [] and not why.graph_break
     is_numbered = find("torch._guards.CompileContext.current_compile_id")() is None
-    return is_told and is_numbered and isinstance(list(find("torch._dynamo.utils.get_compilation_metrics")()), list)
+    is_counted = isinstance(find("torch._dynamo.utils.counters"), dict)
+    is_listed = isinstance(list(find("torch._dynamo.utils.get_compilation_metrics")()), list)
+    return is_told and is_numbered and is_counted and is_listed
 
 
 def uncompiled_code() -> bool:

@@ -158,6 +158,7 @@ NAMES_USED_THERE = [(capability, name) for capability, name in NAMES if capabili
 
 NEEDED_ELSEWHERE = {
     "torch.nn.modules.module._has_any_global_hook": "to keep Dynamo from warning of hooks of gradviz",
+    "torch._inductor.config.fallback_random": "to run code of inductor that draws random numbers a second time",
 }
 """Names without which nothing is lost here."""
 
