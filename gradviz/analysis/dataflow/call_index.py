@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import itemgetter
 
@@ -29,6 +29,19 @@ class CallIndex:
         if storage is not None:
             rows += _newest_up_to(self._live_changes.get(storage, []), before)
         return max(rows, default=None)
+
+    def makers(self, tensor: int, before: int, at_most: int) -> Iterator[tuple[int, Call]]:
+        """The newest call that made the tensor, with its row; then the newest that made its first input; and so on."""
+        for _ in range(at_most):
+            made = self.producers(tensor, before)
+            if not made:
+                return
+            before = made[-1]
+            call = self.log.calls[before]
+            yield before, call
+            if not call.inputs:
+                return
+            tensor = call.inputs[0].tensor
 
     def users(self, tensor: int, after: int | None = None) -> tuple[int, ...]:
         """Calls that used the tensor, oldest first, only those after the row `after`."""

@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gradviz.analysis.case import Case
-from gradviz.analysis.check.checker import check_case
-from gradviz.analysis.finding import Finding
-from gradviz.analysis.rules import RULES
-from gradviz.recording.run.program import find_script
-from gradviz.recording.run.recording_plan import RecordingPlan
-from gradviz.recording.script_runner import run
+from tests.integration.rules.checked_scripts import alarms, assert_first_alarm
 
 WRONG: dict[tuple[str, str], str] = {
     ("sampled_without_gradient", "a soft actor-critic whose actions are drawn with sample()"): """
@@ -368,20 +362,9 @@ for step in range(3):
 }
 
 
-def alarms(script: str, folder: Path) -> list[Finding]:
-    path = folder / "train.py"
-    path.write_text(script)
-    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
-    case = Case(run(find_script(str(path)), (), plan).capture)
-    return [finding for finding in check_case(case, RULES).findings if finding.is_alarm]
-
-
 @pytest.mark.parametrize(("cause", "shape"), list(WRONG))
 def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Path) -> None:
-    script = WRONG[cause, shape]
-    here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
-    found = [(each.cause, each.location and each.location.line) for each in alarms(script, tmp_path)]
-    assert found[:1] == [(cause, here)]
+    assert_first_alarm(WRONG[cause, shape], cause, tmp_path)
 
 
 @pytest.mark.parametrize("look", list(HEALTHY))

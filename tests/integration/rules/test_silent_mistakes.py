@@ -7,19 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.test_meaning_rules import alarms
-
-HEAD = """
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
-"""
-TRAIN = """
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 WRONG: dict[tuple[str, str], str] = {
     ("wrong_axis", "a policy whose probabilities sum to one over the batch"): """
@@ -171,7 +159,6 @@ for step in range(4):
     model.train()
 """,
     ("statistics_never_updated", "an average of the parameters alone"): """
-import copy
 model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1))
 average = copy.deepcopy(model).eval().requires_grad_(False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -344,12 +331,7 @@ for step in range(4):
 
 @pytest.mark.parametrize(("cause", "shape"), list(WRONG))
 def test_the_mistake_and_its_line_come_first(cause: str, shape: str, tmp_path: Path) -> None:
-    script = HEAD + WRONG[cause, shape]
-    found = alarms(script, tmp_path)
-    assert found, "nothing was found"
-    assert found[0].cause == cause
-    assert found[0].location is not None
-    assert "# HERE" in script.splitlines()[found[0].location.line - 1]
+    assert_first_alarm(HEAD + WRONG[cause, shape], cause, tmp_path)
 
 
 @pytest.mark.parametrize("look", list(HEALTHY))

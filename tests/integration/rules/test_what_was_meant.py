@@ -7,20 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.test_meaning_rules import alarms
-
-HEAD = """
-import copy
-import torch
-import torch.nn.functional as F
-from torch import nn
-torch.manual_seed(0)
-"""
-TRAIN = """
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-"""
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 WRONG: dict[tuple[str, str], str] = {
     ("result_discarded", "bounds of what a policy may do"): """
@@ -41,6 +28,16 @@ for step in range(3):
     pad = tokens == 0
     out = F.scaled_dot_product_attention(query(h), h, h, attn_mask=pad[:, None, :])  # HERE
     loss = (out[:, 0] - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "scores of an attention over tokens whose embedding does not say what pads them"): """
+embed, query = nn.Embedding(9, 4), nn.Linear(4, 4)
+optimizer = torch.optim.SGD([*embed.parameters(), *query.parameters()], lr=0.1)
+for step in range(3):
+    tokens = torch.tensor([[3, 5, 0, 0], [1, 4, 0, 0]])
+    h = embed(tokens) + torch.linspace(0.1, 1, 4)[:, None]
+    scores = (query(h) @ h.transpose(1, 2)).masked_fill((tokens != 0)[:, None, :], -1e9)  # HERE
+    loss = ((scores.softmax(-1) @ h)[:, 0] - 1).square().mean()
 """
     + TRAIN,
     ("inverted_mask", "positions before the length are hidden"): """
@@ -284,6 +281,17 @@ for step in range(3):
     loss = -logits.log_softmax(1)[:, 0].mean() + net(x).masked_fill(x < 0, 0).square().mean()
 """
     + TRAIN,
+    "moves that an embedded board allows, and kinds that no embedding knows": """
+embed, net = nn.Embedding(3, 8), nn.Linear(9 * 8, 9)
+optimizer = torch.optim.SGD([*embed.parameters(), *net.parameters()], lr=0.1)
+for step in range(3):
+    board, kinds = torch.randint(0, 3, (6, 9)), torch.randint(0, 3, (6, 9))
+    board[:, 0] = kinds[:, 0] = 0
+    scores = net(embed(board).flatten(1))
+    loss = -scores.masked_fill(board != 0, float("-inf")).log_softmax(1)[:, 0].mean()
+    loss = loss - scores.masked_fill(torch.ne(kinds, other=0), float("-inf")).log_softmax(1)[:, 0].mean()
+"""
+    + TRAIN,
     "recurrent layers along the first axis, which is time": """
 lstm, head = nn.LSTM(3, 8), nn.Linear(8, 2)
 optimizer = torch.optim.SGD([*lstm.parameters(), *head.parameters()], lr=0.1)
@@ -510,12 +518,7 @@ for step in range(3):
 
 @pytest.mark.parametrize(("cause", "shape"), list(WRONG))
 def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Path) -> None:
-    script = HEAD + WRONG[cause, shape]
-    found = alarms(script, tmp_path)
-    assert found, "nothing was found"
-    assert found[0].cause == cause
-    assert found[0].location is not None
-    assert "# HERE" in script.splitlines()[found[0].location.line - 1]
+    assert_first_alarm(HEAD + WRONG[cause, shape], cause, tmp_path)
 
 
 @pytest.mark.parametrize("look", list(HEALTHY))

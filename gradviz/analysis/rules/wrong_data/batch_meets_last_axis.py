@@ -97,23 +97,17 @@ _MAX_FOLLOWED = 8
 
 def _chosen_for_samples(case: Case, row: int, tensor: int) -> int | None:
     """The call that looked up one value for each sample, by numbers of this step that have other uses as well."""
-    flow = case.dataflow
-    for _ in range(_MAX_FOLLOWED):
-        made = flow.producers(tensor, row)
-        if not made:
-            return None
-        row = made[-1]
-        call = flow.log.calls[row]
+    for maker, call in case.dataflow.makers(tensor, row, _MAX_FOLLOWED):
         name = plain_name(call.function)
         if name in _LOOKS_UP and len(call.inputs) == 2:
-            return row if _counts_samples(case, row, call.inputs[1].tensor) else None
-        if name not in _ELEMENTWISE or not call.inputs:
+            return maker if _is_of_samples(case, maker, call.inputs[1].tensor) else None
+        if name not in _ELEMENTWISE:
             return None
-        tensor = call.inputs[0].tensor
     return None
 
 
-def _counts_samples(case: Case, row: int, index: int) -> bool:
+def _is_of_samples(case: Case, row: int, index: int) -> bool:
+    """Whether indexes came up in this step, and the program uses them for something else than looking up."""
     flow = case.dataflow
     known = flow.log.tensors[index]
     if known.facts.dtype != "int64" or known.first_seen is None or known.first_seen < flow.step_before(row):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -68,6 +69,8 @@ class InvertedMask(Rule):
             origin = None if mask is None else _origin(case, row, mask)
             if origin is None or origin[1] != hides or call.call_site in told:
                 continue
+            if hides and _may_be_choices(case, call, origin[0]):
+                continue
             told.add(call.call_site)
             yield self._finding(case, row, origin[0], hides)
 
@@ -114,22 +117,16 @@ def _showing_mask(case: Case, call: Call) -> int | None:
 
 def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
     """The comparison that made a mask, and whether the mask is True for real positions; None if it is not known."""
-    flow, is_turned = case.dataflow, False
-    for _ in range(_MAX_FOLLOWED):
-        made = flow.producers(mask, row)
-        if not made:
-            return None
-        row = made[-1]
-        call = flow.log.calls[row]
+    is_turned = False
+    for maker, call in case.dataflow.makers(mask, row, _MAX_FOLLOWED):
         name = plain_name(call.function)
         if name in _NOT or (name == "eq" and call.scalars.get("1") == 0 and _is_bool(case, call)):
             is_turned = not is_turned
         elif name in _COMPARED:
-            is_real = _is_true_for_real(case, row, call, name)
-            return None if is_real is None else (row, is_real != is_turned)
-        elif name not in _SHAPE_ONLY or not call.inputs:
+            is_real = _is_true_for_real(case, maker, call, name)
+            return None if is_real is None else (maker, is_real != is_turned)
+        elif name not in _SHAPE_ONLY:
             return None
-        mask = call.inputs[0].tensor
     return None
 
 
@@ -139,8 +136,9 @@ def _is_bool(case: Case, call: Call) -> bool:
 
 def _is_true_for_real(case: Case, row: int, call: Call, name: str) -> bool | None:
     if name in ("ne", "eq"):
-        number = call.scalars.get("1")
-        return name == "ne" if len(call.inputs) == 1 and _pads_with(case, call.inputs[0].tensor) == number else None
+        number = call.scalars.get("1", call.scalars.get("other"))
+        is_padding = number is not None and number == _pads_with(case, call.inputs[0].tensor)
+        return name == "ne" if is_padding and len(call.inputs) == 1 else None
     if len(call.inputs) != 2:
         return None
     is_position = [_is_positions(case, row, use.tensor) for use in call.inputs]
@@ -150,26 +148,29 @@ def _is_true_for_real(case: Case, row: int, call: Call, name: str) -> bool | Non
 
 
 def _pads_with(case: Case, tokens: int) -> object:
-    """The number with which an embedding says that these tokens are padded."""
+    """The number with which tokens of an embedding are padded: 0 if it does not say so."""
+    embedding = _embedding_of(case, tokens)
+    return None if embedding is None else embedding.scalars.get("padding_idx", 0)
+
+
+def _embedding_of(case: Case, tokens: int) -> Call | None:
+    calls = (case.dataflow.log.calls[user] for user in case.dataflow.users(tokens))
+    return next((call for call in calls if plain_name(call.function) == "embedding"), None)
+
+
+def _may_be_choices(case: Case, call: Call, origin: int) -> bool:
+    """Whether the program hides one number for each token, where no embedding says that 0 is padding: these may be the
+    fields of a board, and the moves that it allows."""
     flow = case.dataflow
-    for user in flow.users(tokens):
-        call = flow.log.calls[user]
-        if plain_name(call.function) == "embedding":
-            return call.scalars.get("padding_idx", 0)
-    return None
+    tokens = flow.log.calls[origin].inputs[0].tensor
+    embedding = _embedding_of(case, tokens)
+    if embedding is None or "padding_idx" in embedding.scalars or call.call_site is None:
+        return False
+    is_by_program = not flow.log.call_sites[call.call_site].is_library
+    return is_by_program and shape_of(flow, call.inputs[0].tensor) == shape_of(flow, tokens)
 
 
 def _is_positions(case: Case, row: int, tensor: int) -> bool:
-    flow = case.dataflow
-    for _ in range(_MAX_FOLLOWED):
-        made = flow.producers(tensor, row)
-        if not made:
-            return False
-        row = made[-1]
-        call = flow.log.calls[row]
-        if plain_name(call.function) == "arange":
-            return True
-        if plain_name(call.function) not in _SHAPE_ONLY or not call.inputs:
-            return False
-        tensor = call.inputs[0].tensor
-    return False
+    """Whether a tensor is an ``arange()``, perhaps in another shape."""
+    above = (plain_name(call.function) for _, call in case.dataflow.makers(tensor, row, _MAX_FOLLOWED))
+    return next((name for name in above if name not in _SHAPE_ONLY), None) == "arange"

@@ -122,16 +122,10 @@ _MAX_PARTS = 4
 
 
 def _permutation(case: Case, tensor: int, row: int) -> int | None:
-    flow = case.dataflow
-    for _ in range(_MAX_PARTS):
-        made = flow.producers(tensor, row)
-        if not made:
-            return None
-        row = made[-1]
-        call = flow.log.calls[row]
+    """The call of ``randperm()`` that a tensor is, or is a part of."""
+    for maker, call in case.dataflow.makers(tensor, row, _MAX_PARTS):
         if plain_name(call.function) == "randperm":
-            return row
-        if plain_name(call.function) not in _PARTS or not call.inputs:
+            return maker
+        if plain_name(call.function) not in _PARTS:
             return None
-        tensor = call.inputs[0].tensor
     return None

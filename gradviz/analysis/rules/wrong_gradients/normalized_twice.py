@@ -133,14 +133,5 @@ def _maker_of(case: Case, row: int, call: Call, mistake: _Mistake) -> int | None
 
 def _maker(case: Case, row: int, tensor: int) -> int | None:
     """The call that computed an argument of a loss, before it was only brought into another shape."""
-    flow = case.dataflow
-    for _ in range(_MAX_SHAPING):
-        makers = flow.producers(tensor, row)
-        if not makers:
-            return None
-        row = makers[-1]
-        made = flow.log.calls[row]
-        if plain_name(made.function) not in _SHAPE_ONLY or not made.inputs:
-            return row
-        tensor = made.inputs[0].tensor
-    return None
+    above = case.dataflow.makers(tensor, row, _MAX_SHAPING)
+    return next((maker for maker, call in above if plain_name(call.function) not in _SHAPE_ONLY), None)

@@ -108,18 +108,12 @@ def _padding_of(case: Case, row: int, tensor: int) -> int | None:
     """The call of ``pad_sequence()`` that made a target from sequences of different lengths, if nothing but its shape
     was changed since."""
     flow = case.dataflow
-    for _ in range(_MAX_SHAPING):
-        made = flow.producers(tensor, row)
-        if not made:
-            return None
-        row = made[-1]
-        call = flow.log.calls[row]
+    for maker, call in flow.makers(tensor, row, _MAX_SHAPING):
         if plain_name(call.function) == "pad_sequence":
             lengths = {shape_of(flow, use.tensor)[:1] for use in call.inputs}
-            return row if len(lengths) > 1 else None
-        if plain_name(call.function) not in _SHAPE_ONLY or not call.inputs:
+            return maker if len(lengths) > 1 else None
+        if plain_name(call.function) not in _SHAPE_ONLY:
             return None
-        tensor = call.inputs[0].tensor
     return None
 
 

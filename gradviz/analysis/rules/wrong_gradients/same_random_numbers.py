@@ -156,15 +156,12 @@ def _changes(case: Case, call: Call, use: TensorUse, row: int) -> bool:
 
 def _is_drawn(case: Case, tensor: int, row: int) -> bool:
     """Whether a tensor has drawn numbers, perhaps times a factor."""
-    flow = case.dataflow
-    for _ in range(_MAX_ARITHMETIC):
-        made = flow.producers(tensor, row)
-        call = flow.log.calls[made[-1]] if made else None
-        if call is None or plain_name(call.function) in _DRAWS:
-            return call is not None
-        if plain_name(call.function) not in _ARITHMETIC | _KEEPS_ONE or len(call.inputs) != 1:
+    for _, call in case.dataflow.makers(tensor, row, _MAX_ARITHMETIC):
+        name = plain_name(call.function)
+        if name in _DRAWS:
+            return True
+        if name not in _ARITHMETIC | _KEEPS_ONE or len(call.inputs) != 1:
             return False
-        row, tensor = made[-1], call.inputs[0].tensor
     return False
 
 

@@ -101,19 +101,13 @@ def _sum_of_all(case: Case, use: TensorUse, row: int, samples: int) -> int | Non
     flow, tensor = case.dataflow, use.tensor
     if shape_of(flow, tensor) != ():
         return None
-    for _ in range(_MAX_ARITHMETIC):
-        made = flow.producers(tensor, row)
-        if not made:
-            return None
-        row = made[-1]
-        call = flow.log.calls[row]
+    for maker, call in flow.makers(tensor, row, _MAX_ARITHMETIC):
         name = plain_name(call.function)
         if name == "sum" and len(call.inputs) == 1:
             is_of_samples = shape_of(flow, call.inputs[0].tensor)[:1] == (samples,)
-            return row if is_of_samples and _is_of_data(case, call.inputs[0].tensor, row, samples) else None
+            return maker if is_of_samples and _is_of_data(case, call.inputs[0].tensor, maker, samples) else None
         if name not in _KEEPS or len(call.inputs) != 1:
             return None
-        tensor = call.inputs[0].tensor
     return None
 
 

@@ -139,19 +139,12 @@ def _is_attention(case: Case, row: int, call: Call) -> bool:
     """Whether the scores are products of two tensors that are no parameters: then their axes are positions, where the
     last axis of what a layer returns has features or clusters."""
     flow = case.dataflow
-    tensor = call.inputs[0].tensor
-    for _ in range(_MAX_ARITHMETIC):
-        made = flow.producers(tensor, row)
-        if not made:
-            return False
-        row = made[-1]
-        maker = flow.log.calls[row]
+    for _, maker in flow.makers(call.inputs[0].tensor, row, _MAX_ARITHMETIC):
         name = plain_name(maker.function)
         if name in ("matmul", "bmm", "mm"):
             return all(flow.log.tensors[use.tensor].role != "parameter" for use in maker.inputs[:2])
-        if name not in _SCALE or not maker.inputs:
+        if name not in _SCALE:
             return False
-        tensor = maker.inputs[0].tensor
     return False
 
 

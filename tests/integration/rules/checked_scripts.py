@@ -1,0 +1,43 @@
+"""Scripts of a training with one mistake, on the line that ends with ``# HERE``; what begins and ends them, and what
+``check`` finds in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.check.checker import check_case
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rules import RULES
+from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
+from gradviz.recording.script_runner import run
+
+HEAD = """
+import copy
+import torch
+import torch.nn.functional as F
+from torch import nn
+torch.manual_seed(0)
+"""
+TRAIN = """
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def alarms(script: str, folder: Path) -> list[Finding]:
+    """The errors and warnings of a script."""
+    path = folder / "train.py"
+    path.write_text(script)
+    plan = RecordingPlan(backward=None, keep_going=True, calls=True)
+    case = Case(run(find_script(str(path)), (), plan).capture)
+    return [finding for finding in check_case(case, RULES).findings if finding.is_alarm]
+
+
+def assert_first_alarm(script: str, cause: str, folder: Path) -> None:
+    """The first alarm is this cause, at the marked line."""
+    here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
+    found = [(each.cause, each.location and each.location.line) for each in alarms(script, folder)]
+    assert found[:1] == [(cause, here)]
