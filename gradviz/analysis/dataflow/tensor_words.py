@@ -1,4 +1,4 @@
-"""The words for tensors, parameters and leaves in findings."""
+"""The words for tensors, parameters, leaves and optimizers in findings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from gradviz.analysis.dataflow.call_words import at_line, operation
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import LoggedTensor
+from gradviz.graph.call_log import LoggedOptimizer, LoggedTensor
 from gradviz.graph.model import Node
 
 _MAX_NAMES = 3
@@ -44,6 +44,11 @@ def leaf_names_above(flow: Dataflow, tensor: int, before: int | None = None, sin
     rows = flow.ancestors(tensor, before, since)
     uses = (use for row in rows for use in flow.log.calls[row].inputs)
     return names_of(flow, sorted({use.tensor for use in uses if use.is_live_leaf}))
+
+
+def optimizer_words(optimizer: LoggedOptimizer) -> str:
+    """Its name, or else its class."""
+    return optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
 
 
 def leaf_names(nodes: Iterable[Node]) -> tuple[str, ...]:

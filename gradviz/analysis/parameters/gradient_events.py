@@ -323,13 +323,14 @@ class GradientEvents:
 def _backwards_after_a_step(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int | None]]:
     """Backward calls that are added to what a step has used, each with the event that ends this; None at the end."""
     is_used = False
-    for index, (row, kind) in enumerate(events):
-        if kind == "clear":
-            is_used = False
-        elif kind == "step":
-            is_used = True
+    added: list[int] = []
+    for row, kind in events:
+        if kind != "backward":
+            yield from ((backward, row) for backward in added)
+            is_used, added = kind == "step", []
         elif is_used:
-            yield row, next((later for later, other in events[index + 1 :] if other != "backward"), None)
+            added.append(row)
+    yield from ((backward, None) for backward in added)
 
 
 def _steps_that_use_again(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import prod
+from operator import itemgetter
+from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -58,78 +61,81 @@ class DataChangedAgain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        changes: dict[tuple[int | None, int], list[int]] = defaultdict(list)
+        changes: dict[tuple[int | None, int | None], list[_Change]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            storage = _changed_view_of_data(case, row, call)
-            if storage is not None:
-                changes[call.call_site, storage].append(row)
-        told = set()
-        for (_, storage), rows in changes.items():
-            size = max(
-                (prod(shape_of(flow, each)) for each in flow.sharing_memory(flow.log.calls[rows[0]].inputs[0].tensor)),
-                default=0,
-            )
-            written = sum(prod(shape_of(flow, flow.log.calls[row].inputs[0].tensor)) for row in rows)
-            is_used = any(_is_used_later(case, row) for row in rows)
-            if written <= size or len(_views(case, rows)) < _MIN_VIEWS or not is_used or storage in told:
+            view = _changed_view(flow, row, call)
+            if view is not None:
+                changes[call.call_site, flow.log.tensors[call.inputs[0].tensor].storage].append(_Change(row, view))
+        told: set[int | None] = set()
+        for (_, storage), found in changes.items():
+            changed = [flow.log.calls[each.row].inputs[0].tensor for each in found]
+            members = flow.sharing_memory(changed[0])
+            if storage in told or _is_state(flow, members) or _count_of_parts(flow, found) < _MIN_PARTS:
                 continue
-            told.add(storage)
-            yield self._finding(case, rows, written / size)
+            size = max(prod(shape_of(flow, each)) for each in members)
+            written = sum(prod(shape_of(flow, each)) for each in changed)
+            if written > size and any(_is_used_later(flow, each.row) for each in found):
+                told.add(storage)
+                yield self._finding(case, found, written / size)
 
-    def _finding(self, case: Case, rows: list[int], times: float) -> Finding:
+    def _finding(self, case: Case, changes: list[_Change], times: float) -> Finding:
         flow = case.dataflow
-        call = flow.log.calls[rows[0]]
-        view = flow.producers(call.inputs[0].tensor, rows[0])
-        taken = location_of_call(flow, view[0]) if view else None
-        base = case.tensor_name(flow.log.calls[view[0]].inputs[0].tensor) if view else "the data"
-        location = location_of_call(flow, rows[0])
+        first = changes[0]
+        base = case.tensor_name(flow.log.calls[first.view].inputs[0].tensor)
+        location, taken = location_of_call(flow, first.row), location_of_call(flow, first.view)
         return self.finding(
-            f"{len(rows):,} calls change {base} in place through views of it, {times:.1f} times as many values as it "
-            "has: what is read again was changed before",
+            f"{len(changes):,} calls change {base} in place through views of it, {times:.1f} times as many values as "
+            "it has: what is read again was changed before",
             symptom="grad_wrong",
             why="a slice or an element of a tensor shares its memory, so the change is kept for the next time",
             fix="compute a new tensor (x = x - mean instead of x -= mean), or clone() the slice first",
             location=location,
             symptom_location=taken if taken != location else None,
-            evidence={"changes": len(rows), "times": round(times, 1)},
+            evidence={"changes": len(changes), "times": round(times, 1)},
         )
 
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp"})
-_MIN_VIEWS = 3
+_MIN_PARTS = 3
 
 
-def _changed_view_of_data(case: Case, row: int, call: Call) -> int | None:
-    """The memory that an in-place calculation on a part of a constant changes."""
-    flow = case.dataflow
+class _Change(NamedTuple):
+    row: int
+    view: int
+    """The call that took the part that is changed."""
+
+
+def _changed_view(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that took the part of a tensor without gradient that an in-place calculation changes."""
     if call.kind != "operation" or not call.inputs or plain_name(call.function) not in _ARITHMETIC:
         return None
     use = call.inputs[0]
     if use.requires_grad or call.inside is not None or use.tensor not in [each.tensor for each in call.changed]:
         return None
-    tensor = flow.log.tensors[use.tensor]
     made = flow.producers(use.tensor, row)
-    if tensor.storage is None or not made or not flow.has_step_after(row):
+    if not made or not flow.has_step_after(row):
         return None
     maker = flow.log.calls[made[0]]
     if plain_name(maker.function) not in ("getitem", "narrow", "select", "unbind") or not maker.inputs:
         return None
-    members = [flow.log.tensors[each] for each in flow.sharing_memory(use.tensor)]
-    # A copy has memory of its own; parameters, buffers and gradients are changed on purpose.
-    is_view = flow.log.tensors[maker.inputs[0].tensor].storage == tensor.storage
-    is_state = any(each.role != "tensor" or each.gradient_of is not None or each.requires_grad for each in members)
-    return tensor.storage if is_view and not is_state else None
+    # A copy has memory of its own.
+    storage = flow.log.tensors[use.tensor].storage
+    is_view = storage is not None and storage == flow.log.tensors[maker.inputs[0].tensor].storage
+    return made[0] if is_view else None
 
 
-def _views(case: Case, rows: list[int]) -> set[tuple[tuple[str, object], ...]]:
-    """The parts that were changed, by their indexes."""
-    flow = case.dataflow
-    makers = (flow.producers(flow.log.calls[row].inputs[0].tensor, row)[0] for row in rows)
-    return {tuple(sorted(flow.log.calls[maker].scalars.items(), key=lambda each: each[0])) for maker in makers}
+def _is_state(flow: Dataflow, tensors: Iterable[int]) -> bool:
+    """Whether parameters, buffers or gradients are among them: these are changed on purpose."""
+    members = (flow.log.tensors[each] for each in tensors)
+    return any(each.role != "tensor" or each.gradient_of is not None or each.requires_grad for each in members)
 
 
-def _is_used_later(case: Case, row: int) -> bool:
+def _count_of_parts(flow: Dataflow, changes: list[_Change]) -> int:
+    """How many parts were changed, told apart by their indexes."""
+    return len({tuple(sorted(flow.log.calls[each.view].scalars.items(), key=itemgetter(0))) for each in changes})
+
+
+def _is_used_later(flow: Dataflow, row: int) -> bool:
     """Whether the changed part itself is computed with, not only what it is a part of."""
-    flow = case.dataflow
     users = flow.users(flow.log.calls[row].inputs[0].tensor, row)
     return any(flow.log.calls[user].outputs and not flow.log.calls[user].changed for user in users)

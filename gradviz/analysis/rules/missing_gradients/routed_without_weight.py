@@ -152,7 +152,7 @@ def _only_aside(case: Case, row: int, reached: ReachedCalls) -> bool:
                 continue
             is_used = is_used or user != row
             later = flow.log.calls[user]
-            others = [use.tensor for use in later.inputs if use.tensor not in own and use.tensor != given]
+            others = [use.tensor for use in later.inputs if use.tensor not in own]
             made = later.outputs[0].tensor
             is_number = prod(shape_of(flow, made)) == 1 and all(prod(shape_of(flow, each)) == 1 for each in others)
             if not is_number and any(row not in flow.ancestors(each, user, row) for each in others):

@@ -9,6 +9,7 @@ from itertools import pairwise
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_CELLS, RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.numbers.gradient_origins import state_of
 from gradviz.analysis.rule import Rule
@@ -62,9 +63,7 @@ class StateCutEachStep(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories
         told = set()
-        for backward in histories.last_backward_of_each_line:
-            if not histories.steps:
-                continue
+        for backward in histories.last_backward_of_each_line if histories.steps else ():
             reached = case.backward_calls.reached(backward).members
             groups: dict[int, list[int]] = defaultdict(list)
             for row in range(flow.step_before(backward), backward):
@@ -98,21 +97,20 @@ class StateCutEachStep(Rule):
         )
 
 
-_CELLS = frozenset({"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})
-_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _CUTS = frozenset({"detach", "data", "clone"})
 _MIN_CUTS = 2
 _MAX_FOLLOWED = 3
 
 
 def _is_time_step(case: Case, call: Call) -> bool:
+    """Whether it is a call of a recurrent cell, or of a recurrent layer with sequences of one step."""
     name = plain_name(call.function)
     if not call.outputs or not call.outputs[0].requires_grad:
         return False
-    if name in _CELLS:
+    if name in RECURRENT_CELLS:
         return True
-    shape = shape_of(case.dataflow, call.inputs[0].tensor) if name in _LAYERS else ()
-    return len(shape) == 3 and shape[1 if call.scalars.get("8") is True else 0] == 1
+    shape = shape_of(case.dataflow, call.inputs[0].tensor) if name in RECURRENT_LAYERS else ()
+    return len(shape) == 3 and shape[1 if is_batch_first(call) else 0] == 1
 
 
 def _has_gradient(case: Case, row: int) -> bool:
@@ -122,6 +120,7 @@ def _has_gradient(case: Case, row: int) -> bool:
 
 
 def _weight(call: Call) -> int:
+    """The first parameter, by which the calls of one cell are told from those of others."""
     return next((use.tensor for use in call.inputs if use.place in ("2", "2[0]")), -1)
 
 
@@ -130,15 +129,14 @@ def _cut_between(case: Case, one: int, other: int) -> int | None:
     flow = case.dataflow
     made = {use.tensor for use in flow.log.calls[one].outputs}
     states = [use for use in flow.log.calls[other].inputs if use.place in ("1", "1[0]")]
-    tensor, row, cut = (states[0].tensor if states and not states[0].requires_grad else -1), other, None
-    for _ in range(_MAX_FOLLOWED):
-        makers = flow.producers(tensor, row) if tensor >= 0 else ()
-        if not makers or plain_name(flow.log.calls[makers[-1]].function) not in _CUTS:
+    if not states or states[0].requires_grad:
+        return None
+    cut = None
+    for maker, call in flow.makers(states[0].tensor, other, _MAX_FOLLOWED):
+        if plain_name(call.function) not in _CUTS:
             return None
-        row = makers[-1]
-        given = flow.log.calls[row].inputs[0]
-        cut = row if given.requires_grad else cut
+        given = call.inputs[0]
+        cut = maker if given.requires_grad else cut
         if given.tensor in made:
             return cut
-        tensor = given.tensor
     return None

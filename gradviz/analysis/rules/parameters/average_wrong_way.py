@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
@@ -68,16 +69,16 @@ class AverageWrongWay(Rule):
         histories = case.histories
         if not histories.steps:
             return
-        by_line: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
+        by_line: dict[Location | None, dict[int, int]] = defaultdict(dict)
         for target in sorted(histories.trained):
-            row, source = _mixed_with(case, target) or (None, None)
-            if row is not None and source is not None and _is_used_and_never_changed(case, source):
-                by_line[location_of_call(case.dataflow, row)].append((target, source, row))
-        for location, found in by_line.items():
-            yield self._finding(case, location, found)
+            mixed = _mixed_with(case, target)
+            if mixed is not None and _is_used_and_never_changed(case, mixed.source):
+                by_line[location_of_call(case.dataflow, mixed.row)][target] = mixed.source
+        for location, source_of in by_line.items():
+            yield self._finding(case, location, source_of)
 
-    def _finding(self, case: Case, location: Location | None, found: list[tuple[int, int, int]]) -> Finding:
-        targets, sources = [each[0] for each in found], [each[1] for each in found]
+    def _finding(self, case: Case, location: Location | None, source_of: dict[int, int]) -> Finding:
+        targets, sources = list(source_of), list(source_of.values())
         together = case.histories.together
         one = len(targets) == 1
         return self.finding(
@@ -96,8 +97,14 @@ class AverageWrongWay(Rule):
 _SAME_MEMORY = frozenset({"data", "detach"})
 
 
-def _mixed_with(case: Case, target: int) -> tuple[int, int] | None:
-    """The last change of a trained parameter that is no step, and the parameter of another model that it took in."""
+class _Mixing(NamedTuple):
+    row: int
+    source: int
+    """The parameter of another model that is mixed in."""
+
+
+def _mixed_with(case: Case, target: int) -> _Mixing | None:
+    """The last change of a trained parameter that is no step and takes in one of another model."""
     flow, histories = case.dataflow, case.histories
     first, end = histories.steps[0], len(flow.log.calls)
     rows = [*flow.changes(target, first, end), *(r for r in flow.data_assignments.get(target, ()) if r > first)]
@@ -119,9 +126,9 @@ def _mixed_with(case: Case, target: int) -> tuple[int, int] | None:
                 continue
         elif name != "lerp":
             continue
-        others = [each for each in above if each not in (None, target)]
-        if len(others) == 1 and others[0] is not None:
-            return row, others[0]
+        others = [each for each in above if each is not None and each != target]
+        if len(others) == 1:
+            return _Mixing(row, others[0])
     return None
 
 

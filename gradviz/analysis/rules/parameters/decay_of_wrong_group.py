@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 
@@ -57,14 +58,14 @@ class DecayOfWrongGroup(Rule):
         tensors = histories.log.tensors
         for number, optimizer in enumerate(histories.log.optimizers):
             steps = histories.steps_by_optimizer.get(number, [])
-            decays: dict[bool, list[bool]] = {True: [], False: []}
+            axes_with_decay: list[int] = []
+            axes_without: list[int] = []
             for group, decay in zip(optimizer.groups, optimizer.weight_decays, strict=False):
-                decays[bool(decay)] += [len(tensors[each].facts.shape) >= 2 for each in group]
-            with_decay, without = decays[True], decays[False]
-            if steps and len(with_decay) >= _MIN_PARAMETERS and not any(with_decay) and any(without):
-                name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+                (axes_with_decay if decay else axes_without).extend(len(tensors[each].facts.shape) for each in group)
+            vectors, matrices = len(axes_with_decay), sum(axes >= 2 for axes in axes_without)
+            if steps and vectors >= _MIN_PARAMETERS and max(axes_with_decay) < 2 and matrices:
                 made = [location_of_call(histories.flow, row) for row in histories.given_at(number)][:1]
-                yield self._finding(name, made[0] if made else None, len(with_decay), sum(without))
+                yield self._finding(optimizer_words(optimizer), made[0] if made else None, vectors, matrices)
 
     def _finding(self, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
         return self.finding(

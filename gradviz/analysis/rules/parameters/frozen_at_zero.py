@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.value_origins import is_all_zero
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 
@@ -112,7 +113,7 @@ def _is_zero_factor(case: Case, number: int, row: int) -> bool:
     flow = case.dataflow
     call = flow.log.calls[row]
     values = flow.values(number, row)
-    if values is None or values.zeros != values.count or call.grad_mode != "enabled":
+    if values is None or not is_all_zero(values) or call.grad_mode != "enabled":
         return False
     name = plain_name(call.function)
     if name in _MOVES and call.outputs:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
@@ -88,7 +88,7 @@ class StepWithoutEffect(Rule):
             return None
         step = location_of_call(histories.flow, steps[-1])
         changing = _line_of_schedule(case, step)
-        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        name = optimizer_words(optimizer)
         part = "" if len(optimizer.learning_rates) == 1 else "a group of "
         return self.finding(
             f"the learning rate of {part}{name} fell from {highest:.3g} to {rate:.3g}: {idle:,} of {len(steps):,} "
@@ -111,7 +111,7 @@ class StepWithoutEffect(Rule):
         schedule, stepped = _line_of_schedule(case, step), _line_that_steps(case, step)
         if schedule is None:
             return None
-        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        name = optimizer_words(optimizer)
         return self.finding(
             f"the learning rate of {name} was 0 at its first {waited:,} of {len(steps):,} steps: they change nothing",
             symptom="grad_wrong",

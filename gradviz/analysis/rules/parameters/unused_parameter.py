@@ -194,20 +194,19 @@ class UnusedParameter(Rule):
     def _used_for_nothing(self, case: Case, group: UnusedParameters) -> Finding:
         histories = case.histories
         lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
-        is_hidden = histories.has_compiled_code and lost is None
-        nothing = "no gradient comes back from compiled code" if is_hidden else "no loss uses the result"
+        what, why = "no loss uses the result", _RESULT_IS_LOST
+        if lost is not None:
+            what += f": {lost.variable} is assigned again before anything reads it"
+            fix = _use_it(lost)
+        elif histories.has_compiled_code:
+            what, why, fix = "no gradient comes back from compiled code", _LEAVES_COMPILED_CODE, _LOOK_WHERE_IT_LEAVES
+        else:
+            fix = "use the result, or remove the computation"
         return self.finding(
-            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but {nothing}"
-            + ("" if lost is None else f": {lost.variable} is assigned again before anything reads it"),
+            f"{histories.together(group.tensors)} {'is' if len(group.tensors) == 1 else 'are'} used, but {what}",
             symptom="grad_none",
-            why=_LEAVES_COMPILED_CODE
-            if is_hidden
-            else "its result is overwritten or not used before backward, so no gradient comes back",
-            fix="look where the result leaves compiled code: a number taken with .item(), a comparison, NumPy, a list"
-            if is_hidden
-            else "use the result, or remove the computation"
-            if lost is None
-            else _use_it(lost),
+            why=why,
+            fix=fix,
             location=group.location if lost is None else lost.overwritten,
             symptom_location=None if lost is None else lost.computed,
             tensors=names_of(histories.flow, group.tensors),
@@ -224,9 +223,7 @@ class UnusedParameter(Rule):
             "uncompiled, where gradviz does not see each call",
             fix=f"leave out {function}, or take what is computed here out of the optimizer; with TORCHDYNAMO_DISABLE=1 "
             "in the environment every call is visible",
-            location=location_of_line(histories.flow.log.call_sites[cut.call_site])
-            if cut.call_site is not None
-            else None,
+            location=location_of_line(histories.flow.line(cut.call_site)),
             tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
@@ -328,9 +325,13 @@ def _without(
 _IN_COMPILED_CODE = (
     "either forward does not call it, or its result is cut off: gradviz cannot see calls that torch.compile runs"
 )
+_RESULT_IS_LOST = "its result is overwritten or not used before backward, so no gradient comes back"
 _LEAVES_COMPILED_CODE = (
     "the result is not used, or it goes without gradient through code that torch.compile leaves uncompiled, where "
     "gradviz does not see each call"
+)
+_LOOK_WHERE_IT_LEAVES = (
+    "look where the result leaves compiled code: a number taken with .item(), a comparison, NumPy, a list"
 )
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
 _SHOW_COMPILED_CODE = "check again with TORCHDYNAMO_DISABLE=1 in the environment: then every call is visible"

@@ -67,13 +67,15 @@ class ResultDiscarded(Rule):
                 continue
             location = location_of_call(flow, row)
             name = plain_name(call.function)
-            text = _statement(case, location, name)
-            if location is not None and text is not None:
+            statement = None if location is None else _statement(case, location, name)
+            if location is not None and statement is not None:
                 told.add(call.call_site)
-                yield self._finding(location, location_of_call(flow, later[0]), name, text)
+                text = case.source_line(location) or ""
+                yield self._finding(location, location_of_call(flow, later[0]), name, text, _variable(statement))
 
-    def _finding(self, location: Location, later: Location | None, name: str, text: str) -> Finding:
-        variable = _variable(text)
+    def _finding(
+        self, location: Location, later: Location | None, name: str, text: str, variable: str | None
+    ) -> Finding:
         written = f"{variable} = {text.strip()}" if variable else None
         return self.finding(
             f"nothing takes the result of {name}(): it returns a new tensor, and leaves {variable or 'the old one'} "
@@ -94,7 +96,8 @@ _CHANGES = frozenset({
     "triu", "tril", "squeeze", "unsqueeze", "transpose", "permute", "view", "reshape", "flatten", "detach", "to",
     "float", "half", "t", "double", "long", "lerp", "addcmul", "addcdiv", "where",
 })  # fmt: skip
-_CONTINUES = ("(", "[", "{", ",", "=", "+", "-", "*", "/", "@", "\\", ":=")
+_NAMESPACES = ("torch", "F", "nn.functional", "torch.nn.functional")
+_CONTINUES = ("(", "[", "{", ",", "=", "+", "-", "*", "/", "@", "\\")
 
 
 def _may_be_meant_in_place(call: Call) -> bool:
@@ -109,39 +112,25 @@ def _may_be_meant_in_place(call: Call) -> bool:
     )
 
 
-def _statement(case: Case, location: Location | None, name: str) -> str | None:
-    """The text of a line that is only a call of this method or function; None if it does something with the result."""
-    if location is None:
-        return None
+def _statement(case: Case, location: Location, name: str) -> ast.Call | None:
+    """The only call of a line, if it is one of this method or function whose result the line does nothing with."""
     lines = case.capture.sources.get(location.file, {})
     text, before = lines.get(location.line, ""), lines.get(location.line - 1, "")
     if before.partition("#")[0].rstrip().endswith(_CONTINUES):
         return None
-    call = _called(text)
-    return text if call is not None and plain_name(_last_name(call.func)) == name else None
-
-
-def _called(text: str) -> ast.Call | None:
     try:
         body = ast.parse(text.strip()).body
     except SyntaxError:  # a line of a statement that is longer
         return None
-    if len(body) == 1 and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Call):
-        return body[0].value
+    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and plain_name(call.func.attr) == name:
+        return call
     return None
 
 
-def _last_name(function: ast.expr) -> str:
-    return function.attr if isinstance(function, ast.Attribute) else ""
-
-
-def _variable(text: str) -> str | None:
+def _variable(call: ast.Call) -> str | None:
     """The name that the call is about: that of its object, or its first argument."""
-    call = _called(text)
-    owner = call.func.value if call is not None and isinstance(call.func, ast.Attribute) else None
-    if call is not None and isinstance(owner, ast.Name) and owner.id in ("torch", "F") and call.args:
+    owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+    if owner is not None and ast.unparse(owner) in _NAMESPACES and call.args:
         owner = call.args[0]
-    if isinstance(owner, ast.Attribute):
-        is_functional = ast.unparse(owner) == "torch.nn.functional"
-        owner = call.args[0] if is_functional and call is not None and call.args else owner
     return ast.unparse(owner) if isinstance(owner, ast.Name | ast.Attribute) else None

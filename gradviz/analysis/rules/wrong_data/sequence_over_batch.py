@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -72,7 +73,7 @@ class SequenceOverBatch(Rule):
         name = plain_name(call.function)
         what = "attention" if "attention" in name else f"the {name.partition('_')[0].upper()}"
         ending = plain_name(flow.log.calls[end].function).replace("getitem", "indexing")
-        made = None if call.scope is None else flow.site_of_module(_recurrent_path(case, call))
+        made = None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
         location = case.location_of_site(made) or used
         return self.finding(
             f"{what} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, but"
@@ -88,29 +89,23 @@ class SequenceOverBatch(Rule):
         )
 
 
-_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _KEEPS_AXES = frozenset({
     "dropout", "add", "layer_norm", "linear", "relu", "gelu", "silu", "tanh", "mul", "contiguous", "clone",
-    "multi_head_attention_forward", *_RECURRENT,
+    "multi_head_attention_forward", *RECURRENT_LAYERS,
 })  # fmt: skip
 _REDUCTIONS = frozenset({"mean", "sum", "max", "amax"})
 _MAX_FOLLOWED = 80
 
 
-def _recurrent_path(case: Case, call: Call) -> str:
-    return "" if call.scope is None else case.dataflow.log.scopes[call.scope].path
-
-
 def _runs_along_first_axis(case: Case, call: Call) -> bool:
     """Whether its input has the axes (time, batch, features) for it, with more than one of each of the first two."""
     name = plain_name(call.function)
-    if name not in _RECURRENT and name != "multi_head_attention_forward":
+    if name not in RECURRENT_LAYERS and name != "multi_head_attention_forward":
         return False
     shape = shape_of(case.dataflow, call.inputs[0].tensor) if call.inputs else ()
     if len(shape) != 3 or min(shape[:2]) < 2 or not call.outputs or not call.outputs[0].requires_grad:
         return False
-    # The last of the arguments of torch.lstm() and its like is batch_first; packed sequences have one less.
-    return name == "multi_head_attention_forward" or call.scalars.get("8") is False
+    return name == "multi_head_attention_forward" or is_batch_first(call) is False
 
 
 def _picks_from_second_axis(case: Case, row: int, tensor: int) -> int | None:

@@ -62,11 +62,10 @@ class MissingZeroGrad(Rule):
                 yield self._reused(histories, reused)
         if events.discarded is not None:
             yield self._discarded(histories, events.discarded)
-        told = {tensor for reused in events.reused for tensor in reused.tensors}
-        for stale in events.read_stale:
-            if told.isdisjoint(stale.tensors):
-                yield self._read_stale(histories, stale)
         never_cleared = {tensor for reused in events.reused for tensor in reused.tensors}
+        for stale in events.read_stale:
+            if never_cleared.isdisjoint(stale.tensors):
+                yield self._read_stale(histories, stale)
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
                 yield self._leftover(histories, leftover)
