@@ -166,6 +166,16 @@ class ParameterHistories:
         calls = self.flow.log.calls
         return any(calls[row].node_count and not calls[row].is_opened for row in self.flow.rows_of_kind("compiled"))
 
+    @cached_property
+    def has_unseen_code(self) -> bool:
+        """Whether the program computed with tensors of a graph that no known call made, but TorchScript, or other code
+        below Python."""
+        uses = (use for row in self.flow.rows_of_kind("operation") for use in self.log.calls[row].inputs)
+        return any(
+            use.has_grad_fn and not self.flow.producers(use.tensor) and self.tensor(use.tensor).gradient_of is None
+            for use in uses
+        )
+
     def is_used(self, number: int) -> bool:
         """Whether anything known was computed from it, including uses on other threads by a module that has it."""
         return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))

@@ -80,7 +80,9 @@ def report_of_job(
     for each in ranks.captures:
         is_own = each.rank == source.capture.rank
         report = own if is_own else check_report(Case(each), rules.rules, baseline, rules.unusable)
-        if each.rank is not None:
+        if each.rank is None and ranks.world_size == 1:  # the only process that trained, and no member of a group
+            reports.append((Rank(0, 1, "", is_in_order=True), report))
+        elif each.rank is not None:
             reports.append((each.rank, report))
             summaries.append(summary_of(each, each.rank))
             sources = each.sources or sources

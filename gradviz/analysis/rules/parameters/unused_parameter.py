@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -172,19 +173,21 @@ class UnusedParameter(Rule):
     def _unused(self, histories: ParameterHistories, group: UnusedParameters) -> Finding:
         verb = "is" if len(group.tensors) == 1 else "are"
         made = location_of_line(histories.line_where_made(group.tensors[0]))
-        is_hidden = histories.has_compiled_code and group.instead is None
-        nothing = f"nothing is ever computed from {'it' if len(group.tensors) == 1 else 'them'}"
+        hidden = _hidden_code(histories) if group.instead is None else None
+        pronoun = "it" if len(group.tensors) == 1 else "them"
+        if hidden is None:
+            what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
+            why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
+        else:
+            what = f"no gradient comes back from {hidden.what}"
+            why = f"either forward does not call it, or its result is cut off: gradviz cannot see calls {hidden.where}"
+            fix = f"check again with {hidden.shown_by} in the environment: then every call is visible"
         return self.finding(
-            f"{histories.together(group.tensors)} {verb} in the optimizer, but "
-            + (
-                "no gradient comes back from compiled code"
-                if is_hidden
-                else nothing + _instead(histories, group.instead)
-            ),
+            f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
             severity="note" if group.is_of_library else "warning",
             symptom="grad_none",
-            why=_IN_COMPILED_CODE if is_hidden else "forward never uses it, so the loss does not depend on it",
-            fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or remove it from the model",
+            why=why,
+            fix=fix,
             location=group.location or made,
             symptom_location=made if group.location and made != group.location else None,
             tensors=names_of(histories.flow, group.tensors),
@@ -194,12 +197,13 @@ class UnusedParameter(Rule):
     def _used_for_nothing(self, case: Case, group: UnusedParameters) -> Finding:
         histories = case.histories
         lost = None if group.last is None else overwriting_of(histories.flow, group.last, case.source_line)
+        hidden = _hidden_code(histories)
         what, why = "no loss uses the result", _RESULT_IS_LOST
         if lost is not None:
             what += f": {lost.variable} is assigned again before anything reads it"
             fix = _use_it(lost)
-        elif histories.has_compiled_code:
-            what, why, fix = "no gradient comes back from compiled code", _LEAVES_COMPILED_CODE, _LOOK_WHERE_IT_LEAVES
+        elif hidden is not None:
+            what, why, fix = f"no gradient comes back from {hidden.what}", hidden.loses, hidden.look
         else:
             fix = "use the result, or remove the computation"
         return self.finding(
@@ -322,19 +326,43 @@ def _without(
             yield replace(group, tensors=tensors)
 
 
-_IN_COMPILED_CODE = (
-    "either forward does not call it, or its result is cut off: gradviz cannot see calls that torch.compile runs"
-)
 _RESULT_IS_LOST = "its result is overwritten or not used before backward, so no gradient comes back"
-_LEAVES_COMPILED_CODE = (
-    "the result is not used, or it goes without gradient through code that torch.compile leaves uncompiled, where "
-    "gradviz does not see each call"
-)
-_LOOK_WHERE_IT_LEAVES = (
-    "look where the result leaves compiled code: a number taken with .item(), a comparison, NumPy, a list"
-)
+_CALL_OR_REMOVE = "call it in forward, or remove it from the model"
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
-_SHOW_COMPILED_CODE = "check again with TORCHDYNAMO_DISABLE=1 in the environment: then every call is visible"
+
+
+class _HiddenCode(NamedTuple):
+    """The words for code whose calls are not known."""
+
+    what: str
+    where: str
+    shown_by: str
+    loses: str
+    look: str
+
+
+_COMPILED = _HiddenCode(
+    "compiled code",
+    "that torch.compile runs",
+    "TORCHDYNAMO_DISABLE=1",
+    "the result is not used, or it goes without gradient through code that torch.compile leaves uncompiled, where "
+    "gradviz does not see each call",
+    "look where the result leaves compiled code: a number taken with .item(), a comparison, NumPy, a list",
+)
+_BELOW_PYTHON = _HiddenCode(
+    "code below Python, such as TorchScript",
+    "below Python",
+    "PYTORCH_JIT=0",
+    "the result is not used, or it is cut off in code below Python, where gradviz sees no calls",
+    "use the result; if TorchScript does, check again with PYTORCH_JIT=0 in the environment, which shows every call",
+)
+
+
+def _hidden_code(histories: ParameterHistories) -> _HiddenCode | None:
+    """What may use a parameter, or cut off its result, where no call is known."""
+    if histories.has_compiled_code:
+        return _COMPILED
+    return _BELOW_PYTHON if histories.has_unseen_code else None
 
 
 def _line_that_gets(case: Case, row: int) -> Location | None:
