@@ -127,6 +127,11 @@ class RunSession:
         """How many backward calls were recorded or passed by."""
         return self._recorder.backward_calls if self._recorder is not None else 0
 
+    @property
+    def was_stopped(self) -> bool:
+        """Whether the program, or its thread that called backward, was made to end."""
+        return self._recorder is not None and self._recorder.was_stopped
+
     def keep_result(self) -> None:
         """The last wanted backward has ended, and the program goes on for the other ranks: make the capture now."""
         recorder = self._recorder

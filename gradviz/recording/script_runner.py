@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 from functools import partial
 from importlib.util import find_spec
+from typing import Any
 
 from gradviz.errors import MissingDependency
 from gradviz.recording.ranks.child_session import (
@@ -17,6 +19,7 @@ from gradviz.recording.ranks.child_session import (
     record_other_processes,
 )
 from gradviz.recording.ranks.environment import plan_of_environment
+from gradviz.recording.run.left_threads import wait_for_threads
 from gradviz.recording.run.program import Program, as_main_program
 from gradviz.recording.run.recording_plan import JobMember, RecordingPlan
 from gradviz.recording.run.sudden_end import SuddenEnds
@@ -50,7 +53,7 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
         notice.start()
         sudden_ends.start()
         try:
-            ending = run_to_its_end(partial(run_users_code, program.code, namespace), session)
+            ending = run_to_its_end(partial(_run_with_its_threads, program, namespace, session), session)
         finally:
             sudden_ends.stop()
             notice.stop()
@@ -66,6 +69,17 @@ def run(program: Program, arguments: tuple[str, ...], plan: RecordingPlan) -> Ru
             ending = _without_the_others(ending, member)
         surroundings.put_back()
         return session.result(ending, namespace)
+
+
+def _run_with_its_threads(program: Program, namespace: dict[str, Any], session: RunSession) -> None:
+    """Run the program's code, and wait for the threads that it leaves, as Python does; not if it failed."""
+    known = frozenset(threading.enumerate())
+    try:
+        run_users_code(program.code, namespace)
+    except SystemExit:
+        wait_for_threads(known, lambda: session.was_stopped)
+        raise
+    wait_for_threads(known, lambda: session.was_stopped)
 
 
 def _begin(session: RunSession) -> None:

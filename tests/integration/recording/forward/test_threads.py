@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from gradviz.recording.run.recording_plan import RecordingPlan
-from tests.integration.recording.helpers import line_of, names_of_nodes, nodes_named, record, recorder, scope_of
+from tests.integration.recording.helpers import (
+    line_of,
+    names_of_nodes,
+    nodes_named,
+    record,
+    recorded_script,
+    recorder,
+    scope_of,
+)
 from tests.integration.recording.small_graphs import weight
 
 
@@ -217,3 +226,37 @@ def test_what_two_threads_made_is_drawn_in_no_module_of_the_other() -> None:
     assert scope_of(graph, linear) in (None, "layer")
     assert all(scope_of(graph, node) in (None, "tower") for node in nodes_named(graph, "ExpBackward0"))
     assert any("several threads made this graph" in sentence for sentence in recording.capture.disclosures)
+
+
+TRAINS_IN_A_THREAD = """
+import sys, threading, torch
+def train():
+    for step in range(3):
+        torch.ones(2, requires_grad=True).sum().backward()
+threading.Thread(target=train).start()
+"""
+LEAVES_A_POOL = """
+import torch
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+pool.submit(int).result()
+torch.ones(2, requires_grad=True).sum().backward()
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "calls"),
+    [(TRAINS_IN_A_THREAD, 3), (TRAINS_IN_A_THREAD + "sys.exit(0)\n", 3), (LEAVES_A_POOL, 1)],
+    ids=["ends", "exits", "pool"],
+)
+def test_threads_that_a_script_leaves_belong_to_its_run_and_idle_pools_do_not(
+    script: str, calls: int, tmp_path: Path
+) -> None:
+    assert recorded_script(tmp_path, script).backward_calls == calls
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_is_left_behind_can_be_stopped(tmp_path: Path) -> None:
+    capture = recorded_script(tmp_path, TRAINS_IN_A_THREAD, RecordingPlan())
+    assert capture.backward_calls == 1
+    assert capture.outcome == "stopped"
