@@ -18,7 +18,14 @@ def wait_for_threads(known: Container[Thread], is_stopped: Callable[[], bool]) -
 
 
 def _left(known: Container[Thread]) -> Thread | None:
-    # Idle workers of a pool end only when Python asks them to.
-    workers = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", ())
-    others = (each for each in running_threads() if each not in known and each not in workers)
-    return next((each for each in others if not each.daemon), None)
+    others = (each for each in running_threads() if each not in known and not each.daemon)
+    return next((each for each in others if not _is_idle_worker(each)), None)
+
+
+def _is_idle_worker(thread: Thread) -> bool:
+    """Whether it is a thread of a pool that waits for work: it ends only when Python asks it to."""
+    work = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {}).get(thread)
+    if work is None or not work.empty():
+        return False
+    frame = sys._current_frames().get(thread.ident or 0)
+    return frame is None or frame.f_code.co_name == "_worker"

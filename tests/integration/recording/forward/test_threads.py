@@ -239,14 +239,16 @@ LEAVES_A_POOL = """
 import torch
 from concurrent.futures import ThreadPoolExecutor
 pool = ThreadPoolExecutor(1)
-pool.submit(int).result()
-torch.ones(2, requires_grad=True).sum().backward()
+def train():
+    for step in range(3):
+        torch.ones(2, requires_grad=True).sum().backward()
+pool.submit(train)
 """
 
 
 @pytest.mark.parametrize(
     ("script", "calls"),
-    [(TRAINS_IN_A_THREAD, 3), (TRAINS_IN_A_THREAD + "sys.exit(0)\n", 3), (LEAVES_A_POOL, 1)],
+    [(TRAINS_IN_A_THREAD, 3), (TRAINS_IN_A_THREAD + "sys.exit(0)\n", 3), (LEAVES_A_POOL, 3)],
     ids=["ends", "exits", "pool"],
 )
 def test_threads_that_a_script_leaves_belong_to_its_run_and_idle_pools_do_not(
