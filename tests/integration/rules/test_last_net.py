@@ -140,7 +140,8 @@ def test_gradients_that_are_cleared_before_every_step_are_blamed_on_the_line_tha
     ],
 )
 def test_a_bias_that_has_no_influence_is_a_note_and_no_alarm(model: str, loss: str, tmp_path: Path) -> None:
-    found = findings(LOOP.format(**PLAIN | {"model": model, "loss": loss}), tmp_path)
+    # What reaches the bias is rounding, which the number of threads changes: the step must be far below its last digit.
+    found = findings(LOOP.format(**PLAIN | {"model": model, "loss": loss, "rate": "0.001"}), tmp_path)
     assert {each.severity for each in found} == {"note"}
     assert {name for each in found for name in each.tensors} <= {"model.0.bias", "model.bias"}
 
