@@ -14,7 +14,7 @@ from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 
 LOOP = """
 import torch
@@ -106,7 +106,7 @@ def test_parameters_with_the_values_from_before_the_first_step_are_told_with_wha
 
 
 def test_a_compiled_step_that_changes_nothing_is_told_as_one_that_is_not_compiled() -> None:
-    found = child_result(
+    found = forked_result(
         """
 import tempfile
 from pathlib import Path
