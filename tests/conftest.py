@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 
@@ -10,6 +11,12 @@ import pytest
 
 from tests.leftovers import changes, snapshot
 from tests.shared_runs import SharedFolders, shared_folders
+
+# For torch, which reads it when it is loaded, here and in the programs that are started: the processes of the tests
+# share the cores, and a second thread in each of them waits for the first. Tests of threads say how many they want.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Python would look through all that was ever imported, again and again: an eighth of the time.
+gc.set_threshold(700, 10, 1000)
 
 # The same examples in every run, and no time limit, as machines differ.
 hypothesis.settings.register_profile("gradviz", deadline=None, derandomize=True, database=None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from multiprocessing import get_context
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import TypeVar
 
@@ -74,7 +75,7 @@ def _run(samples: Samples, chunks: list[_Chunk], order: Order, total: Tally) -> 
     """Examine chunks, add what they counted, and return those of which the process died, or that of another."""
     broken = []
     # Also with a single job: the recorder looks for tensors in the variables of all callers, and here are many names.
-    with ProcessPoolExecutor(max(1, min(order.jobs, len(chunks))), get_context("spawn")) as pool:
+    with ProcessPoolExecutor(max(1, min(order.jobs, len(chunks))), _loaded_once()) as pool:
         futures = [pool.submit(_examine_all, samples, chunk, order) for chunk in chunks]
         for chunk, future in zip(chunks, futures, strict=True):
             try:
@@ -82,6 +83,15 @@ def _run(samples: Samples, chunks: list[_Chunk], order: Order, total: Tally) -> 
             except BrokenProcessPool:
                 broken.append(chunk)
     return broken
+
+
+def _loaded_once() -> ForkServerContext:
+    """Processes are forked from one that has torch's test inputs loaded, which takes as long as to examine many."""
+    context = get_context("forkserver")
+    context.set_forkserver_preload(
+        ["torch.testing._internal.common_modules", "torch.testing._internal.common_methods_invocations"]
+    )
+    return context
 
 
 def _examine_all(samples: Samples, chunk: _Chunk, order: Order) -> Tally:

@@ -68,12 +68,33 @@ class Cut(NamedTuple):
     """How many of them carry different data."""
 
 
+class _Part(NamedTuple):
+    """The rows between two possible ends of a column."""
+
+    start: int
+    """The first of its rows."""
+    top: float
+    bottom: float
+    cost: float
+    """Of a cut above it."""
+
+
+class _ColumnsUpTo(NamedTuple):
+    """The best columns of all rows up to the end of a part."""
+
+    height: float
+    """Of the tallest; infinite where there are not enough parts."""
+    cost: float
+    """Of the cuts."""
+    starts: tuple[int, ...]
+    """The first rows of all but the first column."""
+
+
 class ColumnFolding:
     """The ways to fold one solution; `folded` gives the solution in columns."""
 
     def __init__(self, problem: BoxProblem, solution: BoxSolution) -> None:
         self.problem, self.solution = problem, solution
-        self._best_cuts: dict[int, list[Cut] | None] = {}
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -137,38 +158,44 @@ class ColumnFolding:
 
     def best_cuts(self, count: int) -> list[Cut] | None:
         """The cuts for `count` columns of about the same height; None if there are not enough."""
-        if count not in self._best_cuts:
-            self._best_cuts[count] = self._find_best_cuts(count)
-        return self._best_cuts[count]
+        if not 1 < count <= len(self.rows) or len(self.rows) > MAX_ROWS or len(self._parts) < count:
+            return None
+        while len(self._best_columns) < count:
+            self._best_columns.append(self._with_one_more_column(self._best_columns[-1]))
+        starts = self._best_columns[count - 1][-1].starts
+        return self._balanced(starts) if len(starts) == count - 1 else None
 
-    def _find_best_cuts(self, count: int) -> list[Cut] | None:
-        rows = self.rows
-        if not 1 < count <= len(rows) or len(rows) > MAX_ROWS:
-            return None
-        starts = [0, *(gap + 1 for gap, cut in enumerate(self.cuts) if cut is not None)]
-        if len(starts) < count:
-            return None
-        ends = [*(start - 1 for start in starts[1:]), len(rows) - 1]
-        # best[j]: (height of the tallest column plus the cost of cuts, chosen starts) with columns up to part j.
-        infinity = float("inf")
-        tallest = [rows[end].bottom - rows[0].top for end in ends]
-        cost = [0.0] * len(starts)
-        chosen: list[tuple[int, ...]] = [()] * len(starts)
-        for _ in range(count - 1):
-            next_tallest, next_cost = [infinity] * len(starts), [infinity] * len(starts)
-            next_chosen: list[tuple[int, ...]] = [()] * len(starts)
-            for last in range(1, len(starts)):
-                for first in range(1, last + 1):
-                    cut = self.cuts[starts[first] - 1]
-                    if cut is None or tallest[first - 1] == infinity:
-                        continue
-                    height = max(tallest[first - 1], rows[ends[last]].bottom - rows[starts[first]].top)
-                    price = cost[first - 1] + WIRE_COST * cut.lanes
-                    if height + price < next_tallest[last] + next_cost[last]:
-                        next_tallest[last], next_cost[last] = height, price
-                        next_chosen[last] = (*chosen[first - 1], starts[first])
-            tallest, cost, chosen = next_tallest, next_cost, next_chosen
-        return self._balanced(chosen[-1]) if len(chosen[-1]) == count - 1 else None
+    @cached_property
+    def _parts(self) -> list[_Part]:
+        """What lies between the cuts."""
+        cuts: list[tuple[int, Cut | None]] = [(0, None)]
+        cuts += [(gap + 1, cut) for gap, cut in enumerate(self.cuts) if cut is not None]
+        ends = [*(start for start, _ in cuts[1:]), len(self.rows)]
+        return [
+            _Part(start, self.rows[start].top, self.rows[end - 1].bottom, WIRE_COST * cut.lanes if cut else 0.0)
+            for (start, cut), end in zip(cuts, ends, strict=True)
+        ]
+
+    @cached_property
+    def _best_columns(self) -> list[list[_ColumnsUpTo]]:
+        """For each number of columns, beginning with one, and each part: the best columns that end with that part."""
+        return [[_ColumnsUpTo(part.bottom - self.rows[0].top, 0.0, ()) for part in self._parts]]
+
+    def _with_one_more_column(self, before: Sequence[_ColumnsUpTo]) -> list[_ColumnsUpTo]:
+        parts, infinity = self._parts, float("inf")
+        found = []
+        for last, part in enumerate(parts):
+            best = _ColumnsUpTo(infinity, infinity, ())
+            # The earlier the last column begins, the taller it is.
+            for first in range(last, 0, -1):
+                height, earlier = part.bottom - parts[first].top, before[first - 1]
+                if height > best.height + best.cost:
+                    break
+                height, cost = max(earlier.height, height), earlier.cost + parts[first].cost
+                if height < infinity and height + cost <= best.height + best.cost:
+                    best = _ColumnsUpTo(height, cost, (*earlier.starts, parts[first].start))
+            found.append(best)
+        return found
 
     def _balanced(self, starts: Sequence[int]) -> list[Cut] | None:
         """The cuts before these rows; None if a column is much shorter than the tallest."""

@@ -20,7 +20,7 @@ from transformers.modeling_outputs import CausalLMOutput
 
 import gradviz
 from gradviz.errors import BadInput, GradvizError, NothingRecorded
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.leftovers import random_state
 
 Pair = namedtuple("Pair", "first second")
@@ -212,7 +212,7 @@ def test_deep_graphs_can_be_inspected_in_a_loop_and_freed() -> None:
     thread.join()
     print(json.dumps(counts))
     """
-    assert child_result(source) == [200_001, 200_001, 20_001, 20_001]
+    assert forked_result(source) == [200_001, 200_001, 20_001, 20_001]
 
 
 # -- what cannot be inspected --------------------------------------------------------------------------------------

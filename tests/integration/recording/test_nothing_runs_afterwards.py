@@ -22,7 +22,7 @@ from torch.autograd import Variable
 from torch.utils.checkpoint import checkpoint
 
 import gradviz
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.integration.recording.helpers import EVERY_BACKWARD, EVERY_CALL, record, recorded_script
 from tests.integration.recording.small_graphs import weight
 from tests.leftovers import random_state
@@ -142,7 +142,7 @@ def test_no_line_of_gradviz_runs_once_a_recording_is_over(program: Callable[[], 
 
 @pytest.mark.parametrize(("import_first", "plan"), [(True, "graphs"), (False, "graphs"), (True, "calls")])
 def test_no_line_of_gradviz_runs_in_compiled_code_once_a_recording_is_over(import_first: bool, plan: str) -> None:
-    found = child_result(
+    found = forked_result(
         f"""
         from tests.integration.recording.test_nothing_runs_afterwards import PLANS, own_functions_in
         if {import_first}:

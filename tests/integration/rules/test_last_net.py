@@ -14,7 +14,7 @@ from gradviz.capture.capture import Capture
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 
 LOOP = """
 import torch
@@ -106,7 +106,7 @@ def test_parameters_with_the_values_from_before_the_first_step_are_told_with_wha
 
 
 def test_a_compiled_step_that_changes_nothing_is_told_as_one_that_is_not_compiled() -> None:
-    found = child_result(
+    found = forked_result(
         """
 import tempfile
 from pathlib import Path
@@ -140,7 +140,8 @@ def test_gradients_that_are_cleared_before_every_step_are_blamed_on_the_line_tha
     ],
 )
 def test_a_bias_that_has_no_influence_is_a_note_and_no_alarm(model: str, loss: str, tmp_path: Path) -> None:
-    found = findings(LOOP.format(**PLAIN | {"model": model, "loss": loss}), tmp_path)
+    # What reaches the bias is rounding, which the number of threads changes: the step must be far below its last digit.
+    found = findings(LOOP.format(**PLAIN | {"model": model, "loss": loss, "rate": "0.001"}), tmp_path)
     assert {each.severity for each in found} == {"note"}
     assert {name for each in found for name in each.tensors} <= {"model.0.bias", "model.bias"}
 

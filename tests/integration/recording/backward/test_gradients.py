@@ -27,7 +27,7 @@ from gradviz.recording.backward.gradients.gradient_meter import GradientMeter
 from gradviz.recording.backward.gradients.gradient_watch import GradientWatch
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.walk.graph_walker import walk
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.integration.recording.helpers import (
     EVERY_BACKWARD,
     leaf_named,
@@ -669,7 +669,7 @@ class Operations(TorchDispatchMode):
 
 
 def test_a_deep_chain_with_gradients_is_freed_without_a_crash() -> None:
-    measured = child_result("""
+    measured = forked_result("""
         def program():
             x = torch.ones(1, requires_grad=True)
             for _ in range(20_000):
@@ -683,7 +683,7 @@ def test_a_deep_chain_with_gradients_is_freed_without_a_crash() -> None:
 
 
 def test_a_leaf_whose_memory_was_given_back_is_not_read() -> None:
-    has_norm = child_result("""
+    has_norm = forked_result("""
         def program():
             w = torch.ones(4, requires_grad=True)
             y = (w * 2).sum()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.recording.child import child_result
+from tests.integration.recording.child import forked_result
 from tests.integration.recording.compiled import uncompiled_programs
 from tests.shared_runs import SharedFolders
 
@@ -53,7 +53,7 @@ def found(shared: SharedFolders) -> dict[str, dict[str, Any]]:
     """What is told of each program."""
 
     def fill(folder: Path) -> None:
-        (folder / "found.json").write_text(json.dumps(child_result(_RUN)))
+        (folder / "found.json").write_text(json.dumps(forked_result(_RUN)))
 
     result: dict[str, dict[str, Any]] = json.loads((shared.folder("uncompiled-code", fill) / "found.json").read_text())
     assert tuple(result) == NAMES
@@ -104,4 +104,4 @@ stays = sys.getprofile() is not None
 sys.setprofile(None)
 print(json.dumps([stays, len(seen) > 1000]))
 """
-    assert child_result(script) == [True, True]
+    assert forked_result(script) == [True, True]

@@ -73,7 +73,7 @@ def test_a_shrunk_picture_is_laid_out_once(monkeypatch: pytest.MonkeyPatch) -> N
         return lay_out(view, *options)
 
     monkeypatch.setattr(svg, "lay_out", counted)
-    pixels(monkeypatch, column(300))
+    pixels(monkeypatch, column(300), shape="tall")
     assert len(laid_out) == 1
 
 
