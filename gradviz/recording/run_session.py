@@ -112,8 +112,12 @@ class RunSession:
     def keep_before(self, function: str) -> None:
         """The program calls `function`, which ends the process: write what was recorded, and say where it is."""
         spool = self._plan.spool
-        if self.keep_until_now() and spool is not None:
+        if spool is None or self._kept is not None:
+            return
+        if self.keep_until_now():
             spool.warn(f"the script called {function}; what was recorded until then is in {spool.path}")
+        elif self._recorder is None or not self._recorder.has_graphs():
+            spool.warn(f"the script called {function}; nothing was recorded until then, and nothing can be shown")
 
     def keep_until_now(self) -> bool:
         """Write what was recorded until now; False if there is nothing, or it cannot be written."""

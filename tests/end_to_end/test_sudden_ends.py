@@ -62,6 +62,13 @@ def test_os_exit_says_where_the_recording_is_and_keeps_all_of_it(tmp_path: Path)
     assert "checked: 3 backward calls" in checked.stdout
 
 
+@pytest.mark.parametrize("imports", ["import os", "import os, torch"])
+def test_os_exit_before_any_backward_says_that_nothing_was_recorded(imports: str, tmp_path: Path) -> None:
+    run = gradviz("check", written_script(tmp_path, f"{imports}\nos._exit(3)"), cwd=tmp_path)
+    told = "gradviz: the script called os._exit; nothing was recorded until then, and nothing can be shown\n"
+    assert (run.exit_code, run.stdout, run.stderr) == (3, "", told)
+
+
 @pytest.mark.parametrize("words", [["--backward", "all"], ["--keep-going"]])
 def test_nothing_is_left_of_a_spool_after_a_normal_end(words: list[str], tmp_path: Path) -> None:
     text = THREE_STEPS + "if os.fork() == 0: os._exit(5)\nos.wait()\nfor name in os.listdir(): print(name)\n"
