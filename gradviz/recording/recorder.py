@@ -188,13 +188,17 @@ class Recorder:
             number = self.backward_calls
         if self._forward.replicas is not None:
             self._forward.replicas.before_backward(number, request.frame)
-        if not self._plan.wants(number):
-            try:
-                return self._run_unwanted(request, number, run)
-            finally:
-                self._last_sequence_nr = peek_sequence_nr()
-                self._forward.forget_what_is_old()
-                self._await_forward_of(number + 1)
+        if self._plan.wants(number):
+            return self._run_wanted(request, number, run)
+        try:
+            return self._run_unwanted(request, number, run)
+        finally:
+            self._last_sequence_nr = peek_sequence_nr()
+            self._forward.forget_what_is_old()
+            self._await_forward_of(number + 1)
+
+    def _run_wanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
+        """Record a call, and run it."""
         self.note_memory()
         self._limit.before_backward()
         if self._plan.keeps_one:

@@ -9,7 +9,7 @@ nothing to Dynamo. They are off while it compiles, which would be slow otherwise
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -129,37 +129,35 @@ class UncompiledCode:
                 self._set(*self._functions)
 
     def _trace_and_profile(self) -> tuple[Any, Any]:
-        """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
+        """The functions that Python calls; Dynamo is off before they call any other one in Python."""
         switch_off, offsets, lined, module_code = off_switch(), self._offsets, self._lined, self._module_code
         stepped, instructions, reads = self._stepped, self._instructions, self._reads
         called = CUTTING if self._custom_code is not None else CUTTING | {_APPLY}
 
         @untraced
+        def with_dynamo_off(look: Callable[..., None], *args: Any) -> None:
+            callback = switch_off(None)
+            look(*args)
+            switch_off(callback)
+
+        @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
             is_module_call = frame.f_code is module_code and event in ("call", "return")
-            if _peek() != self._last or is_module_call:
-                callback = switch_off(None)
-                self._look(frame, event, arg)
-                if is_module_call:
-                    self._look_at_module(frame, event)
-                switch_off(callback)
+            if _peek() != self._last:
+                with_dynamo_off(self._look, frame, event, arg)
+            if is_module_call:
+                with_dynamo_off(self._look_at_module, frame, event)
             if (event == "c_call" and arg.__name__ in called) or (event == "c_return" and arg.__name__ == SWITCH):
-                callback = switch_off(None)
-                self._look_at_cut(frame, arg)
-                switch_off(callback)
+                with_dynamo_off(self._look_at_cut, frame, arg)
 
         @untraced
         def lines(frame: FrameType, event: str, arg: Any) -> Any:
             if _peek() != self._last:
-                callback = switch_off(None)
-                self._look(frame, event, None)
-                switch_off(callback)
+                with_dynamo_off(self._look, frame, event, None)
             if event == "opcode":
                 instructions[id(frame)] = frame.f_lasti
                 if frame.f_lasti in reads[id(frame.f_code)]:
-                    callback = switch_off(None)
-                    self._look_at_data(frame)
-                    switch_off(callback)
+                    with_dynamo_off(self._look_at_data, frame)
             elif event == "line":
                 offsets[id(frame)] = frame.f_lasti
                 if stepped[id(frame.f_code)]:
@@ -172,10 +170,8 @@ class UncompiledCode:
         @untraced
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
             if id(frame.f_code) not in lined or _peek() != self._last:
-                callback = switch_off(None)
-                self._keep(frame.f_code)
-                self._look(frame, event, None)
-                switch_off(callback)
+                with_dynamo_off(self._keep, frame.f_code)
+                with_dynamo_off(self._look, frame, event, None)
             return lines if lined[id(frame.f_code)] else None
 
         return trace, profile

@@ -77,7 +77,7 @@ class CaptureBuilder:
         self._forward = forward
         self._regions: dict[int, FoundRegions] = {}
         """Of each graph, by its index."""
-        self._region_finder = RegionFinder(forward.traced_graphs, forward.noted_cuts, facts)
+        self._region_finder = RegionFinder(forward.traced_graphs, forward.noted_cuts, facts, forward.log.module_of)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._reduced: set[int] = set()
@@ -118,7 +118,7 @@ class CaptureBuilder:
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._regions[recorded.graph_index] = self._region_finder.regions_of(
-            graph, walked, module_names, models, log, self._forward.log.module_of, constants
+            graph, walked, module_names, models, log, constants
         )
         self._note_parameters(models, module_names)
         return recorded
