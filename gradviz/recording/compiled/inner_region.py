@@ -108,20 +108,26 @@ class RegionTables:
     def scope_named(self, key: str, text: str, kind: Any, parent: int | None) -> ModuleScope:
         """The scope of one call; `key` begins with the module's ``id()``, `text` says where Dynamo found it."""
         class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-        module = self._module(key, text)
-        if module is None or type(module).__name__ != class_name:
-            path = dotted_source(text).partition(".")[2]
+        module = self._module(key, text, class_name)
+        if module is None:
+            variable, _, path = dotted_source(text).partition(".")
+            if path and self.frame_module is not None and variable == self.frame_variable:
+                path = f"{self.modules.name_of_module(self.frame_module)}.{path}"
             return ModuleScope(path or class_name.lower(), class_name, parent)
         path = self.modules.name_of_module(module)
         return ModuleScope(path, class_name, parent, 0, sum(each.numel() for each in parameters_inside(module)))
 
-    def _module(self, key: str, text: str) -> torch.nn.Module | None:
-        """The module that ran: code that was compiled for one module may run for others that are alike."""
+    def _module(self, key: str, text: str, class_name: str) -> torch.nn.Module | None:
+        """The module that ran: code that was compiled for one module may run for others that are alike.
+
+        Inside an exported model it has another class.
+        """
         variable, _, path = dotted_source(text).partition(".")
         if self.frame_module is not None and variable == self.frame_variable:
             return module_at(self.frame_module, path)
         number = re.match(r"\d+", key)
-        return self.known.get(int(number[0])) if number is not None else None
+        module = self.known.get(int(number[0])) if number is not None else None
+        return module if type(module).__name__ == class_name else None
 
 
 def frame_module(

@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
+from gradviz.recording.run.traced_stacks import exported_modules, is_exported
 from gradviz.recording.torch_access.modules import own_modules
 
 Scope = TypeVar("Scope")
@@ -66,6 +67,8 @@ class ModuleCalls(Generic[Scope]):
     def scope_of(self, traced: TracedNode) -> Scope:
         """The innermost one of a node; to be asked for in the order of the nodes."""
         stack = [(str(key), *entry) for key, entry in (traced.meta.get("nn_module_stack") or {}).items()]
+        if is_exported(stack):  # paths are those inside the exported model, whose forward was compiled
+            stack = [(each.key, f"L['self'].{each.path}", each.class_name) for each in exported_modules(traced)]
         same = 0
         for (running, _), (key, *_) in zip(self._running, stack, strict=False):
             if running != key:

@@ -8,6 +8,7 @@ nothing to Dynamo. They are off while it compiles, which would be slow otherwise
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -36,6 +37,8 @@ _APPLY = "apply"
 """Of custom functions; written in Python until torch 2.13."""
 _FUNCTIONAL = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
 """Files of torch with functions that users call, and that a function mode would see as one call."""
+_CLEARING = inspect.unwrap(torch.optim.Optimizer.zero_grad).__code__
+"""Torch keeps Dynamo from compiling it."""
 _peek = peek_sequence_nr
 
 
@@ -48,6 +51,7 @@ class UncompiledCode:
 
     def __init__(self, watch: ForwardWatch, compiler: FrameCompiler) -> None:
         self.defects = watch.defects
+        self._watch = watch
         self._log, self._stacks, self._cuts = watch.log, watch.stacks, UncompiledCuts(watch)
         self._thread = ThreadLog()
         self._compiler = compiler
@@ -147,6 +151,8 @@ class UncompiledCode:
                 with_dynamo_off(self._look, frame, event, arg)
             if is_module_call:
                 with_dynamo_off(self._look_at_module, frame, event)
+            if frame.f_code is _CLEARING and event == "call":
+                with_dynamo_off(self._look_at_clear, frame)
             if (event == "c_call" and arg.__name__ in called) or (event == "c_return" and arg.__name__ == SWITCH):
                 with_dynamo_off(self._look_at_cut, frame, arg)
 
@@ -203,6 +209,12 @@ class UncompiledCode:
             self._enter_module(frame)
         else:
             self._leave_module(frame)
+
+    @shielded
+    def _look_at_clear(self, frame: FrameType) -> None:
+        calls = self._watch.calls
+        if calls is not None and not calls.writer.is_elsewhere():
+            calls.optimizers.clears_in_compiled(frame.f_locals.get("self"))
 
     @shielded
     def _look_at_cut(self, frame: FrameType, function: Any) -> None:
