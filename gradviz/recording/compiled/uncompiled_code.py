@@ -278,6 +278,7 @@ class UncompiledCode:
         thread.close_row(self._row, start)
         stack = self._stacks.current(maker, [], self._offsets.get(id(maker)))
         row = thread.add_row(start, end, function, stack)
+        thread.uncompiled_rows.add(row)
         if is_checkpointing():
             thread.checkpointed_rows.add(row)
         self._row = thread.add_part(self._row, end)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -157,3 +158,25 @@ def test_a_setting_of_torch_is_read_as_it_is_now() -> None:
     assert not draws_like_uncompiled_code("inductor")
     with settings.patch(fallback_random=True):
         assert draws_like_uncompiled_code("inductor")
+
+
+LOOKED_AT = """
+import torch
+
+@torch.compile(backend="aot_eager")
+def f(x):
+    x = x.sin().cos()
+    if x.square().exp().sum().item() > 1e9:
+        x = x / 2
+    return x.tanh()
+
+f(torch.ones(3, requires_grad=True)).sum().backward()
+"""
+
+
+def test_operations_that_a_graph_break_only_looks_at_are_not_counted_as_unmeasured(tmp_path: Path) -> None:
+    capture = recorded(tmp_path, LOOKED_AT)
+    (graph,) = capture.graphs
+    inside = Counter(node.region for node in graph.nodes if node.region is not None)
+    several = sum(count for count in inside.values() if count > 1)
+    assert any(f"between the {several} operations inside" in each for each in capture.disclosures), capture.disclosures
