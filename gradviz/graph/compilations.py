@@ -59,3 +59,5 @@ class Compilation(Struct, frozen=True, omit_defaults=True):
     is_refused: bool = False
     """Whether nothing was compiled: the function, or the rest of it, runs uncompiled. `broken` says why; if it is None,
     there were too many versions."""
+    is_dynamic: bool = False
+    """Whether sizes were taken for changing from the beginning: ``dynamic=True``."""

@@ -25,6 +25,7 @@ from gradviz.recording.backward.measured_calls import MeasuredCalls
 from gradviz.recording.backward.refused_backward import refused_backward
 from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
+from gradviz.recording.compiled.written_roots import written_roots
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.ranks.peer_watch import is_shape_inference
@@ -70,7 +71,9 @@ class Recorder:
         self._limit = RunLimit(plan.limits, self._end_run, plan.announce)
         self._call_log: CallLogNames | None = None
         if self._forward.calls is not None:
-            self._call_log = CallLogNames(self._forward.calls, self._forward.log, self._forward.stacks)
+            self._call_log = CallLogNames(
+                self._forward.calls, self._forward.log, self._forward.stacks, reads_inside=plan.inside
+            )
             self._forward.calls.watch_limit(self._limit)
         self._measured = MeasuredCalls(plan, self._facts, self._builder)
         on_backward = self._on_backward if self._call_log is None else partial(self._log_backward, self._call_log)
@@ -188,13 +191,17 @@ class Recorder:
             number = self.backward_calls
         if self._forward.replicas is not None:
             self._forward.replicas.before_backward(number, request.frame)
-        if not self._plan.wants(number):
-            try:
-                return self._run_unwanted(request, number, run)
-            finally:
-                self._last_sequence_nr = peek_sequence_nr()
-                self._forward.forget_what_is_old()
-                self._await_forward_of(number + 1)
+        if self._plan.wants(number):
+            return self._run_wanted(request, number, run)
+        try:
+            return self._run_unwanted(request, number, run)
+        finally:
+            self._last_sequence_nr = peek_sequence_nr()
+            self._forward.forget_what_is_old()
+            self._await_forward_of(number + 1)
+
+    def _run_wanted(self, request: BackwardRequest, number: int, run: Callable[[], Any]) -> Any:
+        """Record a call, and run it."""
         self.note_memory()
         self._limit.before_backward()
         if self._plan.keeps_one:
@@ -247,6 +254,8 @@ class Recorder:
     def _record_request(self, request: BackwardRequest, number: int) -> Recorded | None:
         try:
             names = self._names(request.frame)
+            if request.is_at_graph_break:
+                names.add_namespace(written_roots(request), only_nameless=True)
             roots = [root for value in request.roots if (root := root_of(value, names.name_of(value))) is not None]
             backward = BackwardCall(number, request.function, None, request.retain_graph, request.create_graph)
             if not roots:

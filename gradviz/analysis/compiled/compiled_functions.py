@@ -46,6 +46,8 @@ class CompiledRegion(Struct, frozen=True):
     """For each version after the first, what the earlier ones had assumed; empty where torch does not tell."""
     is_given_up: bool
     """Whether it was compiled so often that Dynamo runs it uncompiled from then on."""
+    is_dynamic: bool = False
+    """Whether it was compiled for sizes that change: ``dynamic=True``."""
 
 
 class ExplainedBreak(Struct, frozen=True):
@@ -156,7 +158,10 @@ def _region(compilations: list[Compilation]) -> CompiledRegion:
     newest = compiled[-1] if compiled else compilations[-1]
     versions = len({each.version for each in compiled})
     guards = tuple(each.failed_guard for each in compiled if each.version)
-    return CompiledRegion(compilations[0].line, newest.operations, versions, guards, len(compiled) < len(compilations))
+    is_given_up = len(compiled) < len(compilations)
+    return CompiledRegion(
+        compilations[0].line, newest.operations, versions, guards, is_given_up, is_dynamic=newest.is_dynamic
+    )
 
 
 def _explained(capture: Capture, broken: GraphBreak) -> ExplainedBreak:

@@ -26,17 +26,25 @@ from gradviz.recording.run.line_attribution import StackTable
 from gradviz.recording.torch_access.distributed.sharded_parameters import is_flat_parameter, own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 
+_INSIDE_READS = '; --inside reads them (not with backend="eager", and not under compiled autograd)'
 MAX_CLASSES = 5
 """Classes of modules that are named in a disclosure about other threads."""
 
 
 class CallLogNames:
-    """Names the tensors of a recorder while the program runs; `build` makes the log afterwards."""
+    """Names the tensors of a recorder while the program runs; `build` makes the log afterwards.
 
-    def __init__(self, recorder: CallRecorder, log: ForwardLog, stacks: StackTable) -> None:
+    Args:
+        reads_inside: whether what was compiled is run a second time, for its numbers.
+    """
+
+    def __init__(
+        self, recorder: CallRecorder, log: ForwardLog, stacks: StackTable, *, reads_inside: bool = False
+    ) -> None:
         self._recorder = recorder
         self._forward = log
         self._stacks = stacks
+        self._reads_inside = reads_inside
         self._module_paths: dict[int, str] = {}
         """By index in `ForwardLog.modules`. A `NameTable` would keep everything that it names alive."""
         self._optimizers_made = 0
@@ -200,7 +208,7 @@ class CallLogNames:
             )
         unread = sum(row.has_inner_rows and not row.has_values for row in rows)
         if unread:
-            how = "" if any(row.has_values for row in rows) else '; --inside reads them (not with backend="eager")'
+            how = "" if self._reads_inside else _INSIDE_READS
             yield (
                 f"the numbers inside compiled code, which ran {counted(unread, 'time')}: rules about zeros, NaN and "
                 f"Inf (GV2, GV3) saw there only what went in and what came out{how}"

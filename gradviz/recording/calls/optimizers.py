@@ -91,6 +91,11 @@ class _Before(NamedTuple):
         return is_changed and now.layout == torch.strided and not now.count_nonzero()
 
 
+def _is_changed(before: list[_Before]) -> bool:
+    """Whether a step was made since."""
+    return any(version_of(each.tensor) != each.version for each in before)
+
+
 _MIN_RATE = 1e-4
 """Of the highest learning rate: with less a step hardly does anything."""
 
@@ -121,6 +126,8 @@ class Optimizers:
         self._stepping: list[Row] = []
         self._before: list[tuple[KnownOptimizer, list[_Before]]] = []
         """While compiled code runs: the parameters of each optimizer as they were before."""
+        self._cleared_first: set[int] = set()
+        """The ``id()`` of those that compiled code has called ``zero_grad`` of, and had made no step with."""
 
     def start(self) -> None:
         """Install the hooks; nothing happens if they are installed already."""
@@ -207,6 +214,7 @@ class Optimizers:
             return
         with self._writer.shield(), measuring(), DISABLE_TORCH_FUNCTION():
             alive = [known for known in self.all if known.weak() is not None]
+            self._cleared_first.clear()
             self._before = [
                 (known, [_Before.of(tensor) for _, tensor in _parameters_of(known.weak())]) for known in alive
             ]
@@ -217,16 +225,26 @@ class Optimizers:
     def after_compiled(self, frame: FrameType) -> None:
         """Compiled code has run: an optimizer whose parameters it changed has made a step there.
 
-        If it also cleared gradients, it did so after the step: the other order would leave the step nothing to use.
+        If it also cleared gradients, it did so after the step, unless it was seen before.
         """
         states, self._before = self._before, []
         for known, before in states:
             optimizer = known.weak()
-            if optimizer is not None and any(version_of(each.tensor) != each.version for each in before):
+            if optimizer is None:
+                continue
+            clears_first = id(optimizer) in self._cleared_first
+            if clears_first:
+                self._note_compiled_clear(known, optimizer, before, frame)
+            if _is_changed(before):
                 self._note_compiled_step(known, optimizer, before, frame)
                 self.step_ended(optimizer)
-            if optimizer is not None:
+            if not clears_first:
                 self._note_compiled_clear(known, optimizer, before, frame)
+
+    def clears_in_compiled(self, optimizer: Any) -> None:
+        """While compiled code runs, the program calls ``zero_grad``."""
+        if any(known.weak() is optimizer and not _is_changed(before) for known, before in self._before):
+            self._cleared_first.add(id(optimizer))
 
     def _note_compiled_clear(
         self, known: KnownOptimizer, optimizer: Any, before: list[_Before], frame: FrameType

@@ -55,8 +55,6 @@ class CallInputs:
                 self._note(traced, args, before, after, sys._getframe(1))
             return result
 
-        # torch 2.10 calls what this names, where there is such a name, in place of the function.
-        vars(compiled_and_noted).pop("_torchdynamo_orig_callable", None)
         return compiled_and_noted
 
     @shielded

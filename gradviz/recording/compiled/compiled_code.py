@@ -100,6 +100,8 @@ class CompiledCodeWatch:
         # Python calls a partial without a frame, and what it calls can be changed when the recording is over.
         placed: partial[Any] = partial(watched)
         update_wrapper(placed, watched)
+        # torch 2.10 calls what this names, where there is such a name, in place of the function.
+        vars(placed).pop("_torchdynamo_orig_callable", None)
         self._placed[placed] = compiled
         return placed
 

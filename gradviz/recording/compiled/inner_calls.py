@@ -6,7 +6,6 @@ requires grad. Their values are not; a second run (`second_run`) fills them in, 
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import wraps
@@ -23,12 +22,11 @@ from gradviz.recording.compiled.call_inputs import sizes_of_call, traced_frame
 from gradviz.recording.compiled.region_calls import compiled_node
 from gradviz.recording.compiled.region_replay import CannotReplay, Replay, replayed
 from gradviz.recording.compiled.run_log import LoggedCall, RunLog
-from gradviz.recording.compiled.traced_nodes import TracedNode
+from gradviz.recording.compiled.traced_nodes import ModuleCalls, module_at, source_path
 from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TracedGraph
-from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import peek_sequence_nr, sequence_nr_of
 from gradviz.recording.torch_access.tensors import version_of
 
@@ -86,8 +84,6 @@ class InnerCalls:
                 self._outer = outer
             return result
 
-        # torch 2.10 calls what this names, where there is such a name, in place of the function.
-        vars(compiled_and_logged).pop("_torchdynamo_orig_callable", None)
         return compiled_and_logged
 
     def _begun(self, traced: TracedGraph, args: tuple[Any, ...], outer: Row, frame: FrameType) -> _InnerCall | None:
@@ -99,7 +95,7 @@ class InnerCalls:
             return None
         if found.log is None or not found.log.is_complete:
             return None
-        modules = _ModuleCalls(self._watch.log, _variables_of(traced, frame), outer.scope)
+        modules = _module_calls(self._watch.log, _variables_of(traced, frame), outer.scope)
         call = _InnerCall(traced, found, found.log, outer, self._calls, modules, self._watch.stacks.below)
         call.begin(args)
         return call
@@ -122,7 +118,7 @@ class _InnerCall:
         log: RunLog,
         outer: Row,
         calls: CallRecorder,
-        modules: _ModuleCalls,
+        modules: ModuleCalls[int],
         stack_below: Callable[..., int],
     ) -> None:
         self._traced, self._found, self._log, self._outer = traced, found, log, outer
@@ -233,40 +229,14 @@ class _InnerCall:
         return self._memory.setdefault(id(of_run.storage), of_run.storage.likeness())
 
 
-class _ModuleCalls:
+def _module_calls(log: ForwardLog, variables: Mapping[str, Mapping[str, Any]], outermost: int) -> ModuleCalls[int]:
     """The module calls inside one call of compiled code, as they would be without compilation."""
 
-    def __init__(self, log: ForwardLog, variables: Mapping[str, Mapping[str, Any]], outermost: int) -> None:
-        self._log, self._variables, self._outermost = log, variables, outermost
-        self._running: list[tuple[str, int]] = []
+    def enter(_: str, text: str, __: Any, parent: int) -> int:
+        module = module_at(variables, source_path(text))
+        return parent if module is None else log.new_scope(module, parent)
 
-    def scope_of(self, traced: TracedNode) -> int:
-        """The call in which a traced node was made; to be asked for in the order of the nodes."""
-        stack = [(str(key), str(text)) for key, (text, *_) in (traced.meta.get("nn_module_stack") or {}).items()]
-        same = 0
-        for (running, _), (key, _) in zip(self._running, stack, strict=False):
-            if running != key:
-                break
-            same += 1
-        del self._running[same:]
-        for key, text in stack[same:]:
-            parent = self._running[-1][1] if self._running else self._outermost
-            module = self._module(text)
-            self._running.append((key, parent if module is None else self._log.new_scope(module, parent)))
-        return self._running[-1][1] if self._running else self._outermost
-
-    def _module(self, text: str) -> torch.nn.Module | None:
-        """The module that Dynamo found there: ``L['self'].blocks.act``."""
-        root = _ROOT.match(text)
-        found = self._variables[root["table"]].get(root["name"]) if root is not None else None
-        for part in _PART.findall(text[root.end() :]) if root is not None else ():
-            found = own_modules(found).get(part) if isinstance(found, torch.nn.Module) else None
-        return found if isinstance(found, torch.nn.Module) else None
-
-
-_ROOT = re.compile(r"(?P<table>[LG])\['(?P<name>[^']*)'\]")
-_PART = re.compile(r"(?:\._modules\['|\.|\[)([^'\].\[]+)")
-"""A step to a child: ``.blocks``, ``[0]``, ``._modules['act']``."""
+    return ModuleCalls(enter, outermost)
 
 
 def _variables_of(traced: TracedGraph, frame: FrameType) -> Mapping[str, Mapping[str, Any]]:

@@ -17,7 +17,7 @@ from gradviz.recording.compiled.region_constants import RegionConstant, RegionCo
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import WouldSave
-from gradviz.recording.compiled.traced_nodes import TracedNode
+from gradviz.recording.compiled.traced_nodes import ModuleCalls, TracedNode, dotted_source, module_at
 from gradviz.recording.forward.forward_log import CompiledCall
 from gradviz.recording.forward.forward_memory import storage_of
 from gradviz.recording.forward.function_names import public_name
@@ -26,7 +26,6 @@ from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.run.file_kinds import is_library_file, is_torch_file
 from gradviz.recording.run.traced_stacks import frames_of
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import TensorInput, TracedGraph, has_method
-from gradviz.recording.torch_access.modules import own_modules
 from gradviz.recording.torch_access.nodes import LEAF_SEQUENCE_NR, away_from_modes, kept_without_hooks
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, grad_fn_of, storage_address
@@ -80,9 +79,10 @@ class RegionTables:
     frame_variable: str = ""
     scopes: list[ModuleScope] = field(default_factory=list)
     sites: list[CallSite] = field(default_factory=list)
-    _running: list[tuple[str, int]] = field(default_factory=list)
-    """Keys and scopes of the module calls that the last node was made in."""
     _sites: dict[tuple[str, int, str, int | None], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._calls: ModuleCalls[int | None] = ModuleCalls(self._enter, None)
 
     def site_of(self, traced: TracedNode) -> int | None:
         """The call site of a traced node; None if Dynamo noted none."""
@@ -99,55 +99,35 @@ class RegionTables:
 
     def scope_of(self, traced: TracedNode) -> int | None:
         """The module call that a traced node belongs to; to be asked for in the order of the nodes."""
-        stack = [(str(key), *entry) for key, entry in (traced.meta.get("nn_module_stack") or {}).items()]
-        same = 0
-        for (running, _), (key, *_) in zip(self._running, stack, strict=False):
-            if running != key:
-                break
-            same += 1
-        del self._running[same:]
-        for key, text, kind in stack[same:]:
-            parent = self._running[-1][1] if self._running else None
-            self._running.append((key, len(self.scopes)))
-            self.scopes.append(self.scope_named(key, str(text), kind, parent))
-        return self._running[-1][1] if self._running else None
+        return self._calls.scope_of(traced)
+
+    def _enter(self, key: str, text: str, kind: Any, parent: int | None) -> int | None:
+        self.scopes.append(self.scope_named(key, text, kind, parent))
+        return len(self.scopes) - 1
 
     def scope_named(self, key: str, text: str, kind: Any, parent: int | None) -> ModuleScope:
         """The scope of one call; `key` begins with the module's ``id()``, `text` says where Dynamo found it."""
         class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
-        module = self._module(key, text)
-        if module is None or type(module).__name__ != class_name:
-            path = dotted_source(text).partition(".")[2]
+        module = self._module(key, text, class_name)
+        if module is None:
+            variable, _, path = dotted_source(text).partition(".")
+            if path and self.frame_module is not None and variable == self.frame_variable:
+                path = f"{self.modules.name_of_module(self.frame_module)}.{path}"
             return ModuleScope(path or class_name.lower(), class_name, parent)
         path = self.modules.name_of_module(module)
         return ModuleScope(path, class_name, parent, 0, sum(each.numel() for each in parameters_inside(module)))
 
-    def _module(self, key: str, text: str) -> torch.nn.Module | None:
-        """The module that ran: code that was compiled for one module may run for others that are alike."""
+    def _module(self, key: str, text: str, class_name: str) -> torch.nn.Module | None:
+        """The module that ran: code that was compiled for one module may run for others that are alike.
+
+        Inside an exported model it has another class.
+        """
         variable, _, path = dotted_source(text).partition(".")
         if self.frame_module is not None and variable == self.frame_variable:
-            return _module_at(self.frame_module, path)
+            return module_at(self.frame_module, path)
         number = re.match(r"\d+", key)
-        return self.known.get(int(number[0])) if number is not None else None
-
-
-def _module_at(module: torch.nn.Module, path: str) -> torch.nn.Module | None:
-    """What is found there: also in plain lists and dictionaries, ``steps[0].act`` and ``heads['left']``."""
-    found: Any = module
-    for name, index, key in re.findall(r"(\w+)(?=[.\[]|$)|\[(\d+)\]|\['([^']*)'\]", path):
-        if isinstance(found, torch.nn.Module):
-            found = own_modules(found).get(name, vars(found).get(name))
-        elif isinstance(found, (list, tuple)):
-            found = found[int(index)] if index and int(index) < len(found) else None
-        else:
-            found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, torch.nn.Module) else None
-
-
-def dotted_source(text: str) -> str:
-    """``self.blocks.act`` for ``L['self'].blocks.act`` and for ``L['self']._modules['blocks'].act``."""
-    plain = re.sub(r"\._(?:modules|parameters|buffers)\['([^']*)'\]", r".\1", text)
-    return re.sub(r"^[LG]\['([^']*)'\]", r"\1", plain)
+        module = self.known.get(int(number[0])) if number is not None else None
+        return module if type(module).__name__ == class_name else None
 
 
 def frame_module(

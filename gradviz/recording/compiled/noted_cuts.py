@@ -71,9 +71,7 @@ class NotedCuts:
     def cuts(self) -> Iterator[GradientCut]:
         """Each parameter with the line that is to blame: what leaves as a number is often only printed."""
         told: set[str] = set()
-        for each in sorted(
-            self._cuts.values(), key=lambda each: 0 if each.function in _MEANT else _RANKS.get(each.function, 1)
-        ):
+        for each in sorted(self._cuts.values(), key=_rank):
             parameters = tuple(name for name in each.parameters if name not in told)
             told.update(parameters)
             if parameters:

@@ -103,8 +103,6 @@ class RegionCalls:
                     _attach(held, result)
             return result
 
-        # torch 2.10 calls what this names, where there is such a name, in place of the function.
-        vars(compiled_and_held).pop("_torchdynamo_orig_callable", None)
         return compiled_and_held
 
     @contextmanager

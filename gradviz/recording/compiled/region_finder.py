@@ -50,12 +50,23 @@ COMPILED_CALL = "torch.compile"
 
 
 class RegionFinder:
-    """Finds the regions of the graphs of one recording."""
+    """Finds the regions of the graphs of one recording.
 
-    def __init__(self, traced: Iterable[TracedGraph], noted_cuts: NotedCuts, facts: FactsTable) -> None:
+    Args:
+        module_of: finds the module of a scope of the log.
+    """
+
+    def __init__(
+        self,
+        traced: Iterable[TracedGraph],
+        noted_cuts: NotedCuts,
+        facts: FactsTable,
+        module_of: Callable[[int], torch.nn.Module | None],
+    ) -> None:
         self.traced = traced
         self._noted_cuts = noted_cuts
         self.facts = facts
+        self.module_of = module_of
         self.untraceable: dict[str, None] = {}
         """Why nodes of code that was traced and not compiled have only the line of the call."""
         self.cuts: dict[int, tuple[GradientCut, ...]] = {}
@@ -76,20 +87,14 @@ class RegionFinder:
         modules: ModuleNames,
         called: list[torch.nn.Module],
         log: ThreadLog | None,
-        module_of: Callable[[int], torch.nn.Module | None],
         constants: ConstantTable,
     ) -> FoundRegions:
-        """The regions of a graph, those that were compiled and those that were only traced.
-
-        Args:
-            module_of: finds the module of a scope of the log.
-            constants: those of the graph.
-        """
+        """The regions of a graph, those that were compiled and those that were only traced."""
         self._noted_cuts.take_names(modules, {id(leaf) for _, leaf in leaf_variables(walked)})
         for each in self.traced:
             if id(each) not in self.cuts:
                 self.cuts[id(each)] = gradient_cuts(each, modules)
-        search = _Search(self, graph, walked, modules, called, log, module_of, constants)
+        search = _Search(self, graph, walked, modules, called, log, constants)
         return FoundRegions(search.compiled(), search.uncompiled(), constants.logged)
 
 
@@ -103,7 +108,6 @@ class _Search:
     modules: ModuleNames
     called: list[torch.nn.Module]
     log: ThreadLog | None
-    module_of: Callable[[int], torch.nn.Module | None]
     constants: ConstantTable
 
     @cached_property
@@ -208,7 +212,7 @@ class _Search:
         """The module that ran when a node was made."""
         if self.log is None:
             return None
-        module = self.module_of(self.log.scope_of(self.walked.sequence_nrs[index]))
+        module = self.finder.module_of(self.log.scope_of(self.walked.sequence_nrs[index]))
         inner: torch.nn.Module | None = compiled_from(module)
         return module if inner is None else inner
 

@@ -89,16 +89,15 @@ def without_broken(graph: Graph, found: FoundRegions) -> FoundRegions:
     return found._replace(compiled=compiled)
 
 
-def unmeasured_between(graph: Graph, found: FoundRegions) -> int:
-    """How many operations are in open regions through which measured gradients went."""
-    return sum(
-        len(each.inner.nodes)
-        for index, each in found.compiled.items()
-        if each.inner is not None
-        and not each.is_measured
-        and graph.nodes[index].run is not None
-        and len(each.inner.nodes) > 1
-    )
+def unmeasured_between(graph: Graph) -> int:
+    """How many operations of an opened graph are in open regions through which measured gradients went."""
+    sizes = Counter(node.region for node in graph.nodes if node.run is not None and node.kind != "compiled")
+    is_open = {
+        number
+        for number, region in enumerate(graph.regions)
+        if region.node_name and not region.closed and not region.is_measured
+    }
+    return sum(size for number, size in sizes.items() if number in is_open and size > 1)
 
 
 def not_measured_again(found: Iterable[FoundRegion]) -> list[str]:

@@ -130,12 +130,15 @@ class StandIn(NamedTuple):
     copy: torch.Tensor
     node: Any
 
-    @classmethod
-    def of(cls, leaf: torch.Tensor) -> StandIn:
-        """One for this leaf."""
+
+def with_stand_ins(inputs: list[Any], wanted: Collection[int]) -> tuple[list[Any], dict[int, StandIn]]:
+    """The inputs, with copies in the place of those that are wanted; and these."""
+    found: dict[int, StandIn] = {}
+    for index in wanted:
         with torch.enable_grad():
-            copy = leaf.clone()
-        return cls(leaf, copy, grad_fn_of(copy))
+            copy = inputs[index].clone()
+        found[index] = StandIn(inputs[index], copy, grad_fn_of(copy))
+    return [found[index].copy if index in found else each for index, each in enumerate(inputs)], found
 
 
 class CannotReplay(Exception):
@@ -170,9 +173,8 @@ def _replay_or_with_stand_ins(traced: TracedGraph) -> Replay:
 
 def _replay(traced: TracedGraph, stand_ins: Collection[int] = ()) -> Replay:
     with generators_restored(), fake_tensors(with_numbers=takes_numbers(traced.graph)) as mode, torch.enable_grad():
-        inputs: list[Any] = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
-        standing_in = {index: StandIn.of(inputs[index]) for index in stand_ins}
-        inputs = [standing_in[index].copy if index in standing_in else each for index, each in enumerate(inputs)]
+        leaves = [made_fake(mode, each) if isinstance(each, TensorInput) else each for each in traced.inputs]
+        inputs, standing_in = with_stand_ins(leaves, stand_ins)
         log, copies = RunLog() if traced.logs_calls else None, Copies(part_of_fake)
         interpreter = NotingInterpreter(traced, lambda given: made_fake(mode, given), log=log, copies=copies)
         with ExitStack() as surroundings:

@@ -40,11 +40,11 @@ from gradviz.recording.compiled.region_replay import (
     RESHAPES,
     NotingInterpreter,
     Replay,
-    StandIn,
     as_traced,
     described,
     is_alike,
     replayed,
+    with_stand_ins,
 )
 from gradviz.recording.compiled.run_log import RunLog
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -189,12 +189,11 @@ class _Run:
         with _synchronized(tensors), generators_restored():
             for kind, state in self.held.generators.items():
                 set_generator_state(kind, state)
-            inputs = [
+            leaves = [
                 _own_tensor(each, given) if isinstance(each, torch.Tensor) and isinstance(given, TensorInput) else each
                 for each, given in zip(self.held.inputs, traced.inputs, strict=True)
             ]
-            standing_in = {index: StandIn.of(inputs[index]) for index in replayed(traced).stand_ins}
-            inputs = [standing_in[index].copy if index in standing_in else each for index, each in enumerate(inputs)]
+            inputs, standing_in = with_stand_ins(leaves, replayed(traced).stand_ins)
             self.log = RunLog() if traced.logs_calls else None
             interpreter = NotingInterpreter(traced, lambda given: given.value.clone(), frees_values=True, log=self.log)
             with as_traced(traced), torch.enable_grad(), replaying_views():
@@ -202,9 +201,6 @@ class _Run:
                     results = list(interpreter.run(*inputs))
                 self.replay = described(inputs, results, [], standing_in)
                 self._check_way()
-                leaves = [
-                    standing_in[index].leaf if index in standing_in else each for index, each in enumerate(inputs)
-                ]
                 return self._backward(inputs, results, leaves)
 
     def _check_way(self) -> None:

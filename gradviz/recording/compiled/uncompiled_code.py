@@ -8,8 +8,9 @@ nothing to Dynamo. They are off while it compiles, which would be slow otherwise
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FrameType
 from typing import Any
@@ -36,6 +37,8 @@ _APPLY = "apply"
 """Of custom functions; written in Python until torch 2.13."""
 _FUNCTIONAL = ("torch/nn/functional.py", "torch/functional.py", "torch/_tensor.py")
 """Files of torch with functions that users call, and that a function mode would see as one call."""
+_CLEARING = inspect.unwrap(torch.optim.Optimizer.zero_grad).__code__
+"""Torch keeps Dynamo from compiling it."""
 _peek = peek_sequence_nr
 
 
@@ -48,6 +51,7 @@ class UncompiledCode:
 
     def __init__(self, watch: ForwardWatch, compiler: FrameCompiler) -> None:
         self.defects = watch.defects
+        self._watch = watch
         self._log, self._stacks, self._cuts = watch.log, watch.stacks, UncompiledCuts(watch)
         self._thread = ThreadLog()
         self._compiler = compiler
@@ -129,37 +133,37 @@ class UncompiledCode:
                 self._set(*self._functions)
 
     def _trace_and_profile(self) -> tuple[Any, Any]:
-        """The functions that Python calls; they call nothing written in Python while Dynamo is on."""
+        """The functions that Python calls; Dynamo is off before they call any other one in Python."""
         switch_off, offsets, lined, module_code = off_switch(), self._offsets, self._lined, self._module_code
         stepped, instructions, reads = self._stepped, self._instructions, self._reads
         called = CUTTING if self._custom_code is not None else CUTTING | {_APPLY}
 
         @untraced
+        def with_dynamo_off(look: Callable[..., None], *args: Any) -> None:
+            callback = switch_off(None)
+            look(*args)
+            switch_off(callback)
+
+        @untraced
         def profile(frame: FrameType, event: str, arg: Any) -> None:
             is_module_call = frame.f_code is module_code and event in ("call", "return")
-            if _peek() != self._last or is_module_call:
-                callback = switch_off(None)
-                self._look(frame, event, arg)
-                if is_module_call:
-                    self._look_at_module(frame, event)
-                switch_off(callback)
+            if _peek() != self._last:
+                with_dynamo_off(self._look, frame, event, arg)
+            if is_module_call:
+                with_dynamo_off(self._look_at_module, frame, event)
+            if frame.f_code is _CLEARING and event == "call":
+                with_dynamo_off(self._look_at_clear, frame)
             if (event == "c_call" and arg.__name__ in called) or (event == "c_return" and arg.__name__ == SWITCH):
-                callback = switch_off(None)
-                self._look_at_cut(frame, arg)
-                switch_off(callback)
+                with_dynamo_off(self._look_at_cut, frame, arg)
 
         @untraced
         def lines(frame: FrameType, event: str, arg: Any) -> Any:
             if _peek() != self._last:
-                callback = switch_off(None)
-                self._look(frame, event, None)
-                switch_off(callback)
+                with_dynamo_off(self._look, frame, event, None)
             if event == "opcode":
                 instructions[id(frame)] = frame.f_lasti
                 if frame.f_lasti in reads[id(frame.f_code)]:
-                    callback = switch_off(None)
-                    self._look_at_data(frame)
-                    switch_off(callback)
+                    with_dynamo_off(self._look_at_data, frame)
             elif event == "line":
                 offsets[id(frame)] = frame.f_lasti
                 if stepped[id(frame.f_code)]:
@@ -172,10 +176,8 @@ class UncompiledCode:
         @untraced
         def trace(frame: FrameType, event: str, arg: Any) -> Any:
             if id(frame.f_code) not in lined or _peek() != self._last:
-                callback = switch_off(None)
-                self._keep(frame.f_code)
-                self._look(frame, event, None)
-                switch_off(callback)
+                with_dynamo_off(self._keep, frame.f_code)
+                with_dynamo_off(self._look, frame, event, None)
             return lines if lined[id(frame.f_code)] else None
 
         return trace, profile
@@ -207,6 +209,12 @@ class UncompiledCode:
             self._enter_module(frame)
         else:
             self._leave_module(frame)
+
+    @shielded
+    def _look_at_clear(self, frame: FrameType) -> None:
+        calls = self._watch.calls
+        if calls is not None and not calls.writer.is_elsewhere():
+            calls.optimizers.clears_in_compiled(frame.f_locals.get("self"))
 
     @shielded
     def _look_at_cut(self, frame: FrameType, function: Any) -> None:
@@ -270,6 +278,7 @@ class UncompiledCode:
         thread.close_row(self._row, start)
         stack = self._stacks.current(maker, [], self._offsets.get(id(maker)))
         row = thread.add_row(start, end, function, stack)
+        thread.uncompiled_rows.add(row)
         if is_checkpointing():
             thread.checkpointed_rows.add(row)
         self._row = thread.add_part(self._row, end)

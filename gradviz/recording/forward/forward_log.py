@@ -97,6 +97,8 @@ class ThreadLog:
         """The Python number that a row's arithmetic call received."""
         self.checkpointed_rows: set[int] = set()
         """Rows whose saved tensors are packed by non-reentrant checkpointing, to be computed again in backward."""
+        self.uncompiled_rows: set[int] = set()
+        """Rows of calls that ran uncompiled inside a compiled function, where nobody sees what they get."""
         self.inplace_rows: set[int] = set()
         """Rows of calls that change their input because of ``inplace=True``."""
         self.row_placements: dict[int, Moved] = {}
@@ -217,6 +219,7 @@ class ThreadLog:
         self.row_constants = {row: found for row, found in self.row_constants.items() if row >= self._forgotten}
         self.row_numbers = {row: number for row, number in self.row_numbers.items() if row >= self._forgotten}
         self.checkpointed_rows = {row for row in self.checkpointed_rows if row >= self._forgotten}
+        self.uncompiled_rows = {row for row in self.uncompiled_rows if row >= self._forgotten}
         self.inplace_rows = {row for row in self.inplace_rows if row >= self._forgotten}
         self.compiled_calls = [call for call in self.compiled_calls if call.end > oldest]
         self._first_parts = {row: first for row, first in self._first_parts.items() if row >= self._forgotten}

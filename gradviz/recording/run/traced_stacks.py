@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ class TracedLines:
         graph = getattr(frame.f_locals.get("self"), "graph", None)
         nodes = getattr(graph, "nodes", ())
         self._by_name = {str(node.name): tuple(frames_of(node)) for node in nodes}
-        self._modules = {str(node.name): tuple(_exported_modules(node)) for node in nodes}
+        self._modules = {str(node.name): tuple(exported_modules(node)) for node in nodes}
         self._file = frame.f_code.co_filename
 
     def at(self, line: int) -> tuple[TracedFrame, ...]:
@@ -77,10 +77,15 @@ class TracedLines:
         return result[1] if result is not None else ""
 
 
-def _exported_modules(node: Any) -> Iterator[TracedModule]:
-    """Only torch.export begins with the whole model; where `torch.fx` traced, modules inside are called as ever."""
+def is_exported(stack: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether torch.export noted these module calls: only it begins with the whole model, whose path is empty."""
+    return bool(stack) and stack[0][1] == ""
+
+
+def exported_modules(node: Any) -> Iterator[TracedModule]:
+    """What torch.export noted; where `torch.fx` traced, modules inside are called as ever."""
     stack = [(str(key), *entry) for key, entry in (node.meta.get("nn_module_stack") or {}).items()]
-    if stack and stack[0][1] == "":
+    if is_exported(stack):
         for key, path, kind, *_ in stack[1:]:
             class_name = kind.__name__ if isinstance(kind, type) else str(kind).rpartition(".")[2]
             yield TracedModule(key, str(path).partition("@")[0], class_name)

@@ -472,6 +472,7 @@ CAPABILITIES = (
             "torch._guards.CompileContext.current_compile_id",
             "torch._dynamo.utils.get_compilation_metrics",
             "torch._dynamo.utils.counters",
+            "torch._dynamo.config.assume_static_by_default",
         ),
         probes.compilations,
         instead="",

@@ -41,7 +41,9 @@ def is_loaded(module: str) -> bool:
 
 def _member(owner: Any, name: str) -> Any:
     if isinstance(owner, ModuleType):
-        return vars(owner).get(name)
+        contents = vars(owner)
+        is_setting = name in contents.get("_config", ())  # torch keeps those of a module of settings there
+        return getattr(owner, name) if is_setting else contents.get(name)
     return getattr(owner, name, None)
 
 

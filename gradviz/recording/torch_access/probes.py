@@ -577,7 +577,8 @@ def compilations() -> bool:
     is_numbered = find("torch._guards.CompileContext.current_compile_id")() is None
     is_counted = isinstance(find("torch._dynamo.utils.counters"), dict)
     is_listed = isinstance(list(find("torch._dynamo.utils.get_compilation_metrics")()), list)
-    return is_told and is_numbered and is_counted and is_listed
+    is_size_setting = isinstance(find("torch._dynamo.config.assume_static_by_default"), bool)
+    return is_told and is_numbered and is_counted and is_listed and is_size_setting
 
 
 def uncompiled_code() -> bool:

@@ -77,7 +77,9 @@ class CaptureBuilder:
         self._forward = forward
         self._regions: dict[int, FoundRegions] = {}
         """Of each graph, by its index."""
-        self._region_finder = RegionFinder(forward.traced_graphs, forward.noted_cuts, facts)
+        self._opened_of: dict[int, tuple[Graph, FoundRegions | None, Graph]] = {}
+        """By index, a graph, its regions, and the graph with them open."""
+        self._region_finder = RegionFinder(forward.traced_graphs, forward.noted_cuts, facts, forward.log.module_of)
         self._builder = GraphBuilder(facts, forward.log, forward.stacks, memory=forward.memory, values=forward.values)
         self._parameters: dict[int, Parameter] = {}
         self._reduced: set[int] = set()
@@ -118,7 +120,7 @@ class CaptureBuilder:
             self.graphs[recorded.graph_index] = graph
             self.node_count += len(walked.wrappers)
         self._regions[recorded.graph_index] = self._region_finder.regions_of(
-            graph, walked, module_names, models, log, self._forward.log.module_of, constants
+            graph, walked, module_names, models, log, constants
         )
         self._note_parameters(models, module_names)
         return recorded
@@ -127,6 +129,7 @@ class CaptureBuilder:
         """Forget the graphs of earlier calls, and what was disclosed about them."""
         self.graphs.clear()
         self._regions.clear()
+        self._opened_of.clear()
         self.node_count = 0
         self.unmeasured.clear()
         self._disclosures.clear()
@@ -139,6 +142,7 @@ class CaptureBuilder:
         with self._adding:
             self.node_count -= len(self.graphs.pop(index).nodes)
             self._regions.pop(index, None)
+            self._opened_of.pop(index, None)
 
     def reducers(self) -> dict[int, str]:
         """Which parameters get their ``.grad`` from several ranks in the next backward call: see `reducers_of`."""
@@ -238,7 +242,11 @@ class CaptureBuilder:
 
     def _opened(self, index: int) -> Graph:
         """One of the graphs, with its compiled regions open."""
-        return opened(self.graphs[index], self._regions_of(index))
+        made_of = self.graphs[index], self._regions.get(index)
+        known = self._opened_of.get(index)
+        if known is None or any(one is not other for one, other in zip(made_of, known, strict=False)):
+            known = self._opened_of[index] = (*made_of, opened(made_of[0], self._regions_of(index)))
+        return known[2]
 
     def compiled_regions(self, index: int) -> Mapping[int, FoundRegion]:
         """The compiled nodes of a graph, by id."""
@@ -294,11 +302,17 @@ class CaptureBuilder:
                 f"{KEPT_CALLS} backward calls ago, by a thread that is not recorded, or by code below Python, such as "
                 "TorchScript; which torch calls ran there is not known"
             )
+        if self._builder.uncompiled:
+            operations = counted(self._builder.uncompiled, "operation gets", "operations get")
+            yield (
+                f"the data without gradient (masks, buffers, constants) that {operations} in code that torch.compile "
+                "left uncompiled"
+            )
         if self._builder.undecided:
             nodes = counted(self._builder.undecided, "node is", "nodes are")
             yield f"the lines and modules of {nodes} unknown: several threads made this graph, with the same numbers"
         regions = {index: self._regions_of(index) for index in self._regions}
-        inside = sum(unmeasured_between(self.graphs[index], found) for index, found in regions.items())
+        inside = sum(map(unmeasured_between, self._opened_graphs()))
         if inside:
             yield (
                 f"the gradients between the {counted(inside, 'operation')} inside compiled code: where one becomes "

@@ -64,6 +64,8 @@ class GraphBuilder:
     """Nodes whose call was not seen."""
     undecided: int = 0
     """Nodes whose call cannot be told, because several threads made their graph."""
+    uncompiled: int = 0
+    """Nodes of calls that ran uncompiled inside a compiled function, where nobody saw what they got."""
     _classes: dict[type, NodeClass] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -72,7 +74,7 @@ class GraphBuilder:
     def forget_unknowns(self) -> None:
         """The graphs that were built are not wanted: forget what could not be read of them."""
         self.unreadable.clear()
-        self.unseen_calls = self.undecided = 0
+        self.unseen_calls = self.undecided = self.uncompiled = 0
 
     def build(
         self,
@@ -238,6 +240,7 @@ class _OneGraph:
         traced_modules: tuple[TracedModule, ...] = ()
         operand: int | float | None = None
         if row is not None:
+            self.builder.uncompiled += row.number in log.uncompiled_rows
             if kind == "checkpoint":
                 forward_call = _RECOMPUTED
             elif row.function is not None:

@@ -101,7 +101,8 @@ def remarks(subject: Subject, layout: Layout | None = None) -> tuple[str, list[s
         where = f" ({line_words_of(*error.call_site)})" if error.call_site else ""
         kind = "backward failed" if error.in_backward else "the script failed"
         sentence = f"✗ {kind}{where}: {error.type_name}: {error.message}"
-    return sentence, [*subject.view.notes, *(layout.notes if layout else ()), *subject.capture.disclosures]
+    missing = (f"not recorded: {each}" for each in subject.capture.disclosures)
+    return sentence, [*subject.view.notes, *(layout.notes if layout else ()), *missing]
 
 
 def _text(words: str, x: float, y: float, css_class: str = "") -> str:

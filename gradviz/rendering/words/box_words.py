@@ -82,7 +82,8 @@ def box_badge(facts: SubjectFacts, item: Item) -> str:
     parts = [f"×{item.repeat:,}"] if item.repeat > 1 else []
     parameters = parameter_count(facts, item)
     if parameters:
-        parts.append(f"{_counts_of_repetitions(facts, item) or count_words(parameters)} params")
+        count = _counts_of_repetitions(facts, item) or count_words(parameters)
+        parts.append(f"{count} param" if count == "1" else f"{count} params")
     return " · ".join(parts)
 
 

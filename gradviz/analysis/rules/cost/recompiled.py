@@ -66,15 +66,16 @@ class Recompiled(Rule):
         return self.finding(
             f"{function.name}() was compiled {counted(region.versions, 'time')}{given_up}{why}",
             why="what Dynamo takes for fixed, it compiles into the code, and checks before each call",
-            fix=f"{_fix(guards)}; gradviz compiled lists why each version was needed",
+            fix=f"{_fix(guards, is_dynamic=region.is_dynamic)}; gradviz compiled lists why each version was needed",
             location=Location(function.file, region.line),
             evidence={"versions": region.versions, "guards": len(guards)},
         )
 
 
-def _fix(guards: Sequence[str]) -> str:
+def _fix(guards: Sequence[str], *, is_dynamic: bool) -> str:
     if any("['lr']" in guard for guard in guards):
         return "make a learning rate that changes a tensor: lr=torch.tensor(0.001)"
     if guards and all("got deallocated" in guard for guard in guards):
         return "keep the object that it was compiled for: it is gone, and a new one is compiled for"
-    return "pass what changes as a tensor, or not at all; for sizes, dynamic=True"
+    for_sizes = "" if is_dynamic else "; for sizes, dynamic=True"
+    return f"pass what changes as a tensor, or not at all{for_sizes}"

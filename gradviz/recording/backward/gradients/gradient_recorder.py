@@ -108,6 +108,8 @@ class GradientRecorder:
             self._leaves.after(self._watch.flow)
         elif result is not None:
             self._measure_result(result)
+        if self._request.inputs:
+            self._forget_what_was_not_wanted()
 
     def cancel(self) -> None:
         """Remove the hooks, in any state."""
@@ -118,6 +120,13 @@ class GradientRecorder:
             for slot, gradient in zip(slots_in(self._walk, self._request.inputs), result, strict=False):
                 if slot is not None:
                     self._watch.flow.arrived[slot] = UNDEFINED if gradient is None else self._meter.take(gradient)
+
+    def _forget_what_was_not_wanted(self) -> None:
+        """Compiled code and custom functions compute the gradients of all leaves; torch drops those of others."""
+        wanted = set(slots_in(self._walk, self._request.inputs))
+        for index, _ in leaf_variables(self._walk):
+            if (index, 0) not in wanted:
+                self._watch.flow.arrived.pop((index, 0), None)
 
     def added_to(self, graph: Graph) -> Graph:
         """The graph with all figures. Waits for accelerators."""

@@ -116,6 +116,7 @@ def _compilation(output: Any, code: CodeType, given: Iterable[Any]) -> Compilati
         sum(node.op in ("call_function", "call_method", "call_module") for node in output.graph.nodes),
         backend_name(getattr(output, "compiler_fn", None)),
         _graph_break(reason) if reason.graph_break else None,
+        is_dynamic=find("torch._dynamo.config.assume_static_by_default") is False,
     )
 
 

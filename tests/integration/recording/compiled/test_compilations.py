@@ -168,3 +168,19 @@ def test_a_learning_rate_for_which_code_is_compiled_again_is_to_be_a_tensor() ->
     capture = replace(small_capture(), compilations=tuple(versions))
     (found,) = (each for each in check_case(Case(capture), RULES).findings if each.code == "GV906")
     assert found.fix.startswith("make a learning rate that changes a tensor")
+
+
+@pytest.mark.parametrize("is_dynamic", [False, True])
+def test_sizes_that_may_change_already_are_not_advised_again(*, is_dynamic: bool) -> None:
+    versions = (Compilation(0, number, "step", "train.py", 3, is_dynamic=is_dynamic) for number in range(4))
+    capture = replace(small_capture(), compilations=tuple(versions))
+    (found,) = (each for each in check_case(Case(capture), RULES).findings if each.code == "GV906")
+    assert ("dynamic=True" in found.fix) != is_dynamic
+
+
+def test_dynamic_is_noted_of_each_compilation(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    each = "torch.compile(torch.sin, backend='eager', dynamic={})(torch.ones(3, requires_grad=True)).sum().backward()"
+    script.write_text("\n".join(["import torch", *(each.format(value) for value in (None, True))]), encoding="utf-8")
+    recorded = run(find_script(str(script)), (), RecordingPlan(backward=None, keep_going=True))
+    assert [each.is_dynamic for each in recorded.capture.compilations] == [False, True]

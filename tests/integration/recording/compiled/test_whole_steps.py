@@ -107,6 +107,7 @@ def test_what_dynamo_leaves_uncompiled_is_told_with_line_and_reason(tmp_path: Pa
         (broken,) = function.breaks
         assert broken.leaves_rest and lines[broken.line - 1].endswith(f"# {mark}")
         assert word in broken.explanation + broken.reason
+    assert any("(masks, buffers, constants)" in each and "left uncompiled" in each for each in capture.disclosures)
     text = CompiledText(100).text(compiled_document(capture))
     assert "all of the function runs uncompiled" in text and "the rest of the function, run uncompiled" in text
     notes = [each.message for each in check_case(Case(capture), RULES).findings if each.code == "GV905"]
