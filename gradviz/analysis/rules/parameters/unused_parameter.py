@@ -94,8 +94,9 @@ class UnusedParameter(Rule):
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
+        cut = {number for found in case.cut_off for number in found.tensors}
         for group in _without(reduced, histories, never_used(histories)):
-            if not copies.keys() >= set(group.tensors):
+            if not (copies.keys() | cut) >= set(group.tensors):
                 yield from self._never_used(case, group)
         for term in case.lost_terms:
             yield self._lost(case, term)
@@ -173,7 +174,13 @@ class UnusedParameter(Rule):
         verb = "is" if len(group.tensors) == 1 else "are"
         made = location_of_line(histories.line_where_made(group.tensors[0]))
         is_hidden = histories.has_compiled_code and group.instead is None
-        nothing = f"nothing is ever computed from {'it' if len(group.tensors) == 1 else 'them'}"
+        pronoun = "it" if len(group.tensors) == 1 else "them"
+        has_copies = any(map(histories.is_used_without_gradient, group.tensors))
+        nothing = (
+            f"only what detach() or .data gives of {pronoun} is used, without a gradient"
+            if has_copies
+            else f"nothing is ever computed from {pronoun}"
+        )
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but "
             + (
@@ -183,8 +190,16 @@ class UnusedParameter(Rule):
             ),
             severity="note" if group.is_of_library else "warning",
             symptom="grad_none",
-            why=_IN_COMPILED_CODE if is_hidden else "forward never uses it, so the loss does not depend on it",
-            fix=_SHOW_COMPILED_CODE if is_hidden else "call it in forward, or remove it from the model",
+            why=_IN_COMPILED_CODE
+            if is_hidden
+            else "for the loss such a copy is a constant"
+            if has_copies
+            else "forward never uses it, so the loss does not depend on it",
+            fix=_SHOW_COMPILED_CODE
+            if is_hidden
+            else "use the parameter itself, or take it out of the optimizer"
+            if has_copies
+            else "call it in forward, or remove it from the model",
             location=group.location or made,
             symptom_location=made if group.location and made != group.location else None,
             tensors=names_of(histories.flow, group.tensors),
