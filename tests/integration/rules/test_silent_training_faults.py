@@ -152,6 +152,20 @@ for step in range(4):
     for p, q in zip(online.parameters(), target.parameters()):
         q.data.copy_(tau * q.data + (1.0 - tau) * p.data)  # HERE
 """,
+    ("average_wrong_way", "a teacher that is mixed into the student, beside labels"): """
+student = nn.Linear(4, 2)
+teacher = copy.deepcopy(student).requires_grad_(False)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for step in range(4):
+    x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
+    loss = F.cross_entropy(student(x), y) + 0.5 * (student(x) - teacher(x + 0.1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for p, q in zip(student.parameters(), teacher.parameters()):
+            p.mul_(0.99).add_(q, alpha=0.01)  # HERE
+""",
     ("detached", "fast weights of a meta step that begin at detached ones"): """
 slow = nn.Linear(1, 1)
 optimizer = torch.optim.SGD(slow.parameters(), lr=0.1)
@@ -361,8 +375,12 @@ for step in range(18):
 """,
     "a pull towards a frozen reference, beside a task": """
 policy = nn.Linear(4, 2)
-reference = copy.deepcopy(policy).requires_grad_(False)
 optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+for step in range(4):
+    optimizer.zero_grad()
+    F.cross_entropy(policy(torch.randn(8, 4)), torch.randint(0, 2, (8,))).backward()
+    optimizer.step()
+reference = copy.deepcopy(policy).requires_grad_(False)
 for step in range(4):
     x, y = torch.randn(8, 4), torch.randint(0, 2, (8,))
     logits = policy(x)
@@ -494,3 +512,29 @@ def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Pat
 @pytest.mark.parametrize("look", list(HEALTHY))
 def test_what_only_looks_like_it_raises_no_alarm(look: str, tmp_path: Path) -> None:
     assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + HEALTHY[look], tmp_path)] == []
+
+
+def test_a_detach_that_makes_a_target_is_not_listed_beside_the_cause(tmp_path: Path) -> None:
+    script = """
+encoder, decoder, book = nn.Linear(6, 4), nn.Linear(4, 6), nn.Embedding(8, 4)
+optimizer = torch.optim.Adam([*encoder.parameters(), *decoder.parameters(), *book.parameters()], lr=1e-2)
+for step in range(3):
+    x = torch.randn(16, 6)
+    z = encoder(x)
+    code = book(torch.cdist(z, book.weight).argmin(1))
+    loss = F.mse_loss(decoder(code), x) + F.mse_loss(code, z.detach())
+"""
+    assert [each.code for each in alarms(HEAD + script + TRAIN, tmp_path)] == ["GV107"]
+
+
+def test_parameters_of_which_only_copies_are_used_are_not_called_unused(tmp_path: Path) -> None:
+    script = """
+base, head = nn.Linear(4, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*base.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    h = torch.randn(8, 4) @ base.weight.data.t() + base.bias.detach()
+    loss = head(h).square().mean()
+"""
+    found = alarms(HEAD + script + TRAIN, tmp_path)
+    assert found and found[0].code in ("GV101", "GV104")
+    assert not any("nothing is ever computed" in each.message for each in found)

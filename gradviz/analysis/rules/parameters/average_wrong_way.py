@@ -20,9 +20,9 @@ class AverageWrongWay(Rule):
     What it finds
     -------------
     After the steps of an optimizer, its parameters are mixed with those of another model, which the program uses as a
-    teacher or target, and which nothing ever changes. Where a loss has other terms, the pull to a reference may be
-    meant, and it is a note. Also averages that keep a tenth or less of themselves at each update, and take the rest
-    from the trained model.
+    teacher or target, and which nothing ever changes. Where that is a copy of a model that had been trained or loaded,
+    and a loss has other terms, the pull to a reference may be meant, and it is a note. Also averages that keep a tenth
+    or less of themselves at each update, and take the rest from the trained model.
 
     Why it matters
     --------------
@@ -164,8 +164,11 @@ def _is_used_and_never_changed(case: Case, number: int) -> bool:
 
 
 def _may_be_a_reference(case: Case, sources: set[int]) -> bool:
-    """Whether a loss has a term that does not depend on the copy: then the copy may be a frozen reference."""
+    """Whether the copy was made of a model that had learned something, and a loss has a term without it: then it may be
+    a frozen reference. A copy of random values is a teacher or target that should follow."""
     flow, histories = case.dataflow, case.histories
+    if not any(_had_learned(case, source) for source in sources):
+        return False
     for backward in histories.last_backward_of_each_line:
         since = flow.step_before(backward)
         for use in flow.log.calls[backward].roots:
@@ -174,6 +177,14 @@ def _may_be_a_reference(case: Case, sources: set[int]) -> bool:
                 if sources.isdisjoint(given.tensor for each in above for given in flow.log.calls[each].inputs):
                     return True
     return False
+
+
+def _had_learned(case: Case, number: int) -> bool:
+    """Whether an optimizer had stepped before it was made, or its values were loaded."""
+    flow, histories = case.dataflow, case.histories
+    made, first = histories.made_by(number), histories.steps[0]
+    loaded = (plain_name(flow.log.calls[row].function) for row in flow.changes(number, -1, len(flow.log.calls)))
+    return (made is not None and made > first) or "copy" in loaded
 
 
 _FORWARD = frozenset({
