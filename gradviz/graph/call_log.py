@@ -302,6 +302,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Of each group; None where it has none, or it is not a number."""
     steps_from_zero: Count = 0
     """The steps before the first one at which any group had a learning rate other than 0."""
+    steps: Count = 0
+    """All steps that it made, also those that are not in the log any more."""
     rate_changes: Count = 0
     """The steps at which the learning rate of the first group was another one than before."""
     rate_turns: tuple[RateTurn, ...] = ()

@@ -169,6 +169,7 @@ class CallLogBuilder:
             known.keeps_state,
             tuple(known.weight_decays),
             known.steps_from_zero,
+            known.turns.steps,
             known.turns.changes,
             tuple(known.turns.turns),
         )

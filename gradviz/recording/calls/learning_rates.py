@@ -11,11 +11,11 @@ class RateTurns:
     """The turns of one learning rate, which is told at each step."""
 
     def __init__(self) -> None:
+        self.steps = 0
         self.changes = 0
         """The steps at which it was another one than before."""
         self.turns: list[RateTurn] = []
         """The first of them."""
-        self._steps = 0
         self._last: float | None = None
         self._is_rising: bool | None = None
 
@@ -26,6 +26,6 @@ class RateTurns:
             is_rising = rate > last
             self.changes += 1
             if self._is_rising not in (None, is_rising) and len(self.turns) < _MAX_TURNS:
-                self.turns.append(RateTurn(self._steps - 1, last, rate))
+                self.turns.append(RateTurn(self.steps - 1, last, rate))
             self._is_rising = is_rising
-        self._steps += 1
+        self.steps += 1

@@ -42,7 +42,8 @@ class SharedParameters:
                 self._owners[key] = known, optimizer  # the first one was replaced
             elif owner is not optimizer:
                 self._shared.add(key)
-            if key not in self._shared or not _is_readable(gradient := tensor.grad):
+            gradient = tensor.grad if key in self._shared else None
+            if gradient is None or type(gradient) is not torch.Tensor or gradient.layout is not torch.strided:
                 continue
             other, before = self._last.get(key, (optimizer, gradient))
             self._last[key] = optimizer, gradient.detach().clone()
@@ -72,10 +73,6 @@ class SharedParameters:
 
 def _pair(one: int, other: int) -> tuple[int, int]:
     return min(one, other), max(one, other)
-
-
-def _is_readable(gradient: torch.Tensor | None) -> bool:
-    return gradient is not None and type(gradient) is torch.Tensor and gradient.layout is torch.strided
 
 
 def _products(one: torch.Tensor, other: torch.Tensor) -> torch.Tensor:

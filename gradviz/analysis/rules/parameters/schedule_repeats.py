@@ -58,23 +58,22 @@ class ScheduleRepeats(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
-            steps = case.histories.steps_by_optimizer.get(number, [])
             rises = _smooth_rises(optimizer)
-            is_of_each_batch = optimizer.rate_changes >= _MOST * (len(steps) - 1)
+            is_of_each_batch = optimizer.rate_changes >= _MOST * (optimizer.steps - 1)
             if rises >= _MIN_RISES and is_of_each_batch:
                 yield self._finding(case, number, rises)
 
     def _finding(self, case: Case, number: int, rises: int) -> Finding:
         histories = case.histories
-        optimizer, steps = histories.log.optimizers[number], histories.steps_by_optimizer[number]
-        step = location_of_call(histories.flow, steps[-1])
+        optimizer, steps = histories.log.optimizers[number], histories.steps_by_optimizer.get(number, [])
+        step = location_of_call(histories.flow, steps[-1]) if steps else None
         stepped, made = line_that_steps(case, step), line_of_schedule(case, step)
         name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
         half = _half_period(optimizer.rate_turns)
         highest = max(turn.rate for turn in optimizer.rate_turns)
         return self.finding(
             f"the learning rate of {name} falls to almost 0 within {half:,} steps and climbs back to {highest:.3g}, "
-            f"{rises:,} times in {len(steps):,} steps",
+            f"{rises:,} times in {optimizer.steps:,} steps",
             symptom="grad_wrong",
             why="a cosine goes up again behind its T_max: the schedule is stepped for each batch, and T_max may count "
             "epochs",
@@ -82,7 +81,7 @@ class ScheduleRepeats(Rule):
             "T_max=epochs * len(loader)",
             location=stepped or made or step,
             symptom_location=made if made is not None and stepped not in (None, made) else None,
-            evidence={"steps": len(steps), "rises": rises, "steps_down": half},
+            evidence={"steps": optimizer.steps, "rises": rises, "steps_down": half},
         )
 
 

@@ -75,7 +75,9 @@ class TwoOptimizers(Rule):
         right, wrong = sorted(shared.optimizers, key=lambda each: (len(_held(case, each)), each))
         made = next((location_of_call(histories.flow, row) for row in histories.given_at(wrong)), None)
         other = next((location_of_call(histories.flow, row) for row in histories.given_at(right)), None)
-        step = location_of_call(histories.flow, histories.steps_by_optimizer[wrong][0])
+        step = next(
+            (location_of_call(histories.flow, row) for row in histories.steps_by_optimizer.get(wrong, ())), None
+        )
         names = [_name(case, each) for each in (right, wrong)]
         what = (
             "step on them with the same gradient, one after the other"

@@ -94,9 +94,9 @@ class UnusedParameter(Rule):
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
-        cut = {number for found in case.cut_off for number in found.tensors}
+        without_path = {number for found in case.cut_off for number in found.tensors}
         for group in _without(reduced, histories, never_used(histories)):
-            if not (copies.keys() | cut) >= set(group.tensors):
+            if not (copies.keys() | without_path) >= set(group.tensors):
                 yield from self._never_used(case, group)
         for term in case.lost_terms:
             yield self._lost(case, term)
