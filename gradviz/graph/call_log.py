@@ -15,7 +15,18 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Bits32, Count, Finite, Index, LineNumber, Magnitude, NodeCount, Number
+from gradviz.graph.bounded_types import (
+    Bits32,
+    Bits64,
+    Cosine,
+    Count,
+    Finite,
+    Index,
+    LineNumber,
+    Magnitude,
+    NodeCount,
+    Number,
+)
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
 from gradviz.graph.tensor_facts import TensorFacts
@@ -153,6 +164,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """
     draw: RandomDraw | None = None
     """The random numbers that it drew, if any and if fingerprints were asked for."""
+    checksums: dict[str, Bits64] = {}
+    """For calls that look up or compare classes (``embedding``, ``cross_entropy``): by place, a checksum of the
+    integers of each input, whatever its shape."""
 
     @property
     def roots(self) -> tuple[TensorUse, ...]:
@@ -248,6 +262,26 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     """What held it then, if that was found."""
 
 
+class RateTurn(Struct, frozen=True, array_like=True, gc=False):
+    """A step after which a learning rate rose that had fallen, or fell that had risen."""
+
+    step: Count
+    """Its number among the steps of the optimizer."""
+    rate: Number
+    following: Number
+    """That of the next step."""
+
+
+class SharedSteps(Struct, frozen=True):
+    """Steps of two optimizers on the same parameters, by turns."""
+
+    optimizers: tuple[Index, Index]
+    """Indexes in `CallLog.optimizers`."""
+    tensors: tuple[Index, ...]
+    cosines: tuple[Cosine, ...] = ()
+    """Of the gradients that a step of the one and the next step of the other used, over all these parameters."""
+
+
 class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """An optimizer that was made or that stepped."""
 
@@ -268,6 +302,12 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Of each group; None where it has none, or it is not a number."""
     steps_from_zero: Count = 0
     """The steps before the first one at which any group had a learning rate other than 0."""
+    steps: Count = 0
+    """All steps that it made, also those that are not in the log any more."""
+    rate_changes: Count = 0
+    """The steps at which the learning rate of the first group was another one than before."""
+    rate_turns: tuple[RateTurn, ...] = ()
+    """The first turns of that learning rate."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -335,6 +375,8 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     moments: tuple[Index, ...] = ()
     """Calls after which the live tensors were checked: before some of the backward calls, and at the end of the
     program."""
+    shared_steps: tuple[SharedSteps, ...] = ()
+    """For each two optimizers that step on the same parameters by turns."""
 
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"

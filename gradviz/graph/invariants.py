@@ -175,6 +175,9 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
         yield f"tensor {number}", _of_tensor(tensor)
     for number, optimizer in enumerate(log.optimizers):
         yield f"optimizer {number}", [("tensor", index) for group in optimizer.groups for index in group]
+    for shared in log.shared_steps:
+        yield "shared steps", [("optimizer", index) for index in shared.optimizers]
+        yield "shared steps", [("tensor", index) for index in shared.tensors]
     for number, scope in enumerate(log.scopes):
         yield f"scope {number}", [("call site", scope.call_site)]
     for moment in log.moments:

@@ -16,6 +16,8 @@ from gradviz.graph.call_log import (
     Holder,
     LoggedTensor,
     RandomDraw,
+    RateTurn,
+    SharedSteps,
     TensorUse,
     ValueFacts,
 )
@@ -148,6 +150,10 @@ def whole_call_log(calls: CallLog) -> CallLog:
         definitions=(definition,),
         derivatives=(derivative, unused),
         moments=(2, 3),
+        optimizers=tuple(
+            replace(each, steps=4, rate_changes=3, rate_turns=(RateTurn(1, 0.1, 0.2),)) for each in calls.optimizers
+        ),
+        shared_steps=(SharedSteps((0, 0), (1,), (-0.5,)),),
     )
 
 
@@ -159,7 +165,7 @@ def _write_through_an_index() -> Call:
         "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
         outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
         inner_nr=1, is_opened=True,
-        checkpoint_site=0,
+        checkpoint_site=0, checksums={"2": 12},
     )  # fmt: skip
 
 

@@ -169,6 +169,16 @@ def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
             waiting += live[:1]
 
 
+def live_terms(flow: Dataflow, backward: int, root: int) -> list[tuple[int, int]]:
+    """The numbers that a loss is the sum of, each with the call that adds it; the loss itself if it is no sum."""
+    rows = list(_sum_rows(flow, backward, root))
+    numbers = [row for row in rows if all(_is_number(flow, use) for use in flow.log.calls[row].inputs)]
+    sums = [row for row in numbers if plain_name(flow.log.calls[row].function) in _SUMS]
+    made = {use.tensor for row in numbers for use in flow.log.calls[row].outputs}
+    ends = [(use.tensor, row) for row in numbers for use in flow.log.calls[row].live_inputs if use.tensor not in made]
+    return ends if sums else [(root, backward)]
+
+
 def _numbers_added(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, int, int | None]]:
     """Python numbers that had left torch with the same value, or on the same line."""
     for entry in flow.reentries.get(row, ()) if len(call.inputs) < 2 else ():

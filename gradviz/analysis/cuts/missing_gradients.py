@@ -21,6 +21,9 @@ from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hoo
 from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.graph.call_log import Call, TensorUse
 
+_COPIES = (".clone", ".detach", ".detach_", ".requires_grad_", ".to", ".requires_grad.__set__")
+_MAX_COPIES = 5
+
 
 class CutOff(Struct, frozen=True):
     """One line that cuts, and all tensors that get no gradient because of it."""
@@ -275,12 +278,45 @@ class MissingGradients:
     def _makes_new_leaf(self, cut_path: CutPath) -> bool:
         """Whether the cut only copied a leaf's values into another leaf, which is trained instead."""
         calls = self._log.calls
+        if cut_path.cut.call in self.remade:
+            return False
         taken = [use for use in calls[cut_path.cut.call].inputs if use.requires_grad]
         copied = {use.tensor for row in cut_path.calls for use in calls[row].outputs}
         leaves = (use for row in cut_path.calls[1:] for use in calls[row].inputs if use.is_live_leaf)
         return all(use.is_leaf for use in taken) and any(
             use.tensor in copied and use.tensor in self._received for use in leaves
         )
+
+    @cached_property
+    def remade(self) -> dict[int, int]:
+        """Cuts that copy an optimizer's parameter into a leaf that nothing changes, anew in each of several steps, with
+        that leaf: the fast weights of a meta step. A copy that is made once may be a model of its own."""
+        calls, flow = self._log.calls, self._flow
+        found: dict[tuple[int | None, int], dict[int, int]] = {}
+        steps: dict[tuple[int | None, int], set[int]] = {}
+        for cut in flow.cuts:
+            if cut.kind not in ("detach", "data", "no_grad") or self._trained.isdisjoint(cut.live_inputs):
+                continue
+            leaf = self._leaf_made_of(cut)
+            is_changed = leaf is None or leaf in self._trained or bool(flow.changes(leaf, cut.call, len(calls)))
+            if leaf is not None and not is_changed:
+                key = cut.call_site, cut.live_inputs[0]
+                found.setdefault(key, {})[cut.call] = leaf
+                steps.setdefault(key, set()).add(flow.step_before(cut.call))
+        return {row: leaf for key, each in found.items() if len(steps[key]) > 1 for row, leaf in each.items()}
+
+    def _leaf_made_of(self, cut: Cut) -> int | None:
+        """The plain tensor with the values of a cut, made to require grad right afterwards."""
+        calls, tensor, row = self._log.calls, (*cut.dead_outputs, -1)[0], cut.call
+        for _ in range(_MAX_COPIES if tensor >= 0 else 0):
+            row = next(iter(self._flow.users(tensor, row)), -1)
+            call = calls[row]
+            if row < 0 or not call.outputs or not call.function.endswith(_COPIES):
+                return None
+            tensor = call.outputs[0].tensor
+            if call.outputs[0].is_live_leaf:
+                return tensor if self._log.tensors[tensor].role == "tensor" else None
+        return None
 
     def _steering(self, tensors: frozenset[int]) -> Iterator[CutOff]:
         """For tensors whose values reach no root: the cuts after which the values only controlled the program."""

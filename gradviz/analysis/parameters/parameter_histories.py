@@ -180,6 +180,16 @@ class ParameterHistories:
         """Whether anything known was computed from it, including uses on other threads by a module that has it."""
         return self.tensor(number).is_used_elsewhere or bool(self.forward_uses(number))
 
+    def is_used_without_gradient(self, number: int) -> bool:
+        """Whether something was computed from what ``detach()`` or ``.data`` gave of it."""
+        rows = (row for row in self.flow.users(number) if self.log.calls[row].function in _LOOKS_ONLY)
+        copies = ((use.tensor, row) for row in rows for use in self.log.calls[row].outputs)
+        return any(
+            passes_on(self.log.calls[user]) and self.log.calls[user].outputs and not self.log.calls[user].changed
+            for copy, row in copies
+            for user in self.flow.users(copy, row)
+        )
+
     @cached_property
     def reached_by(self) -> dict[int, frozenset[int]]:
         """For each backward call that did not fail, the leaves that its gradient reaches.

@@ -59,19 +59,25 @@ from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
 from gradviz.analysis.rules.parameters.not_stepped import NotStepped
 from gradviz.analysis.rules.parameters.optimizer_made_anew import OptimizerMadeAnew
+from gradviz.analysis.rules.parameters.padding_row_used import PaddingRowUsed
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
+from gradviz.analysis.rules.parameters.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
+from gradviz.analysis.rules.parameters.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
+from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
+from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
+from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
@@ -158,6 +164,9 @@ RULES: tuple[type[Rule], ...] = (
     SequenceOverBatch,
     ShuffledApart,
     BatchMeetsLastAxis,
+    TargetsAreInputs,
+    PositiveAmongNegatives,
+    DivergenceMaximized,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -175,6 +184,9 @@ RULES: tuple[type[Rule], ...] = (
     FrozenAtZero,
     AverageWrongWay,
     DecayOfWrongGroup,
+    TwoOptimizers,
+    ScheduleRepeats,
+    PaddingRowUsed,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

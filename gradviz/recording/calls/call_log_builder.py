@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gradviz.graph.call_log import Call, CallLog, Holder, LoggedOptimizer, LoggedTensor, TensorUse
+from gradviz.graph.call_log import Call, CallLog, Holder, LoggedOptimizer, LoggedTensor, SharedSteps, TensorUse
 from gradviz.graph.model import CallSite
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
@@ -20,7 +20,10 @@ from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.forward.user_functions import Callback, definition_of
 from gradviz.recording.run.file_kinds import is_library_file
 from gradviz.recording.run.line_attribution import CallSiteTable, StackTable
+from gradviz.recording.torch_access.transfers import in_memory
 from gradviz.recording.walk.graph_tables import ScopeTable
+
+_POSITIVE = 2**63 - 1
 
 
 class CallLogBuilder:
@@ -36,6 +39,7 @@ class CallLogBuilder:
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
         self._storing = StoringLines(())
+        self._checksums: dict[int, dict[str, int]] = {}
         meter = recorder.writer.uses.fingerprints
         with measuring():
             self._fingerprints = meter.results() if meter is not None else {}
@@ -45,6 +49,7 @@ class CallLogBuilder:
         rows = list(self._recorder.writer.rows)
         for number, row in enumerate(rows):
             row.number = number
+        self._note_checksums(rows)
         self._find_all_sites(rows)
         self._storing = StoringLines(dict.fromkeys(each.file for each in self._sites.sites if not each.is_library))
         calls = tuple([self._call(row) for row in rows])
@@ -52,6 +57,7 @@ class CallLogBuilder:
             if known.role == "parameter" or known.status == (True, True):
                 self._number(known)
         optimizers = tuple(self._optimizer(known, rows) for known in self._recorder.optimizers.all)
+        shared = tuple(self._shared_steps())
         return CallLog(
             calls=calls,
             tensors=tuple(self._logged_tensors()),
@@ -63,7 +69,23 @@ class CallLogBuilder:
             dropped=self._recorder.writer.rows.dropped,
             dropped_at=self._recorder.writer.rows.dropped_at,
             moments=tuple(sorted({row.number for row in self._recorder.living.moments if row.number >= 0})),
+            shared_steps=shared,
         )
+
+    def _shared_steps(self) -> Iterator[SharedSteps]:
+        with measuring():
+            found = list(self._recorder.optimizers.shared.results())
+        for one, other, tensors, cosines in found:
+            pair = self._optimizers[id(one)], self._optimizers[id(other)]
+            yield SharedSteps(pair, tuple(self._number(known) for known in tensors), cosines)
+
+    def _note_checksums(self, rows: list[Row]) -> None:
+        """Bring the checksums of all rows to memory, with one copy for each device."""
+        taken = [(row.number, place, each) for row in rows for place, each in row.checksums.items()]
+        with measuring():
+            read = in_memory([each for _, _, each in taken])
+            for (number, place, _), each in zip(taken, read, strict=True):
+                self._checksums.setdefault(number, {})[place] = int(each) & _POSITIVE
 
     def _find_all_sites(self, rows: list[Row]) -> None:
         """Add the call sites of all stacks first: those of other lines come after them."""
@@ -104,6 +126,7 @@ class CallLogBuilder:
             name=row.name,
             definition=self._definition_of(row),
             draw=row.draw,
+            checksums=self._checksums.get(row.number, {}),
         )
 
     def _definition_of(self, row: Row) -> int | None:
@@ -146,6 +169,9 @@ class CallLogBuilder:
             known.keeps_state,
             tuple(known.weight_decays),
             known.steps_from_zero,
+            known.turns.steps,
+            known.turns.changes,
+            tuple(known.turns.turns),
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

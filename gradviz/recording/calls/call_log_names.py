@@ -171,6 +171,12 @@ class CallLogNames:
                 f"torch calls of other threads, which ran {', '.join(elsewhere)}: what they cut off, changed or left "
                 "unused is not known"
             )
+        loaders = self._recorder.modules.loaders_with_workers
+        if loaders:
+            sentences.append(
+                f"the worker processes of {counted(loaders, 'DataLoader')}: data that they change in place at each "
+                "access (GV406) is not seen; with num_workers=0 it is"
+            )
         sentences += self._of_compiled_code()
         not_compared = len(self._recorder.optimizers.not_compared)
         if not_compared:

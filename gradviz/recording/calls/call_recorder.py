@@ -11,6 +11,7 @@ Problems solved here and in the modules used:
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -33,6 +34,9 @@ from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
 from gradviz.recording.calls.optimizers import Optimizers
 from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.calls.shared_parameters import SharedParameters
+from gradviz.recording.fingerprints.checksum import checksum_of
+from gradviz.recording.fingerprints.elements import has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.fingerprints.random_draws import GeneratorStates, draw_between, states_before
 from gradviz.recording.forward.grad_mode_watch import Location
@@ -93,6 +97,7 @@ class CallRecorder:
     def release_all(self) -> None:
         """The log has been built: forget all tensors and copies."""
         self.writer.uses.tensors.release_all()
+        self.optimizers.shared = SharedParameters()
         self.events.samples.samples.clear()
 
     def watch_limit(self, limit: RunLimit) -> None:
@@ -135,6 +140,8 @@ class CallRecorder:
         with measuring():
             tensors = tensors_with_positions(pending.args, pending.kwargs)
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
+            if row.function in _TAKE_CLASSES:
+                row.checksums = dict(_checksums(pending.taken))
         row.inputs = [use for use, _ in pending.taken]
         if uses.fingerprints is not None:
             pending.generators = states_before(pending.kwargs)
@@ -213,6 +220,21 @@ class CallRecorder:
             pending.row.results = numbers_in(result)
         elif pending.row.result is None and pending.row.inputs:
             self.writer.uses.arrays.note(result, pending.row.inputs[0].known)
+
+
+def _checksums(taken: list[tuple[RowUse, torch.Tensor]]) -> Iterator[tuple[str, torch.Tensor]]:
+    for use, tensor in taken:
+        is_integer = not tensor.is_floating_point() and not tensor.is_complex() and tensor.dtype is not torch.bool
+        if is_integer and 1 < tensor.numel() <= _MAX_INTEGERS and has_readable_elements(tensor):
+            checksum = checksum_of(tensor.long())
+            if checksum is not None:
+                yield use.position, checksum
+
+
+_TAKE_CLASSES = frozenset(
+    f"torch.nn.functional.{name}" for name in ("embedding", "one_hot", "cross_entropy", "nll_loss")
+)
+_MAX_INTEGERS = 1 << 20
 
 
 def _forgetful_checkpoint(frame: FrameType) -> Location | None:

@@ -201,18 +201,22 @@ class VariableConstructor:
 _MODULE_IS_MADE = "python.nn_module"
 """The argument with which ``Module.__init__`` calls torch's log function. ``Module.__init__`` itself is not replaced:
 that would show in tracebacks and to code that inspects it."""
+_LOADER_IS_MADE = "python.data_loader"
+"""The same for ``DataLoader.__init__``."""
 
 
 class ModuleMakers:
     """Adds a row with the line that made each ``torch.nn.Module``, between `start` and `stop`.
 
-    It replaces a function that torch calls first in ``Module.__init__``.
+    It replaces a function that torch calls first in ``Module.__init__``, and in ``DataLoader.__init__``.
     """
 
     def __init__(self, writer: CallWriter) -> None:
         self._writer = writer
         self._replacement = Replacement("torch._C._log_api_usage_once")
         self._rows: dict[int, tuple[weakref.ref[Any], Row]] = {}
+        self.loaders_with_workers = 0
+        """How many loaders were made whose data sets run in processes of their own."""
 
     def start(self) -> None:
         """Replace that function."""
@@ -227,6 +231,9 @@ class ModuleMakers:
         def note(event: str) -> Any:
             if event == _MODULE_IS_MADE:
                 self._note(calling_frame())
+            elif event == _LOADER_IS_MADE:
+                workers = local_variables(calling_frame()).get("num_workers")
+                self.loaders_with_workers += type(workers) is int and workers > 0
             return original(event)
 
         return note

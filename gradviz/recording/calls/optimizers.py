@@ -19,8 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from gradviz.graph.call_log import CallKind
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.known_tensors import KnownTensor, requires_grad
+from gradviz.recording.calls.learning_rates import RateTurns
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.calls.shared_parameters import SharedParameters
 from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.forward.module_tree import modules_inside
 from gradviz.recording.frame_variables import local_variables
@@ -45,12 +47,14 @@ class KnownOptimizer:
     steps_from_zero: int = 0
     has_moved: bool = False
     keeps_state: bool = False
+    turns: RateTurns = field(default_factory=RateTurns)
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
         groups = getattr(self.weak(), "param_groups", ())
         self.has_moved = self.has_moved or any(rate != 0 for rate in self.learning_rates)
         self.steps_from_zero += not self.has_moved
+        self.turns.note(self.learning_rates[0] if self.learning_rates else None)
         for index, (rate, group) in enumerate(zip(self.learning_rates, groups, strict=False)):
             if index == len(self.highest_rates):
                 self.highest_rates.append(None)
@@ -118,6 +122,7 @@ class Optimizers:
         self._hooks: list[Any] = []
         self._known: dict[int, KnownOptimizer] = {}
         self.all: list[KnownOptimizer] = []
+        self.shared = SharedParameters()
         self._methods = _methods_that_read_parameters()
         self._folder = torch_folder() + "optim/"
         self._is_optimizer_code: dict[CodeType, bool] = {}
@@ -286,10 +291,15 @@ class Optimizers:
         with writer.shield(), measuring():
             known = self.find(optimizer)
             row = self._row_of_step(known, optimizer, calling_frame())
-            for position, tensor in _parameters_of(optimizer):
+            parameters = _parameters_of(optimizer)
+            for position, tensor in parameters:
                 use = _plain_use(writer, tensor, position, row)
                 row.inputs.append(use)
                 self._remember_values(use.known, tensor)
+            if not self._stepping:  # else an optimizer that uses another one
+                self.shared.note(
+                    known, zip((use.known for use in row.inputs), (each for _, each in parameters), strict=True)
+                )
             writer.open(row)
             self._stepping.append(row)
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import torch
+
 from gradviz.graph.call_log import CallKind, GradMode, RandomDraw, ValueFacts
 from gradviz.graph.model import Scalar
 from gradviz.recording.calls.known_tensors import KnownTensor
@@ -43,6 +45,7 @@ class Row:
     __slots__ = (
         "called",
         "checkpoint_location",
+        "checksums",
         "definition",
         "draw",
         "function",
@@ -104,6 +107,8 @@ class Row:
         self.draw: RandomDraw | None = None
         self.called: Any = None
         """The custom function, until its arguments are known."""
+        self.checksums: dict[str, torch.Tensor] = {}
+        """By position of an integer input; each is one number on its device."""
         self.number = -1
         """Its index, set when the log is built."""
 

@@ -356,6 +356,22 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV625": (("give them the axes of the other: .view(-1, 1, 1)", (("table[t] *", "table[t].view(-1, 1, 1) *"),)),),
+    "GV626": (
+        (
+            "inputs tokens[:, :-1], targets tokens[:, 1:]",
+            (("y = torch.stack([stream[i : i + 6]", "y = torch.stack([stream[i + 1 : i + 7]"),),
+        ),
+    ),
+    "GV627": (
+        (
+            "write the keys into the bank after the logits are computed",
+            (
+                ("    bank[step * 4 : step * 4 + 4] = k\n", ""),
+                ("dim=1)\n", "dim=1)\n    bank[step * 4 : step * 4 + 4] = k\n"),
+            ),
+        ),
+    ),
+    "GV628": (("turn the sign of this term around", (("= 0.5 * (1", "= -0.5 * (1"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
@@ -465,6 +481,20 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("p.ndim < 2", "p.ndim ..."), ("p.ndim >= 2", "p.ndim < 2"), ("p.ndim ...", "p.ndim >= 2")),
         ),
     ),
+    "GV718": (
+        (
+            "leave them out of for_critic",
+            (
+                ("[*critic.parameters(), *generator.parameters()]", "critic.parameters()"),
+                ("critic(fake)", "critic(fake.detach())"),
+            ),
+        ),
+    ),
+    "GV719": (
+        ("step the schedule once in each epoch", (("        schedule.step()", "    schedule.step()"),)),
+        ("T_max=epochs * len(loader)", (("T_max=4", "T_max=24"),)),
+    ),
+    "GV720": (("leave out padding_idx", ((", padding_idx=0", ""),)),),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (

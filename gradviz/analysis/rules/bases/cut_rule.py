@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import blamed_call, cause_of
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.call_words import plain_name, short_name
 from gradviz.analysis.dataflow.cuts import REWRAPS
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.refused_calls import frozen_above
@@ -39,7 +39,8 @@ class CutRule(Rule):
         flow = case.dataflow
         explained: set[int] = set()
         for found in case.cut_off:
-            if cause_of(flow, found) == self.name:
+            is_told = explained.issuperset(found.tensors) and _is_a_target(flow, found)
+            if cause_of(flow, found) == self.name and not is_told:
                 yield self._finding(case, flow, found, self._severity(case, found, explained))
             explained.update(found.tensors)
         for found in case.partial_cuts:
@@ -125,6 +126,16 @@ class CutRule(Rule):
             rest = [*rest[: _MAX_CALLS // 2], f"{left_out} more calls", *rest[-_MAX_CALLS // 2 :]]
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
+
+
+def _is_a_target(flow: Dataflow, found: CutOff) -> bool:
+    """Whether a detached tensor is only compared with one that is trained: it is a target on purpose, as in the loss of
+    a codebook."""
+    rows = found.cut_path.calls[1:2] if found.cut.kind == "detach" else ()
+    return any(plain_name(flow.log.calls[row].function) in _COMPARE and flow.log.calls[row].live_inputs for row in rows)
+
+
+_COMPARE = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "cosine_similarity", "kl_div"})
 
 
 def _is_cut_again(flow: Dataflow, found: CutOff) -> bool:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.constant_gradients import constant_gradients
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.cuts.dead_terms import DeadTerm, dead_terms
 from gradviz.analysis.cuts.first_order_updates import FirstOrderUpdate, first_order_updates
@@ -24,9 +25,9 @@ class CreateGraphMissing(CutRule):
     What it finds
     -------------
     A loss, or one term of it, that was computed from the result of ``autograd.grad()``, where that result has no
-    history: a gradient penalty, the residual of a differential equation, a meta step. Also weights that such a gradient
-    has moved before the loss is computed from them; that is a note, as first-order updates may be meant, but for
-    ``retain_graph=True`` that keeps a graph for nothing.
+    history: a gradient penalty, the residual of a differential equation or one summand of it, a meta step. Also weights
+    that such a gradient has moved before the loss is computed from them; that is a note, as first-order updates may be
+    meant, but for ``retain_graph=True`` that keeps a graph for nothing.
 
     Why it matters
     --------------
@@ -69,7 +70,7 @@ class CreateGraphMissing(CutRule):
     def check(self, case: Case) -> Iterator[Finding]:
         yield from super().check(case)
         told: set[Location | None] = set()
-        for term in dead_terms(case.histories):
+        for term in (*dead_terms(case.histories), *constant_gradients(case.histories)):
             location = location_of_call(case.dataflow, term.cut.call)
             if is_gradient(case.dataflow.log.calls[term.cut.call]) and location not in told:
                 told.add(location)

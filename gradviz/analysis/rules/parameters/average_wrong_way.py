@@ -7,24 +7,28 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.dead_terms import live_terms
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.moving_averages import Update, hardly_kept, parameter_of
 from gradviz.analysis.rule import Rule
 
 
 class AverageWrongWay(Rule):
-    """A moving average pulls the trained model back to its copy, and the copy never changes.
+    """A moving average goes the wrong way: from the copy to the trained model, or with its two factors swapped.
 
     What it finds
     -------------
     After the steps of an optimizer, its parameters are mixed with those of another model, which the program uses as a
-    teacher or target, and which nothing ever changes.
+    teacher or target, and which nothing ever changes. Where that is a copy of a model that had been trained or loaded,
+    and a loss has other terms, the pull to a reference may be meant, and it is a note. Also averages that keep a tenth
+    or less of themselves at each update, and take the rest from the trained model.
 
     Why it matters
     --------------
-    The average was meant for the other model: a teacher or target follows the trained one slowly. Here the copy keeps
-    its initial values, and each step of training is partly taken back.
+    A teacher or target is meant to follow the trained model slowly. In the first case it keeps its initial values, and
+    each step of training is partly taken back; in the second it is as good as the trained model itself.
 
     Example
     -------
@@ -76,25 +80,46 @@ class AverageWrongWay(Rule):
                 by_line[location_of_call(case.dataflow, mixed.row)][target] = mixed.source
         for location, source_of in by_line.items():
             yield self._finding(case, location, source_of)
+        swapped: dict[Location | None, list[Update]] = defaultdict(list)
+        for update in hardly_kept(histories).values():
+            swapped[location_of_call(case.dataflow, update.row)].append(update)
+        for location, updates in swapped.items():
+            yield self._swapped(case, location, updates)
+
+    def _swapped(self, case: Case, location: Location | None, updates: list[Update]) -> Finding:
+        together, first = case.histories.together, updates[0]
+        is_one = len(updates) == 1
+        keep, take = ("keeps", "takes") if is_one else ("keep", "take")
+        return self.finding(
+            f"{together(each.target for each in updates)} {keep} {first.kept:.3g} of the average at each update and "
+            f"{take} {first.taken:.3g} of {together(each.source for each in updates)}: the two factors are swapped",
+            symptom="grad_wrong",
+            why="a moving average keeps most of its old value; this one is the trained model of the last step",
+            fix=f"swap the factors{at_line(location)}: {first.taken:.3g} times the average, {first.kept:.3g} times the "
+            "trained values",
+            location=location,
+            tensors=names_of(case.dataflow, [each.target for each in updates]),
+            evidence={"parameters": len(updates), "kept": first.kept},
+        )
 
     def _finding(self, case: Case, location: Location | None, source_of: dict[int, int]) -> Finding:
         targets, sources = list(source_of), list(source_of.values())
         together = case.histories.together
         one = len(targets) == 1
+        is_meant = _may_be_a_reference(case, set(sources))
         return self.finding(
             f"{together(targets)} {'is' if one else 'are'} mixed with {together(sources)} after the steps, which never "
             f"{'changes' if one else 'change'}: the average goes the wrong way",
+            severity="note" if is_meant else self.severity,
             symptom="grad_wrong",
             why="a teacher or target is meant to follow the trained model; here the trained model is pulled back to "
             "the initial values of its copy",
-            fix=f"swap the two{at_line(location)}: change the copy, with the values of the trained model",
+            fix=("if no pull to a frozen reference is meant, " if is_meant else "")
+            + f"swap the two{at_line(location)}: change the copy, with the values of the trained model",
             location=location,
             tensors=names_of(case.dataflow, targets),
             evidence={"parameters": len(targets)},
         )
-
-
-_SAME_MEMORY = frozenset({"data", "detach"})
 
 
 class _Mixing(NamedTuple):
@@ -113,11 +138,11 @@ def _mixed_with(case: Case, target: int) -> _Mixing | None:
         if call.kind == "step" or call.inside is not None or len(call.inputs) < 2:
             continue
         name = plain_name(call.function)
-        above = {_parameter_of(case, use.tensor, row) for use in call.inputs[1:]}
+        above = {parameter_of(flow, use.tensor, row) for use in call.inputs[1:]}
         if name in ("copy", "set") or call.function == "torch.Tensor.data.__set__":
             since = flow.step_before(row)
             made = flow.ancestors(call.inputs[1].tensor, row, since)
-            above |= {_parameter_of(case, use.tensor, each) for each in made for use in flow.log.calls[each].inputs}
+            above |= {parameter_of(flow, use.tensor, each) for each in made for use in flow.log.calls[each].inputs}
             if target not in above:
                 continue  # it is replaced, not mixed
         elif name == "add":
@@ -135,19 +160,6 @@ def _mixed_with(case: Case, target: int) -> _Mixing | None:
 _MAX_CHANGES = 6
 
 
-def _parameter_of(case: Case, tensor: int, row: int) -> int | None:
-    """The parameter whose values a tensor has, as they are."""
-    flow = case.dataflow
-    if flow.log.tensors[tensor].role == "parameter":
-        return tensor
-    made = flow.producers(tensor, row)
-    maker = flow.log.calls[made[0]] if made else None
-    if maker is None or plain_name(maker.function) not in _SAME_MEMORY or not maker.inputs:
-        return None
-    source = maker.inputs[0].tensor
-    return source if flow.log.tensors[source].role == "parameter" else None
-
-
 def _is_used_and_never_changed(case: Case, number: int) -> bool:
     flow, histories = case.dataflow, case.histories
     first = histories.steps[0]
@@ -156,6 +168,30 @@ def _is_used_and_never_changed(case: Case, number: int) -> bool:
     if any(row > first for row in flow.data_assignments.get(number, ())):
         return False
     return any(plain_name(flow.log.calls[row].function) in _FORWARD for row in flow.users(number, first))
+
+
+def _may_be_a_reference(case: Case, sources: set[int]) -> bool:
+    """Whether the copy was made of a model that had learned something, and a loss has a term without it: then it may be
+    a frozen reference. A copy of random values is a teacher or target that should follow."""
+    flow, histories = case.dataflow, case.histories
+    if not any(_had_learned(case, source) for source in sources):
+        return False
+    for backward in histories.last_backward_of_each_line:
+        since = flow.step_before(backward)
+        for use in flow.log.calls[backward].roots:
+            for term, row in live_terms(flow, backward, use.tensor):
+                above = flow.ancestors(term, row, since)
+                if sources.isdisjoint(given.tensor for each in above for given in flow.log.calls[each].inputs):
+                    return True
+    return False
+
+
+def _had_learned(case: Case, number: int) -> bool:
+    """Whether an optimizer had stepped before it was made, or its values were loaded."""
+    flow, histories = case.dataflow, case.histories
+    made, first = histories.made_by(number), histories.steps[0]
+    loaded = (plain_name(flow.log.calls[row].function) for row in flow.changes(number, -1, len(flow.log.calls)))
+    return (made is not None and made > first) or "copy" in loaded
 
 
 _FORWARD = frozenset({

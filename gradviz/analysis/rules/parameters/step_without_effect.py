@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
 
@@ -87,7 +87,7 @@ class StepWithoutEffect(Rule):
         if highest is None or rate is None or idle < _MIN_IDLE_STEPS or 2 * idle <= len(steps):
             return None
         step = location_of_call(histories.flow, steps[-1])
-        changing = _line_of_schedule(case, step)
+        changing = line_of_schedule(case, step)
         name = optimizer_words(optimizer)
         part = "" if len(optimizer.learning_rates) == 1 else "a group of "
         return self.finding(
@@ -108,7 +108,7 @@ class StepWithoutEffect(Rule):
         steps = histories.steps_by_optimizer.get(number, [])
         waited = optimizer.steps_from_zero
         step = location_of_call(histories.flow, steps[0]) if _MIN_WAITED <= waited < len(steps) else None
-        schedule, stepped = _line_of_schedule(case, step), _line_that_steps(case, step)
+        schedule, stepped = line_of_schedule(case, step), line_that_steps(case, step)
         if schedule is None:
             return None
         name = optimizer_words(optimizer)
@@ -153,34 +153,11 @@ def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
     optimizer = histories.log.optimizers[number]
     groups = zip(optimizer.groups, optimizer.highest_rates, strict=False)
     is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
-    return made if is_constant else _line_of_schedule(case, location_of_call(histories.flow, group.step))
+    return made if is_constant else line_of_schedule(case, location_of_call(histories.flow, group.step))
 
 
-def _line_of_schedule(case: Case, step: Location | None) -> Location | None:
-    """The only line that writes a learning rate, or else the only one that makes a schedule; None if it is not clear
-    which that is."""
-    lines = case.capture.sources.get(step.file, {}) if step is not None else {}
-    for pattern in (_WRITES_A_RATE, _MAKES_A_SCHEDULE):
-        found = [number for number, text in lines.items() if pattern.search(text)]
-        if step is not None and len(found) == 1:
-            return Location(step.file, found[0])
-    return None
-
-
-def _line_that_steps(case: Case, step: Location | None) -> Location | None:
-    """The only line that steps a schedule."""
-    lines = case.capture.sources.get(step.file, {}) if step is not None else {}
-    found = [number for number, text in lines.items() if _STEPS_A_SCHEDULE.search(text)]
-    return Location(step.file, found[0]) if step is not None and len(found) == 1 else None
-
-
-_STEPS_A_SCHEDULE = re.compile(r"\b\w*(sched|warm)\w*\.step\(", re.IGNORECASE)
 _MIN_WAITED = 3
 """A warm-up that begins at 0 spends a step there, and perhaps one more."""
-_WRITES_A_RATE = re.compile(r"""\[["']lr["']\]\s*[-+*/]*=[^=]""")
-_MAKES_A_SCHEDULE = re.compile(
-    r"=.*\b\w+(LR|Restarts|Plateau|Scheduler|Schedule)\(|\bget_\w*schedule\w*\(", re.IGNORECASE
-)
 _MAY_BE_RIGHT = frozenset({"zero", "rounded away", "unknown"})
 """A bias before a normalization, or one that cancels in a difference, has no influence on the loss."""
 

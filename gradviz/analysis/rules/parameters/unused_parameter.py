@@ -95,8 +95,9 @@ class UnusedParameter(Rule):
             return
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
+        without_path = {number for found in case.cut_off for number in found.tensors}
         for group in _without(reduced, histories, never_used(histories)):
-            if not copies.keys() >= set(group.tensors):
+            if not (copies.keys() | without_path) >= set(group.tensors):
                 yield from self._never_used(case, group)
         for term in case.lost_terms:
             yield self._lost(case, term)
@@ -175,13 +176,18 @@ class UnusedParameter(Rule):
         made = location_of_line(histories.line_where_made(group.tensors[0]))
         hidden = _hidden_code(histories) if group.instead is None else None
         pronoun = "it" if len(group.tensors) == 1 else "them"
-        if hidden is None:
-            what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
-            why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
-        else:
+        if hidden is not None:
             what = f"no gradient comes back from {hidden.what}"
             why = f"either forward does not call it, or its result is cut off: gradviz cannot see calls {hidden.where}"
             fix = f"check again with {hidden.shown_by} in the environment: then every call is visible"
+        elif any(map(histories.is_used_without_gradient, group.tensors)):
+            used = f"only what detach() or .data gives of {pronoun} is used, without a gradient"
+            what = f"{used}{_instead(histories, group.instead)}"
+            why = "for the loss such a copy is a constant"
+            fix = "use the parameter itself, or take it out of the optimizer"
+        else:
+            what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
+            why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
         return self.finding(
             f"{histories.together(group.tensors)} {verb} in the optimizer, but {what}",
             severity="note" if group.is_of_library else "warning",

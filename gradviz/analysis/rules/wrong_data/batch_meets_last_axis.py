@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
 
 
 class BatchMeetsLastAxis(Rule):
@@ -17,7 +18,9 @@ class BatchMeetsLastAxis(Rule):
     What it finds
     -------------
     ``table[t] * x`` where ``t`` has one number for each sample, drawn or loaded in this step and used for each sample
-    elsewhere, and ``x`` happens to be as wide as the batch is long: shapes (16,) and (16, 3, 16, 16).
+    elsewhere, and ``x`` happens to be as wide as the batch is long: shapes (16,) and (16, 3, 16, 16). With a square
+    matrix, (16,) and (16, 16), only if ``t`` also goes into the rows of what is computed from ``x``; also for ``t``
+    itself.
 
     Why it matters
     --------------
@@ -63,16 +66,19 @@ class BatchMeetsLastAxis(Rule):
                 continue
             short, long = sorted((use.tensor for use in call.inputs), key=lambda each: len(shape_of(flow, each)))
             shape = shape_of(flow, long)
-            if len(shape) < 3 or shape_of(flow, short) != shape[-1:] or shape[0] != shape[-1] or shape[0] < 2:
+            if len(shape) < 2 or shape_of(flow, short) != shape[-1:] or shape[0] != shape[-1] or shape[0] < 2:
                 continue
-            chosen = _chosen_for_samples(case, row, short)
+            is_square = len(shape) == 2
+            chosen = _one_for_each_row(case, row, short, long) if is_square else _chosen_for_samples(case, row, short)
             if chosen is not None and call.call_site not in told and flow.has_step_after(row):
                 told.add(call.call_site)
                 yield self._finding(case, row, chosen, short, long)
 
     def _finding(self, case: Case, row: int, chosen: int, short: int, long: int) -> Finding:
         flow = case.dataflow
-        name, shape = case.tensor_name(flow.log.calls[chosen].inputs[0].tensor), shape_of(flow, long)
+        call, shape = flow.log.calls[chosen], shape_of(flow, long)
+        is_looked_up = plain_name(call.function) in _LOOKS_UP
+        name = case.tensor_name(call.inputs[0].tensor if is_looked_up else call.outputs[0].tensor)
         made, location = location_of_call(flow, chosen), location_of_call(flow, row)
         where = at_line(made) if made != location else ""
         ones = ", 1" * (len(shape) - 1)
@@ -106,11 +112,116 @@ def _chosen_for_samples(case: Case, row: int, tensor: int) -> int | None:
     return None
 
 
+def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None:
+    """The call that looked up or drew one value for each row of a square matrix, if the rows of what is computed from
+    the matrix are joined with the same values elsewhere. A table of all pairs has columns that belong to samples, too:
+    it is left alone."""
+    flow = case.dataflow
+    since = flow.step_before(row)
+    if not _is_no_table_of_pairs(case, long, row, since):
+        return None
+    for tensor, made in _elementwise_above(case, row, short):
+        call = flow.log.calls[made]
+        name = plain_name(call.function)
+        if name in _LOOKS_UP and len(call.inputs) == 2:
+            index = call.inputs[1].tensor
+            is_new = _is_new_integer(case, index, made)
+            return made if is_new and _joins_the_rows(case, index, {made}, long, since) else None
+        if name not in _ELEMENTWISE and made >= since > 0 and len(shape_of(flow, tensor)) == 1:
+            return made if _joins_the_rows(case, tensor, set(), long, since) else None
+    return None
+
+
+def _elementwise_above(case: Case, row: int, tensor: int) -> Iterator[tuple[int, int]]:
+    """A tensor with the call that made it, and so on upwards as long as it was computed element by element."""
+    flow = case.dataflow
+    for _ in range(_MAX_FOLLOWED):
+        made = flow.producers(tensor, row)
+        if not made:
+            return
+        row = made[-1]
+        yield tensor, row
+        call = flow.log.calls[row]
+        if plain_name(call.function) not in _ELEMENTWISE or not call.inputs:
+            return
+        tensor = call.inputs[0].tensor
+
+
+def _is_no_table_of_pairs(case: Case, tensor: int, row: int, since: int) -> bool:
+    """Whether no product of two sets of samples, and no two axes put against each other, made the matrix."""
+    flow = case.dataflow
+    shape = shape_of(flow, tensor)
+    for each in flow.ancestors(tensor, row, since):
+        call = flow.log.calls[each]
+        if shape not in [shape_of(flow, use.tensor) for use in call.outputs]:
+            continue
+        name, matrices = plain_name(call.function), [use for use in call.inputs if shape_of(flow, use.tensor) != shape]
+        if name in _PAIRS and not any(_is_of_parameter(case, use.tensor, each) for use in call.inputs):
+            return False
+        if name not in _PAIRS | _LOOKS_UP and len(call.inputs) > 1 and len(matrices) == len(call.inputs):
+            return name in _LAYERS
+    return True
+
+
+def _is_of_parameter(case: Case, tensor: int, row: int) -> bool:
+    flow = case.dataflow
+    if flow.log.tensors[tensor].role == "parameter":
+        return True
+    made = flow.producers(tensor, row)
+    above = flow.log.calls[made[-1]].inputs if made else ()
+    return len(above) == 1 and flow.log.tensors[above[0].tensor].role == "parameter"
+
+
+def _joins_the_rows(case: Case, values: int, but: set[int], long: int, since: int) -> bool:
+    """Whether what is computed from one value for each sample, in another way, meets what is computed from the matrix
+    in a call that takes both row by row."""
+    flow = case.dataflow
+    count = shape_of(flow, values)[:1]
+    until = next((row for row in flow.rows_of_kind("step") if row > since), len(flow.log.calls))
+    ours, theirs = {values}, {long}
+    for row in range(max(since, 0), until):
+        call = flow.log.calls[row]
+        if row in but or call.kind != "operation" or not call.outputs:
+            continue
+        mine = [use for use in call.inputs if use.tensor in ours]
+        others = [use for use in call.inputs if use.tensor in theirs and use.tensor not in ours]
+        made = {use.tensor for use in call.outputs}
+        if mine and others:
+            shapes = [shape_of(flow, use.tensor) for use in (*mine, *others)]
+            # A row of the matrix and a row of what belongs to the sample: (16, 16) and (16, 8) or (16, 1).
+            if plain_name(call.function) in _JOINS and all(len(each) > 1 and each[:1] == count for each in shapes):
+                return True
+        elif mine and all(shape_of(flow, each)[:1] == count for each in made) and _goes_row_by_row(case, call, ours):
+            ours |= made
+        theirs |= made if others else set()
+    return False
+
+
+def _goes_row_by_row(case: Case, call: Call, ours: set[int]) -> bool:
+    """False where one value for each sample meets a matrix: along which axis is the question."""
+    flow = case.dataflow
+    rows = min(len(shape_of(flow, use.tensor)) for use in call.inputs if use.tensor in ours)
+    beside = (use.tensor for use in call.inputs if use.tensor not in ours)
+    return rows > 1 or all(
+        len(shape_of(flow, each)) <= 1 or flow.log.tensors[each].role == "parameter" for each in beside
+    )
+
+
+_JOINS = frozenset({"cat", "concat", "add", "mul", "hstack"})
+_PAIRS = frozenset({"matmul", "mm", "bmm", "einsum", "cdist", "cosine_similarity", "outer", "tensordot"})
+_LAYERS = frozenset({"linear", "addmm", "embedding", "cat", "stack", "where"})
+
+
+def _is_new_integer(case: Case, index: int, row: int) -> bool:
+    known = case.dataflow.log.tensors[index]
+    is_new = known.first_seen is not None and known.first_seen >= case.dataflow.step_before(row)
+    return known.facts.dtype == "int64" and is_new
+
+
 def _is_of_samples(case: Case, row: int, index: int) -> bool:
     """Whether indexes came up in this step, and the program uses them for something else than looking up."""
     flow = case.dataflow
-    known = flow.log.tensors[index]
-    if known.facts.dtype != "int64" or known.first_seen is None or known.first_seen < flow.step_before(row):
+    if not _is_new_integer(case, index, row):
         return False
     return any(
         plain_name(flow.log.calls[user].function) not in _LOOKS_UP and flow.log.calls[user].outputs

@@ -85,7 +85,8 @@ class StaleOptimizerParams(Rule):
             new = [n for n in sorted(replaced) if replaced[n] in rows]
             yield self._replaced(histories, rows, new, forgotten, made[0])
         targets = compared_copies(histories)
-        late = [n for n in late if n not in targets]
+        remade = set(case.missing_gradients.remade.values())
+        late = [n for n in late if n not in targets and n not in remade]
         if late:
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:

@@ -1,0 +1,136 @@
+"""GV720."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class PaddingRowUsed(Rule):
+    """The row of an embedding that is declared as padding is looked up for real items.
+
+    What it finds
+    -------------
+    ``Embedding(..., padding_idx=0)`` whose index has one number for each sample, so that there is nothing to pad, where
+    0 is as frequent as any other number, and where another embedding without padding learns a row for the same 0. If
+    there is no such other embedding, 0 may stand for "unknown", and it is a note.
+
+    Why it matters
+    --------------
+    The row of ``padding_idx`` gets no gradient. The item with that number keeps a vector of zeros, whatever the data
+    say about it.
+
+    Example
+    -------
+    item, bias = torch.nn.Embedding(8, 4, padding_idx=0), torch.nn.Embedding(8, 1)
+    optimizer = torch.optim.SGD([*item.parameters(), *bias.parameters()], lr=0.1)
+    for step in range(4):
+        i = torch.randint(0, 8, (32,))
+        loss = (item(i).sum(1) + bias(i).squeeze(1) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    item, bias = torch.nn.Embedding(8, 4), torch.nn.Embedding(8, 1)
+    optimizer = torch.optim.SGD([*item.parameters(), *bias.parameters()], lr=0.1)
+    for step in range(4):
+        i = torch.randint(0, 8, (32,))
+        loss = (item(i).sum(1) + bias(i).squeeze(1) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV720"
+    name = "padding_row_used"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lookups: dict[int, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if _padding_of(call) == 0 and call.inputs[1].is_live_leaf and flow.has_step_after(row):
+                lookups[call.inputs[1].tensor].append(row)
+        for table, rows in lookups.items():
+            figures = _frequency_of_zero(case, table, rows)
+            if figures is not None and all(_has_one_for_each_sample(case, row) for row in rows):
+                yield self._finding(case, table, rows, *figures)
+
+    def _finding(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
+        flow, histories = case.dataflow, case.histories
+        made = location_of_line(histories.line_where_made(table))
+        here = location_of_call(flow, rows[0])
+        other = _other_table(case, rows[0], table)
+        usual = count / shape_of(flow, table)[0]
+        beside = f", and {histories.name(other)} learns a row for the same number" if other is not None else ""
+        return self.finding(
+            f"number 0 is padding of {histories.name(table)}, and is looked up{at_line(here)} {zeros:,} times, where "
+            f"{usual:,.0f} is usual: its row gets no gradient{beside}",
+            severity="warning" if other is not None else "note",
+            symptom="grad_zero",
+            why="the index has one number for each sample, so there is nothing to pad; padding_idx keeps that row as "
+            "it is",
+            fix="leave out padding_idx" if other is not None else "leave out padding_idx, unless 0 means unknown",
+            location=made or here,
+            symptom_location=here if made not in (None, here) else None,
+            tensors=names_of(flow, [table]),
+            evidence={"zeros": zeros, "numbers": count},
+        )
+
+
+_MIN_USUAL = 2
+_TIMES = 2.5
+
+
+def _padding_of(call: Call) -> int | None:
+    if plain_name(call.function) != "embedding" or len(call.inputs) < 2 or call.inputs[1].place not in ("1", "weight"):
+        return None
+    value = call.scalars.get("2", call.scalars.get("padding_idx"))
+    return value if type(value) is int else None
+
+
+def _frequency_of_zero(case: Case, table: int, rows: list[int]) -> tuple[int, int] | None:
+    """How often 0 was looked up, and how many numbers there were, if it is about as frequent as others are."""
+    flow, zeros, count = case.dataflow, 0, 0
+    for row in rows:
+        values = flow.values_of(flow.log.calls[row].inputs[0], row)
+        if values is None:
+            return None
+        zeros, count = zeros + values.zeros, count + values.count
+    usual = count / max(shape_of(flow, table)[0], 1)
+    is_usual = usual >= _MIN_USUAL and usual / _TIMES <= zeros <= usual * _TIMES
+    return (zeros, count) if is_usual else None
+
+
+def _has_one_for_each_sample(case: Case, row: int) -> bool:
+    """Whether the index is no sequence, and no part of one."""
+    flow = case.dataflow
+    index = flow.log.calls[row].inputs[0].tensor
+    above = {use.tensor for each in flow.ancestors(index, row) for use in flow.log.calls[each].inputs} | {index}
+    integers = [each for each in above if flow.log.tensors[each].facts.dtype in ("int64", "int32")]
+    return all(len([size for size in shape_of(flow, each) if size > 1]) <= 1 for each in integers)
+
+
+def _other_table(case: Case, row: int, table: int) -> int | None:
+    """Another embedding without padding that looks up the same index in the same step."""
+    flow = case.dataflow
+    index = flow.log.calls[row].inputs[0].tensor
+    for user in flow.users(index):
+        call = flow.log.calls[user]
+        is_lookup = plain_name(call.function) == "embedding" and len(call.inputs) > 1 and _padding_of(call) is None
+        if is_lookup and call.inputs[0].tensor == index:
+            other = call.inputs[1]
+            is_alike = shape_of(flow, other.tensor)[0] == shape_of(flow, table)[0]
+            if other.tensor != table and other.is_live_leaf and is_alike:
+                return other.tensor
+    return None

@@ -1,0 +1,109 @@
+"""GV719."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import LoggedOptimizer, RateTurn
+
+
+class ScheduleRepeats(Rule):
+    """A cosine schedule of learning rates goes up again: it is stepped more often than its figures say.
+
+    What it finds
+    -------------
+    A learning rate that changes at every step, falls to almost nothing, and rises again along a cosine, twice or more:
+    ``CosineAnnealingLR`` with ``T_max`` in epochs that is stepped for each batch. Restarts, which jump back, and
+    schedules of one cycle or of straight lines are left alone.
+
+    Why it matters
+    --------------
+    Behind ``T_max`` the cosine goes on: the learning rate climbs to its highest value, again and again, and what was
+    learned at a low rate is lost each time.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    for epoch in range(4):
+        for batch in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+    for epoch in range(4):
+        for batch in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        schedule.step()
+    """
+
+    code = "GV719"
+    name = "schedule_repeats"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for number, optimizer in enumerate(case.dataflow.log.optimizers):
+            rises = _smooth_rises(optimizer)
+            is_of_each_batch = optimizer.rate_changes >= _MOST * (optimizer.steps - 1)
+            if rises >= _MIN_RISES and is_of_each_batch:
+                yield self._finding(case, number, rises)
+
+    def _finding(self, case: Case, number: int, rises: int) -> Finding:
+        histories = case.histories
+        optimizer, steps = histories.log.optimizers[number], histories.steps_by_optimizer.get(number, [])
+        step = location_of_call(histories.flow, steps[-1]) if steps else None
+        stepped, made = line_that_steps(case, step), line_of_schedule(case, step)
+        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        half = _half_period(optimizer.rate_turns)
+        highest = max(turn.rate for turn in optimizer.rate_turns)
+        return self.finding(
+            f"the learning rate of {name} falls to almost 0 within {half:,} steps and climbs back to {highest:.3g}, "
+            f"{rises:,} times in {optimizer.steps:,} steps",
+            symptom="grad_wrong",
+            why="a cosine goes up again behind its T_max: the schedule is stepped for each batch, and T_max may count "
+            "epochs",
+            fix="step the schedule once in each epoch, or give it the number of all batches: "
+            "T_max=epochs * len(loader)",
+            location=stepped or made or step,
+            symptom_location=made if made is not None and stepped not in (None, made) else None,
+            evidence={"steps": optimizer.steps, "rises": rises, "steps_down": half},
+        )
+
+
+_MIN_RISES = 2
+_MOST = 0.9
+_ALMOST_NOTHING = 0.01
+_MIN_STEPS_UP = 3
+_BEND = 0.8
+"""A cosine begins to rise with less than this part of its average rise; a straight line with all of it."""
+
+
+def _smooth_rises(optimizer: LoggedOptimizer) -> int:
+    """How often the learning rate rose from almost nothing along a cosine."""
+    found = 0
+    turns = optimizer.rate_turns
+    for low, high in itertools.pairwise(turns):
+        length, height = high.step - low.step, high.rate - low.rate
+        if low.following <= low.rate or length < _MIN_STEPS_UP or low.rate > _ALMOST_NOTHING * high.rate:
+            continue
+        found += low.following - low.rate < _BEND * height / length
+    return found
+
+
+def _half_period(turns: tuple[RateTurn, ...]) -> int:
+    return min(later.step - earlier.step for earlier, later in itertools.pairwise(turns))

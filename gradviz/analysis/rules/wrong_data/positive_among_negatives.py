@@ -1,0 +1,190 @@
+"""GV627."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class PositiveAmongNegatives(Rule):
+    """The positive key of a contrastive loss is written into the memory bank before the negatives are read from it.
+
+    What it finds
+    -------------
+    Logits that are put together from one column for the positive and the columns of a bank, where the key of the
+    positive was written into the bank in the same step, before the product with the bank, and where nothing masks it.
+
+    Why it matters
+    --------------
+    The same key stands in the row twice, once as the right answer and once as a wrong one. The loss pushes each sample
+    away from its own positive, and cannot fall below log 2.
+
+    Example
+    -------
+    query, key = torch.nn.Linear(6, 4), torch.nn.Linear(6, 4).requires_grad_(False)
+    bank = torch.randn(16, 4)
+    optimizer = torch.optim.SGD(query.parameters(), lr=0.1)
+    for step in range(4):
+        x = torch.randn(4, 6)
+        q, k = query(x), key(x)
+        bank[step * 4 : step * 4 + 4] = k
+        positive, negatives = (q * k).sum(1, keepdim=True), q @ bank.clone().t()
+        logits = torch.cat([positive, negatives], dim=1)
+        loss = torch.nn.functional.cross_entropy(logits, torch.zeros(4, dtype=torch.long))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    query, key = torch.nn.Linear(6, 4), torch.nn.Linear(6, 4).requires_grad_(False)
+    bank = torch.randn(16, 4)
+    optimizer = torch.optim.SGD(query.parameters(), lr=0.1)
+    for step in range(4):
+        x = torch.randn(4, 6)
+        q, k = query(x), key(x)
+        positive, negatives = (q * k).sum(1, keepdim=True), q @ bank.clone().t()
+        logits = torch.cat([positive, negatives], dim=1)
+        loss = torch.nn.functional.cross_entropy(logits, torch.zeros(4, dtype=torch.long))
+        bank[step * 4 : step * 4 + 4] = k
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV627"
+    name = "positive_among_negatives"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) not in ("cat", "concat", "hstack") or call.call_site in told:
+                continue
+            if len(call.inputs) != _PARTS or not all(use.requires_grad for use in call.inputs):
+                continue
+            written = _written_before(case, row, call)
+            if written is not None and flow.has_step_after(row) and _are_logits(case, row, call):
+                told.add(call.call_site)
+                yield self._finding(case, row, *written)
+
+    def _finding(self, case: Case, row: int, write: int, read: int) -> Finding:
+        flow = case.dataflow
+        location, product = location_of_call(flow, write), location_of_call(flow, read)
+        bank = case.tensor_name(flow.log.calls[write].inputs[0].tensor)
+        negatives = f"line {product.line}" if product is not None else "the product"
+        return self.finding(
+            f"the keys are written into {bank} before {negatives} reads the negatives from it: each positive is among "
+            "its own negatives",
+            symptom="grad_wrong",
+            why="the same key is the right answer in one column and a wrong one in another",
+            fix="write the keys into the bank after the logits are computed",
+            location=location,
+            symptom_location=product if product != location else location_of_call(flow, row),
+        )
+
+
+_PARTS = 2
+_PRODUCTS = frozenset({"matmul", "mm", "einsum", "linear", "bmm"})
+_VIEWS = frozenset({
+    "t", "T", "mT", "transpose", "permute", "detach", "data", "clone", "contiguous", "view", "reshape", "to", "getitem",
+})  # fmt: skip
+_SCALES = frozenset({"div", "mul"}) | _VIEWS
+_POSITIVE = frozenset({"sum", "mul", "einsum", "unsqueeze", "bmm", "squeeze", "div", "cosine_similarity"}) | _VIEWS
+_LOSSES = frozenset({"cross_entropy", "nll_loss", "log_softmax", "logsumexp", "softmax"})
+_WRITES = frozenset({"setitem", "copy", "index_copy", "scatter", "index_put", "set"})
+_MAX_FOLLOWED = 12
+
+
+def _written_before(case: Case, row: int, call: Call) -> tuple[int, int] | None:
+    """The write of the positive's key into the bank, and the product that reads the bank afterwards."""
+    flow = case.dataflow
+    positive, negative = call.inputs
+    if shape_of(flow, positive.tensor)[-1:] != (1,):
+        return None
+    read = _product_above(case, negative, row)
+    if read is None:
+        return None
+    keys = _keys_of(case, positive.tensor, row)
+    since = flow.step_before(row)
+    for use in flow.log.calls[read].inputs:
+        bank, taken = _source(case, use.tensor, read)
+        if use.requires_grad or bank in keys:
+            continue
+        for write in flow.changes(bank, since, taken):
+            change = flow.log.calls[write]
+            given = {_source(case, each.tensor, write)[0] for each in change.inputs[1:]}
+            if plain_name(change.function) in _WRITES and not keys.isdisjoint(given):
+                return write, read
+    return None
+
+
+def _product_above(case: Case, use: TensorUse, row: int) -> int | None:
+    """The matrix product that made the negatives, if nothing but factors and views came after it."""
+    flow, tensor = case.dataflow, use.tensor
+    for _ in range(_MAX_FOLLOWED):
+        made = flow.producers(tensor, row)
+        if not made or len(made) > 1:
+            return None  # something was written into it: a mask
+        row = made[-1]
+        call = flow.log.calls[row]
+        if plain_name(call.function) in _PRODUCTS:
+            return row
+        if plain_name(call.function) not in _SCALES or len(call.inputs) != 1:
+            return None
+        tensor = call.inputs[0].tensor
+    return None
+
+
+def _source(case: Case, tensor: int, row: int) -> tuple[int, int]:
+    """The tensor whose values it has, and the call that read them."""
+    flow = case.dataflow
+    for _ in range(_MAX_FOLLOWED):
+        made = flow.producers(tensor, row)
+        call = flow.log.calls[made[0]] if made else None
+        if call is None or plain_name(call.function) not in _VIEWS or not call.inputs:
+            break
+        shares = flow.log.tensors[call.inputs[0].tensor].storage == flow.log.tensors[tensor].storage
+        tensor, row = call.inputs[0].tensor, row if shares else made[0]
+    return tensor, row
+
+
+def _keys_of(case: Case, tensor: int, row: int) -> set[int]:
+    """The constants from which a positive was computed with a query."""
+    flow = case.dataflow
+    waiting, found, seen = [(tensor, row)], set[int](), set[int]()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, row = waiting.pop()
+        made = flow.producers(tensor, row)
+        call = flow.log.calls[made[-1]] if made else None
+        if call is None or made[-1] in seen or plain_name(call.function) not in _POSITIVE:
+            continue
+        seen.add(made[-1])
+        found |= {_source(case, use.tensor, made[-1])[0] for use in call.inputs if not use.requires_grad}
+        waiting += [(use.tensor, made[-1]) for use in call.inputs if use.requires_grad]
+    return found
+
+
+def _are_logits(case: Case, row: int, call: Call) -> bool:
+    """Whether a loss takes them, with nothing but factors in between: no mask."""
+    flow, tensor = case.dataflow, call.outputs[0].tensor
+    for _ in range(_MAX_FOLLOWED):
+        users = [each for each in flow.users(tensor, row) if flow.log.calls[each].outputs]
+        users = [each for each in users if flow.log.calls[each].outputs[0].requires_grad]
+        if not users:
+            return False
+        row = users[0]
+        name = plain_name(flow.log.calls[row].function)
+        if name in _LOSSES:
+            return True
+        if name not in _SCALES:
+            return False
+        tensor = flow.log.calls[row].outputs[0].tensor
+    return False

@@ -1,0 +1,198 @@
+"""GV626."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class TargetsAreInputs(Rule):
+    """A language model is asked for the token that it was just given.
+
+    What it finds
+    -------------
+    A loss of classes whose targets are, at every position and in every step, the numbers that the model looked up in
+    its embedding, where the model goes through a sequence in one direction (a causal mask, a recurrent layer) and each
+    position of the result has a path from the same position of the input.
+
+    Why it matters
+    --------------
+    The model only has to copy its input. The loss falls to nothing, and nothing is learned about what comes next: the
+    targets of a language model are its inputs shifted by one position.
+
+    Example
+    -------
+    stream = torch.randint(0, 9, (200,))
+    embed, layer, head = torch.nn.Embedding(9, 8), torch.nn.GRU(8, 8, batch_first=True), torch.nn.Linear(8, 9)
+    parameters = [*embed.parameters(), *layer.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for step in range(3):
+        start = torch.randint(0, 180, (4,)).tolist()
+        x = torch.stack([stream[i : i + 6] for i in start])
+        y = torch.stack([stream[i : i + 6] for i in start])
+        logits = head(layer(embed(x))[0])
+        loss = torch.nn.functional.cross_entropy(logits.view(-1, 9), y.view(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    stream = torch.randint(0, 9, (200,))
+    embed, layer, head = torch.nn.Embedding(9, 8), torch.nn.GRU(8, 8, batch_first=True), torch.nn.Linear(8, 9)
+    parameters = [*embed.parameters(), *layer.parameters(), *head.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for step in range(3):
+        start = torch.randint(0, 180, (4,)).tolist()
+        x = torch.stack([stream[i : i + 6] for i in start])
+        y = torch.stack([stream[i + 1 : i + 7] for i in start])
+        logits = head(layer(embed(x))[0])
+        loss = torch.nn.functional.cross_entropy(logits.view(-1, 9), y.view(-1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV626"
+    name = "targets_are_inputs"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            is_loss = plain_name(call.function) in _LOSSES and len(call.inputs) > 1
+            if is_loss and call.inputs[0].requires_grad and flow.has_step_after(row):
+                lines[call.call_site].append(row)
+        for rows in lines.values():
+            steps = {flow.step_before(row) for row in rows}
+            if len(steps) < _MIN_STEPS or not all(_checksum_of_target(flow.log.calls[row]) for row in rows):
+                continue
+            last = _lookup_of_the_target(case, rows[-1])
+            if last is None or any(_lookup_of_the_target(case, row) is None for row in rows[:-1]):
+                continue
+            if _copies(case, rows[-1], last):
+                yield self._finding(case, rows, last)
+
+    def _finding(self, case: Case, rows: list[int], lookup: int) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[rows[-1]]
+        made = _line_where_made(case, call.inputs[1].tensor, rows[-1], lookup)
+        loss, read = location_of_call(flow, rows[-1]), location_of_call(flow, lookup)
+        name = plain_name(call.function)
+        return self.finding(
+            f"the targets of {name}() are the inputs of the embedding, at every position and all {len(rows):,} times: "
+            "the model is asked for the token that it got as its input",
+            symptom="grad_wrong",
+            why="each position sees its own input, so it only has to be copied",
+            fix="shift the targets by one position: inputs tokens[:, :-1], targets tokens[:, 1:]",
+            location=made or loss,
+            symptom_location=loss if made not in (None, loss) else read,
+            evidence={"times": len(rows)},
+        )
+
+
+_LOSSES = frozenset({"cross_entropy", "nll_loss"})
+_LOOKS_UP = frozenset({"embedding", "one_hot"})
+_MIN_STEPS = 2
+_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+_CAUSAL = frozenset({"tril", "triu"}) | _RECURRENT
+_MAX_FOLLOWED = 5_000
+_SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute"})
+
+
+def _checksum_of_target(call: Call) -> int | None:
+    return call.checksums.get(call.inputs[1].place)
+
+
+def _lookup_of_the_target(case: Case, row: int) -> int | None:
+    """The only look-up of a sequence above a prediction, if it looks up the targets themselves."""
+    flow = case.dataflow
+    call = flow.log.calls[row]
+    count = prod(shape_of(flow, call.inputs[1].tensor))
+    found = None
+    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
+        lookup = flow.log.calls[each]
+        if plain_name(lookup.function) not in _LOOKS_UP or not lookup.inputs:
+            continue
+        shape = shape_of(flow, lookup.inputs[0].tensor)
+        if len([size for size in shape if size > 1]) < 1 or len(shape) < _SEQUENCES or prod(shape) != count:
+            continue
+        if lookup.checksums.get(lookup.inputs[0].place) != _checksum_of_target(call):
+            return None  # something else of the same length: the input of a decoder
+        found = each
+    return found
+
+
+_SEQUENCES = 2
+"""Axes of a batch of sequences."""
+
+
+def _copies(case: Case, row: int, lookup: int) -> bool:
+    """Whether the model goes one way through the sequence, and each position has a path to the result of its own."""
+    flow = case.dataflow
+    call, index = flow.log.calls[row], flow.log.calls[lookup].inputs[0].tensor
+    sizes = shape_of(flow, index)[:_SEQUENCES]
+    if sizes[1] < _SEQUENCES or not _is_causal(case, call.inputs[0].tensor, row):
+        return False
+    waiting, seen = [(call.inputs[0].tensor, row)], set[int]()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, before = waiting.pop()
+        made = flow.producers(tensor, before)
+        if not made or made[-1] in seen or not _has_both(shape_of(flow, tensor), *sizes):
+            continue
+        if made[-1] == lookup:
+            return True
+        seen.add(made[-1])
+        maker = flow.log.calls[made[-1]]
+        place = next((use.place for use in maker.outputs if use.tensor == tensor), "return")
+        if plain_name(maker.function) in _RECURRENT and place not in ("return", "return[0]"):
+            continue  # the last state of the sequence
+        waiting += [(use.tensor, made[-1]) for use in maker.inputs]
+    return False
+
+
+def _has_both(shape: tuple[int, ...], batch: int, length: int) -> bool:
+    """Whether a shape has an axis for the batch and one for the positions, or one for both."""
+    if batch * length in shape:
+        return True
+    rest = list(shape)
+    for size in (batch, length):
+        if size not in rest:
+            return False
+        rest.remove(size)
+    return True
+
+
+def _is_causal(case: Case, tensor: int, row: int) -> bool:
+    flow = case.dataflow
+    calls = (flow.log.calls[each] for each in flow.ancestors(tensor, row))
+    return any(plain_name(call.function) in _CAUSAL or call.scalars.get("is_causal") is True for call in calls)
+
+
+def _line_where_made(case: Case, tensor: int, row: int, lookup: int) -> Location | None:
+    """The line that made the targets, above what only changes their shape; None if they are the inputs themselves."""
+    flow = case.dataflow
+    inputs = flow.log.calls[lookup].inputs[0].tensor
+    same = {inputs, *(use.tensor for each in flow.ancestors(inputs, lookup) for use in flow.log.calls[each].outputs)}
+    for _ in range(_MAX_SHAPES):
+        made = flow.producers(tensor, row)
+        if not made or tensor in same:
+            return None
+        row = made[-1]
+        call = flow.log.calls[row]
+        if plain_name(call.function) not in _SHAPES or not call.inputs:
+            return location_of_call(flow, row)
+        tensor = call.inputs[0].tensor
+    return None
+
+
+_MAX_SHAPES = 8
