@@ -113,6 +113,7 @@ def whole_capture() -> Capture:
                 None,
                 (GradientCut("torch.Tensor.detach", ("net.weight",), "/project/train.py", 8, True),),
                 "L['k'] == 2",
+                is_dynamic=True,
             ),
             Compilation(
                 0,

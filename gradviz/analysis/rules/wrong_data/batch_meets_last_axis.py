@@ -226,5 +226,5 @@ def _is_of_samples(case: Case, row: int, index: int) -> bool:
     return any(
         plain_name(flow.log.calls[user].function) not in _LOOKS_UP and flow.log.calls[user].outputs
         for user in flow.users(index)
-        if user != known.producer
+        if user != flow.log.tensors[index].producer
     )
