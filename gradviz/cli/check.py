@@ -77,7 +77,7 @@ def check_command(
     from gradviz.cli.captures.finding_pictures import FindingPictures
     from gradviz.cli.captures.kept_recording import keeping_recording
     from gradviz.cli.captures.source import SourceOptions, open_source
-    from gradviz.cli.options.settings import check_settings
+    from gradviz.cli.options.settings import CheckSettings, check_settings
     from gradviz.cli.terminal.paging import show
     from gradviz.cli.terminal.printing import print_document
     from gradviz.cli.terminal.terminal import standard_output
@@ -87,7 +87,8 @@ def check_command(
     settings = check_settings(options, Path.cwd())
     chosen = SourceOptions(
         words, module, outputs=outputs, rank=options["rank"], ranks=options["ranks"],
-        hang=options["hang"] or settings.seconds, may_be_command=_has_dashes(), inside=options["inside"],
+        hang=options["hang"] or max(settings.seconds, CheckSettings.seconds), may_be_command=_has_dashes(),
+        inside=options["inside"],
     )  # fmt: skip
     source_choice = options_for_check(chosen, settings)
     is_capture = source_choice.is_capture

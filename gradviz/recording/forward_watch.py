@@ -55,6 +55,7 @@ from gradviz.recording.torch_access.modules import (
     global_hook_tables,
 )
 from gradviz.recording.torch_access.nodes import peek_sequence_nr, sequence_nr_of
+from gradviz.recording.torch_access.removed_hooks import remove_hooks
 from gradviz.recording.torch_access.swapped_tensors import SwappedTensors
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, MAKE_NO_NODES, requires_grad_of
@@ -128,9 +129,9 @@ class ForwardWatch:
         self._mode.put_on()
         self.is_watching = True
 
-    def await_forward(self) -> None:
+    def await_forward(self, *, reads_allocators: bool = True) -> None:
         """Note what exists when the next forward computation of the main thread begins."""
-        self.memory.arm()
+        self.memory.arm(reads_allocators=reads_allocators)
         self.values.begin()
         self._mode.before_call = self._before_call
 
@@ -147,8 +148,7 @@ class ForwardWatch:
         self.remote_backward.stop()
         if self.peers is not None:
             self.peers.stop()
-        for hook in self._module_hooks:
-            hook.remove()
+        remove_hooks(self._module_hooks)
         self._module_hooks = []
 
     def release_all(self) -> None:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from msgspec.structs import replace
 
 from gradviz.capture.capture import Capture, Rank, ScriptError
+from gradviz.capture.replica_log import is_noted
 from gradviz.collector import collector_paused
 from gradviz.graph.model import BackwardCall, Graph
 from gradviz.graph.query.own_line import line_words_of
@@ -39,6 +40,7 @@ from gradviz.recording.torch_access.distributed.sharded_parameters import is_joi
 from gradviz.recording.torch_access.engine import is_one_of_several_processes
 from gradviz.recording.torch_access.modes import is_tracing
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
+from gradviz.recording.torch_access.removed_hooks import hooks_in_use
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.walk.capture_builder import CaptureBuilder, Recorded
 from gradviz.recording.walk.graph_builder import CallAt
@@ -234,7 +236,7 @@ class Recorder:
 
     def _await_forward_of(self, number: int) -> None:
         if self._plan.root or self._plan.wants(number):
-            self._forward.await_forward()
+            self._forward.await_forward(reads_allocators=not self._plan.calls or is_noted(number))
 
     def note_memory(self) -> None:
         """Read the allocators, before a graph is recorded."""
@@ -355,7 +357,8 @@ class Recorder:
         self.was_stopped = True
         member = self._plan.member
         if member is not None:
-            self.stop()
+            with hooks_in_use():
+                self.stop()
             self._goes_on_for_others = True
             if not member.has_recorded_all():
                 self._backward.start()

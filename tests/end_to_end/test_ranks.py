@@ -72,6 +72,13 @@ def test_a_finding_of_all_ranks_is_told_once_and_another_names_its_rank(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_rank_that_made_its_last_wanted_step_goes_on_unharmed_and_its_end_is_no_finding(tmp_path: Path) -> None:
+    # A rank notices its limit in the hook behind a step, and then goes on until the other one has come as far.
+    run = gradviz("check", "--steps", "1", RANKS, "--", "not finite", cwd=tmp_path)
+    assert "exit codes 0 0\n" in run.stderr
+    assert "ranks.py, 2 ranks: nothing wrong found" in run.text
+
+
 def test_processes_that_torch_compiles_in_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         """

@@ -50,14 +50,14 @@ class _Step(Struct, frozen=True):
 
 
 def cut_paths_on(
-    flow: Dataflow, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
+    flow: Dataflow, tensor: int, before: int, kind_of: Callable[[Cut], Hashable], since: int = 0
 ) -> tuple[tuple[CutPath, tuple[Cut, ...]], ...]:
-    """The cut paths that lead to a tensor as the call `before` received it.
+    """The cut paths that lead to a tensor as the call `before` received it, from cuts in the call `since` or later.
 
     Cuts of one kind (of one line, for instance) share the most certain path of one of them: a path for each cut would
     take quadratic time.
     """
-    return _Walk(flow).run(tensor, before, kind_of)
+    return _Walk(flow, since).run(tensor, before, kind_of)
 
 
 def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[int]:
@@ -70,6 +70,7 @@ def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[in
     reached = {tensor for tensor, _ in starts}
     waiting = [(row, tensor) for tensor, before in sorted(starts) for row in flow.producers(tensor, before)]
     seen = set(waiting)
+    known: tuple[dict[int, int], dict[int, int]] = {}, {}
     while waiting:
         row, given = waiting.pop()
         call = flow.log.calls[row]
@@ -78,7 +79,7 @@ def alive_above(flow: Dataflow, uses: Iterable[tuple[int, int]]) -> frozenset[in
         for use in call.inputs:
             if use.requires_grad:
                 reached.add(use.tensor)
-                for maker in flow.producers(use.tensor, row):
+                for maker in flow.further_producers(use.tensor, row, known[use.is_leaf]):
                     may_have = not use.is_leaf or flow.log.calls[maker].grad_mode != "enabled"
                     if may_have and (maker, use.tensor) not in seen:
                         seen.add((maker, use.tensor))
@@ -141,12 +142,15 @@ def _decides(call: Call) -> bool:
 
 
 class _Walk:
-    def __init__(self, flow: Dataflow) -> None:
+    def __init__(self, flow: Dataflow, since: int) -> None:
         self._flow = flow
+        self._since = since
         self._cuts: dict[int, Cut] = {cut.call: cut for cut in flow.cuts if cut.kind != "parameter"}
         self._made_parameters = {made: cut for cut in flow.cuts if cut.kind == "parameter" for made in cut.dead_outputs}
         self._numbers = count()
         self._below: dict[_Step, _Step | None] = {}
+        self._known: tuple[dict[int, int], dict[int, int]] = {}, {}
+        """Which producers of each tensor were visited: for other tensors, and for leaves that are trained."""
 
     def run(
         self, tensor: int, before: int, kind_of: Callable[[Cut], Hashable]
@@ -158,7 +162,7 @@ class _Walk:
 
         def go_to(steps: Iterator[_Step], doubt: int, below: _Step | None) -> None:
             for step in steps:
-                if (step.call, step.tensor) not in seen:
+                if step.call >= self._since and (step.call, step.tensor) not in seen:
                     guessed = GUESSES.index(step.reentry.certainty) if step.reentry is not None else 0
                     number = next(self._numbers)
                     heappush(waiting, (max(doubt, guessed), -step.call, step.tensor, number, step, below))
@@ -205,15 +209,14 @@ class _Walk:
         if made is not None:
             yield _Step(made.call, use.tensor)
             return
-        makers = self._flow.producers(use.tensor, before)
-        for row in makers:
+        for row in self._flow.further_producers(use.tensor, before, self._known[use.is_live_leaf]):
             is_trained = use.is_live_leaf and self._takes_alive(row, use.tensor)
             if not is_trained or self._overwrites_with_result(row, use.tensor):
                 yield _Step(row, use.tensor)
         assigned = self._flow.newest_data_assignment(use.tensor, before)
         if assigned is not None and self._overwrites_with_result(assigned, use.tensor):
             yield _Step(assigned, use.tensor)
-        if not makers:
+        if not self._flow.is_made(use.tensor, before):
             for reentry in self._flow.reentries_as(use.tensor, before):
                 yield _Step(reentry.exit, reentry.tensor, reentry)
 

@@ -83,9 +83,9 @@ def _continuous_draws(histories: ParameterHistories, backward: int, since: int) 
     """Draws whose values go into the loss."""
     calls = histories.log.calls
     for root in calls[backward].roots:
-        for path, cuts in cut_paths_on(histories.flow, root.tensor, backward, lambda cut: cut.call_site):
+        for path, cuts in cut_paths_on(histories.flow, root.tensor, backward, lambda cut: cut.call_site, since):
             if path.doubt == 0 and not path.is_steering and path.cut.kind in ("no_grad", "inference"):
-                yield from (each for each in cuts if each.call >= since and _draws(histories, each))
+                yield from (each for each in cuts if _draws(histories, each))
 
 
 def _draws(histories: ParameterHistories, cut: Cut) -> bool:

@@ -38,9 +38,7 @@ def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
         wanted = histories.reached_by[backward] & histories.trained
         since = flow.step_before(backward)
         for use in flow.log.calls[backward].roots:
-            for cut_path, cuts in cut_paths_on(flow, use.tensor, backward, lambda cut: cut.call_site):
-                if cut_path.cut.call <= since:
-                    continue
+            for cut_path, cuts in cut_paths_on(flow, use.tensor, backward, lambda cut: cut.call_site, since + 1):
                 kind = _kind(histories, cut_path, backward)
                 if kind is None:
                     continue

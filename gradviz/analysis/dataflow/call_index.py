@@ -22,6 +22,21 @@ class CallIndex:
         """Calls that returned the tensor or changed it in place, oldest first, only those before the row `before`."""
         return _up_to(self._producers.get(tensor, []), before)
 
+    def is_made(self, tensor: int, before: int) -> bool:
+        """Whether a call before `before` returned the tensor or changed it in place."""
+        rows = self._producers.get(tensor, [])
+        return bool(rows) and rows[0] < before
+
+    def further_producers(self, tensor: int, before: int, known: dict[int, int]) -> list[int]:
+        """Those of `producers` that no earlier call with the same `known` returned.
+
+        A buffer that each step writes and reads has n producers at n reads: a walk over all of them takes each once.
+        """
+        rows = self._producers.get(tensor, [])
+        first, end = known.get(tensor, 0), bisect_left(rows, before)
+        known[tensor] = max(first, end)
+        return rows[first:end]
+
     def newest_producer(self, tensor: int, before: int) -> int | None:
         """The last call before `before` that returned the tensor or changed it in place, also through a view."""
         rows = _newest_up_to(self._producers.get(tensor, []), before)

@@ -177,21 +177,22 @@ class Dataflow(CallIndex):
         waiting = [(row, tensor) for row in self.producers(tensor, before) if row >= since]
         waiting += self._behind(tensor, before)
         seen = set(waiting)
+        known: dict[int, int] = {}
         while waiting:
             row, given = waiting.pop()
             yield row, given
             if not go_on(row, given):
                 continue
-            for step in self._above(row):
+            for step in self._above(row, known):
                 if step[0] >= since and step not in seen:
                     seen.add(step)
                     waiting.append(step)
 
-    def _above(self, row: int) -> Iterator[tuple[int, int]]:
+    def _above(self, row: int, known: dict[int, int]) -> Iterator[tuple[int, int]]:
         call = self.log.calls[row]
         for use in call.inputs if call.function not in TAKES_ONLY_THE_SHAPE else ():
             if not use.is_live_leaf:
-                yield from ((maker, use.tensor) for maker in self.producers(use.tensor, row))
+                yield from ((maker, use.tensor) for maker in self.further_producers(use.tensor, row, known))
             yield from self._behind(use.tensor, row)
         yield from ((reentry.exit, reentry.tensor) for reentry in self.reentries.get(row, ()))
 

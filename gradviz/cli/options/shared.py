@@ -50,7 +50,7 @@ _RANKS = (
         "--hang",
         type=click.FloatRange(min=0, min_open=True),
         metavar="S",
-        help="End a job of many ranks if none of them gets on for S seconds, and say where each stands.",
+        help="End a job of many ranks if none of them gets on for S seconds, and say where each stands (check: 60).",
     ),
     click.option("--rank", type=click.IntRange(min=0), metavar="N", help="Of a job, show this rank (default: 0)."),
 )

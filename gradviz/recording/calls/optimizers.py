@@ -29,6 +29,7 @@ from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import torch_folder
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.modules import own_modules, own_parameters
+from gradviz.recording.torch_access.removed_hooks import remove_hooks
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION, version_of
 
 
@@ -147,8 +148,7 @@ class Optimizers:
 
     def stop(self) -> None:
         """Remove them; safe to call twice."""
-        for hook in self._hooks:
-            hook.remove()
+        remove_hooks(self._hooks)
         self._hooks = []
 
     def find(self, optimizer: Any) -> KnownOptimizer:

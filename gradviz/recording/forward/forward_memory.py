@@ -8,7 +8,7 @@ which keep no data alive but prevent their addresses from being reused.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -47,11 +47,18 @@ class ForwardMemory:
         self._after: dict[str, allocators.InUse] = {}
         self._known: dict[int, tuple[Any, int, str]] = {}
         self._modules_before = self._imported = 0
+        self._read: Callable[[], dict[str, allocators.InUse]] = allocators.read
 
-    def arm(self) -> None:
-        """Wait for the next forward computation, and forget the one before."""
+    def arm(self, *, reads_allocators: bool = True) -> None:
+        """Wait for the next forward computation, and forget the one before.
+
+        Args:
+            reads_allocators: False leaves out the totals. The C library walks all free blocks for one, which takes
+                milliseconds once many are free.
+        """
         self.is_waiting, self.has_begun = True, False
         self._known, self._after = {}, {}
+        self._read = allocators.read if reads_allocators else dict
 
     def forget(self) -> None:
         """Stop waiting, and hold nothing."""
@@ -62,23 +69,23 @@ class ForwardMemory:
         """A torch call is about to run that may make the first nodes."""
         with DISABLE_TORCH_FUNCTION():
             if torch.is_grad_enabled() and any(_may_need_gradient(value) for value in args):
-                self._candidate = allocators.read()
+                self._candidate = self._read()
 
     def after_first_nodes(self, frame: FrameType | None, args: tuple[Any, ...]) -> None:
         """That call made them, and no module was running: the forward began with it."""
         with DISABLE_TORCH_FUNCTION():
-            self._begin(self._candidate or allocators.read(), frame, _tensors(args))
+            self._begin(self._candidate or self._read(), frame, _tensors(args))
 
     def enter_module(self, frame: FrameType | None, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
         """An outermost module call is about to run."""
         with DISABLE_TORCH_FUNCTION():
             if torch.is_grad_enabled() and any(parameter.requires_grad for parameter in parameters_inside(module)):
-                self._begin(allocators.read(), frame, [*_tensors(args), *_of_module(module)])
+                self._begin(self._read(), frame, [*_tensors(args), *_of_module(module)])
 
     def at_backward(self) -> None:
         """Read the allocators again. Call this before anything of the graph is read."""
         if self.has_begun:
-            self._after = allocators.read()
+            self._after = self._read()
             self._imported = len(sys.modules) - self._modules_before
         self.is_waiting = False
 
@@ -112,10 +119,10 @@ class ForwardMemory:
     ) -> None:
         self.is_waiting, self.has_begun = False, True
         self._modules_before = len(sys.modules)
-        started = allocators.read()
+        started = self._read()
         self._note_storages(names_on_stack(frame), tensors)
         # Memory of these notes is not the program's.
-        ours = {device: now.bytes - started[device].bytes for device, now in allocators.read().items()}
+        ours = {device: now.bytes - started[device].bytes for device, now in self._read().items()}
         self._before = {device: now._replace(bytes=now.bytes + ours[device]) for device, now in reading.items()}
         self._candidate = {}
 

@@ -110,7 +110,7 @@ class ChildSession:
         self.end(ending)
         error = ending.raised
         if error is None or isinstance(error, StopScript) or self._member.may_end():
-            return  # if all may end, it may have failed only because another rank has left
+            return
         if isinstance(error, SystemExit):
             raise error
         _show_as_multiprocessing_would(process, error)
@@ -124,7 +124,9 @@ class ChildSession:
         self._sudden_ends.stop()
         self._notice.stop()
         self._session.end()
-        if ending.error is not None:
+        if self._member.may_end():
+            pass  # it may have failed only because another rank has left
+        elif ending.error is not None:
             self._member.note_error(ending.error)
         elif ending.exit_code:
             self._member.note_leaving(f"it ended with exit code {ending.exit_code}", ending.raised)

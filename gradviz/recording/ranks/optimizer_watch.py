@@ -19,6 +19,7 @@ from gradviz.capture.optimizer_state import OptimizerState
 from gradviz.capture.replica_log import is_noted
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.distributed.parameter_shards import FlatPart, flat_shards, sharding_of
+from gradviz.recording.torch_access.removed_hooks import remove_hooks
 
 MAX_OPTIMIZERS = 64
 _ZERO = "torch.distributed.optim.zero_redundancy_optimizer"
@@ -57,7 +58,7 @@ class OptimizerWatch:
     def stop(self) -> None:
         """Remove it; safe to call twice."""
         if self._hook is not None:
-            self._hook.remove()
+            remove_hooks([self._hook])
         self._hook = None
 
     def states(self) -> tuple[OptimizerState, ...]:

@@ -22,6 +22,7 @@ from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.run.file_kinds import own_line
 from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.torch_access.distributed.sharded_parameters import is_replicating, replicated_parameters
+from gradviz.recording.torch_access.removed_hooks import remove_hooks
 
 _UNREAD = 0, 0.0
 
@@ -60,8 +61,7 @@ class ReplicaWatch:
 
     def stop(self) -> None:
         """Remove them; safe to call twice."""
-        for hook in self._hooks:
-            hook.remove()
+        remove_hooks(self._hooks)
         self._hooks = []
 
     def before_backward(self, number: int, frame: FrameType | None) -> None:
