@@ -308,6 +308,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """The steps at which the learning rate of the first group was another one than before."""
     rate_turns: tuple[RateTurn, ...] = ()
     """The first turns of that learning rate."""
+    first_rate: Number | None = None
+    """That learning rate at the first step."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

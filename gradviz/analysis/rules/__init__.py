@@ -49,27 +49,28 @@ from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
 from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
+from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
+from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
+from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
+from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
+from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
+from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
+from gradviz.analysis.rules.optimizers.warmup_never_ends import WarmupNeverEnds
+from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
 from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
-from gradviz.analysis.rules.parameters.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
 from gradviz.analysis.rules.parameters.frozen_at_zero import FrozenAtZero
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
-from gradviz.analysis.rules.parameters.not_stepped import NotStepped
-from gradviz.analysis.rules.parameters.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.parameters.padding_row_used import PaddingRowUsed
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
-from gradviz.analysis.rules.parameters.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
-from gradviz.analysis.rules.parameters.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
-from gradviz.analysis.rules.parameters.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
-from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
@@ -186,6 +187,7 @@ RULES: tuple[type[Rule], ...] = (
     DecayOfWrongGroup,
     TwoOptimizers,
     ScheduleRepeats,
+    WarmupNeverEnds,
     PaddingRowUsed,
     ReentrantCheckpoint,
     OtherRandomNumbers,

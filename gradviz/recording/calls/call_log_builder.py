@@ -172,6 +172,7 @@ class CallLogBuilder:
             known.turns.steps,
             known.turns.changes,
             tuple(known.turns.turns),
+            known.turns.first,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

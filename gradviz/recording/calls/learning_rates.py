@@ -14,6 +14,7 @@ class RateTurns:
         self.steps = 0
         self.changes = 0
         """The steps at which it was another one than before."""
+        self.first: float | None = None
         self.turns: list[RateTurn] = []
         """The first of them."""
         self._last: float | None = None
@@ -22,6 +23,8 @@ class RateTurns:
     def note(self, rate: float | None) -> None:
         """The learning rate of the next step."""
         last, self._last = self._last, rate
+        if not self.steps:
+            self.first = rate
         if last is not None and rate is not None and rate != last:
             is_rising = rate > last
             self.changes += 1

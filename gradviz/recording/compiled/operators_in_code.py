@@ -91,7 +91,12 @@ def reads_of_data(code: CodeType) -> dict[int, str]:
         return {}
     instructions = list(dis.get_instructions(code))
     return {
-        each.offset: str(before.argval)
+        each.offset: _last_variable(before)
         for before, each in pairwise(instructions)
-        if each.opname == "LOAD_ATTR" and each.argval == "data" and before.opname.startswith("LOAD_FAST")
+        if each.opname == "LOAD_ATTR" and each.argval == "data" and "LOAD_FAST" in before.opname
     }
+
+
+def _last_variable(load: dis.Instruction) -> str:
+    """The one that is on top of the stack: from Python 3.13 on, an instruction may store or load another one before."""
+    return str(load.argval[-1] if isinstance(load.argval, tuple) else load.argval)

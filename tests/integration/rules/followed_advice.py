@@ -495,6 +495,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("T_max=epochs * len(loader)", (("T_max=4", "T_max=24"),)),
     ),
     "GV720": (("leave out padding_idx", ((", padding_idx=0", ""),)),),
+    "GV723": (
+        ("step the schedule behind each optimizer.step()", (("    schedule.step()", "        schedule.step()"),)),
+        ("let its figures count epochs", (("(step + 1) / 20", "(step + 1) / 2"),)),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (

@@ -189,6 +189,22 @@ for epoch in range(5):
         optimizer.step()
         cosine.step()  # HERE
 """,
+    ("warmup_never_ends", "a warm-up and a cosine in steps, stepped for each epoch"): """
+import math
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+opt = torch.optim.AdamW(model.parameters(), lr=2e-3)
+x = torch.randn(60, 4)
+def factor(step, warm=20, total=40):
+    return (step + 1) / warm if step < warm else 0.5 * (1 + math.cos(math.pi * (step - warm) / (total - warm)))
+sched = torch.optim.lr_scheduler.LambdaLR(opt, factor)
+for epoch in range(4):
+    for batch in x.split(6):
+        loss = (model(batch) - batch.sum(1, keepdim=True)).square().mean()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+    sched.step()  # HERE
+""",
     ("padding_row_used", "items of a factorization, with biases"): """
 user, item, bias = nn.Embedding(9, 4), nn.Embedding(6, 4, padding_idx=0), nn.Embedding(6, 1)  # HERE
 optimizer = torch.optim.SGD([*user.parameters(), *item.parameters(), *bias.parameters()], lr=0.1)
@@ -226,6 +242,24 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "a warm-up of epochs that ends, a decay for each epoch, and a warm-up of steps in a short run": """
+first, second, third = (nn.Linear(4, 1) for _ in range(3))
+made = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (first, second, third)]
+schedules = [
+    torch.optim.lr_scheduler.LinearLR(made[0], start_factor=0.1, total_iters=2),
+    torch.optim.lr_scheduler.StepLR(made[1], step_size=1, gamma=0.1),
+]
+warm = torch.optim.lr_scheduler.LambdaLR(made[2], lambda step: min(1.0, (step + 1) / 200))
+for epoch in range(4):
+    for batch in torch.randn(30, 4).split(5):
+        for model, optimizer in zip((first, second, third), made):
+            optimizer.zero_grad()
+            (model(batch) - batch.sum(1, keepdim=True)).square().mean().backward()
+            optimizer.step()
+        warm.step()
+    for schedule in schedules:
+        schedule.step()
+""",
     "targets that are shifted, and a slice of the logits": STREAM
     + BLOCK
     + """

@@ -82,7 +82,7 @@ class GradientAlwaysZero(Rule):
         may_be_right = first.leaf.is_loss_zero or not is_certain or is_early
         is_alarm = not may_be_right and not trained.isdisjoint(names)
         return self.finding(
-            f"the gradient of {together(names)} is exactly zero {when}{since}; cause not found",
+            f"the gradient of {together(names)} is exactly zero {when}{since}{_found(first)}",
             severity="warning" if is_alarm else "note",
             symptom="grad_zero",
             why=_why(first),
@@ -96,6 +96,15 @@ class GradientAlwaysZero(Rule):
         )
 
 
+def _cancels(zero: UnexplainedZero) -> bool:
+    """Whether its paths do not begin at one place, and none of them is hidden."""
+    return zero.node is None and not zero.is_unreached and not zero.may_be_inside and not zero.leaf.is_loss_zero
+
+
+def _found(zero: UnexplainedZero) -> str:
+    return ": what arrives on several paths cancels out" if _cancels(zero) else "; cause not found"
+
+
 def _why(zero: UnexplainedZero) -> str:
     if zero.leaf.is_loss_zero:
         return "the loss is exactly 0 there, and so is every slope of it"
@@ -106,8 +115,8 @@ def _why(zero: UnexplainedZero) -> str:
         )
     if zero.may_be_inside:
         return "it begins inside compiled code, where gradients were not measured"
-    if zero.node is None:
-        return "the gradients that arrive on several paths cancel out"
+    if _cancels(zero):
+        return "what is added to both sides of a difference, as the last bias of a critic, has no influence on it"
     return "something on the way from the loss multiplies by 0, selects nothing, or has a slope of 0"
 
 
@@ -118,8 +127,8 @@ def _fix(zero: UnexplainedZero, *, is_early: bool) -> str:
         return "gradviz check --inside measures them, and names the operation and its line"
     if is_early:
         return "record more steps: what starts at zero may move with the next one"
-    if zero.node is None:
-        return "if it should train, look at what follows it: a difference in which it cancels, a normalization"
+    if _cancels(zero):
+        return "if it should train, look at what follows it: a difference, a normalization; else use bias=False"
     return "print the inputs of that operation, and look for a constant, an empty mask or a flat range"
 
 

@@ -62,7 +62,7 @@ def test_the_turns_of_a_learning_rate_are_noted() -> None:
             step(model, optimizer)
 
     (optimizer,) = log_of(program).optimizers
-    assert (optimizer.steps, optimizer.rate_changes) == (7, 5)
+    assert (optimizer.steps, optimizer.rate_changes, optimizer.first_rate) == (7, 5, 0.1)
     assert [(turn.step, turn.rate, turn.following) for turn in optimizer.rate_turns] == [
         (3, 0.01, 0.02),
         (5, 0.03, 0.01),

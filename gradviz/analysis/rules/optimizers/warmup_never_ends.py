@@ -1,0 +1,96 @@
+"""GV723."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import LoggedOptimizer
+
+
+class WarmupNeverEnds(Rule):
+    """A learning rate is still in its warm-up when the script ends: its schedule is stepped once in many steps.
+
+    What it finds
+    -------------
+    A learning rate that only rises, changes at fewer than one step in five, and ends below a quarter of the rate that
+    the optimizer was made with: a schedule whose figures count steps, but that is stepped once for each epoch. A
+    script that was stopped early, and a schedule that is stepped at every step, are left alone.
+
+    Why it matters
+    --------------
+    The model is trained with a small part of the learning rate that was chosen, and the decay behind the warm-up never
+    comes.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
+    for epoch in range(4):
+        for batch in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        schedule.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1.0, (step + 1) / 20))
+    for epoch in range(4):
+        for batch in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+    """
+
+    code = "GV723"
+    name = "warmup_never_ends"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.capture.outcome != "finished":
+            return
+        for number, optimizer in enumerate(case.dataflow.log.optimizers):
+            rates = _first_last_and_chosen(optimizer)
+            if rates is not None:
+                yield self._finding(case, number, *rates)
+
+    def _finding(self, case: Case, number: int, first: float, last: float, chosen: float) -> Finding:
+        histories = case.histories
+        optimizer, steps = histories.log.optimizers[number], histories.steps_by_optimizer.get(number, [])
+        step = location_of_call(histories.flow, steps[-1]) if steps else None
+        stepped, made = line_that_steps(case, step), line_of_schedule(case, step)
+        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        return self.finding(
+            f"the learning rate of {name} rises from {first:.3g} to {last:.3g}, and never comes near {chosen:.3g}: it "
+            f"changes {optimizer.rate_changes:,} times in {optimizer.steps:,} steps",
+            symptom="grad_wrong",
+            why="the warm-up counts steps, and the schedule seems to be stepped once for each epoch",
+            fix="step the schedule behind each optimizer.step(), or let its figures count epochs",
+            location=stepped or made or step,
+            symptom_location=made if made is not None and stepped not in (None, made) else None,
+            evidence={"steps": optimizer.steps, "changes": optimizer.rate_changes, "part": round(last / chosen, 3)},
+        )
+
+
+_MIN_CHANGES = 2
+_STEPS_OF_EACH_CHANGE = 5
+_SMALL_PART = 0.25
+
+
+def _first_last_and_chosen(optimizer: LoggedOptimizer) -> tuple[float, float, float] | None:
+    """The learning rates of the first group, if they only rose, seldom, and not far."""
+    first, last = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
+    chosen = next(iter(optimizer.highest_rates), None)
+    if first is None or last is None or chosen is None or optimizer.rate_turns:
+        return None
+    is_seldom = _MIN_CHANGES <= optimizer.rate_changes <= optimizer.steps / _STEPS_OF_EACH_CHANGE
+    return (first, last, chosen) if is_seldom and first < last <= _SMALL_PART * chosen else None
