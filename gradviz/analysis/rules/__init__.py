@@ -54,6 +54,7 @@ from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
+from gradviz.analysis.rules.optimizers.steps_from_the_start import StepsFromTheStart
 from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.optimizers.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
@@ -188,6 +189,7 @@ RULES: tuple[type[Rule], ...] = (
     TwoOptimizers,
     ScheduleRepeats,
     WarmupNeverEnds,
+    StepsFromTheStart,
     PaddingRowUsed,
     ReentrantCheckpoint,
     OtherRandomNumbers,

@@ -499,6 +499,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("step the schedule behind each optimizer.step()", (("    schedule.step()", "        schedule.step()"),)),
         ("let its figures count epochs", (("(step + 1) / 20", "(step + 1) / 2"),)),
     ),
+    "GV724": (("subtract from the result of the step before", (("fast = slow - 0.1", "fast = fast - 0.1"),)),),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (

@@ -205,6 +205,20 @@ for epoch in range(4):
         opt.step()
     sched.step()  # HERE
 """,
+    ("steps_from_the_start", "named weights of a network, from the same dictionary"): """
+net = nn.Sequential(nn.Linear(1, 6), nn.Tanh(), nn.Linear(6, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+for task in range(3):
+    x = torch.randn(8, 1)
+    weights = dict(net.named_parameters())
+    fast = dict(weights)
+    for step in range(3):
+        inner = (torch.func.functional_call(net, fast, (x,)) - 2 * x).square().mean()
+        grads = torch.autograd.grad(inner, list(fast.values()), create_graph=True)
+        fast = {name: w - 0.1 * g.clamp(-1, 1) for (name, w), g in zip(weights.items(), grads)}  # HERE
+    loss = (torch.func.functional_call(net, fast, (x + 1,)) - 2 * x - 2).square().mean()
+"""
+    + TRAIN,
     ("padding_row_used", "items of a factorization, with biases"): """
 user, item, bias = nn.Embedding(9, 4), nn.Embedding(6, 4, padding_idx=0), nn.Embedding(6, 1)  # HERE
 optimizer = torch.optim.SGD([*user.parameters(), *item.parameters(), *bias.parameters()], lr=0.1)
@@ -242,6 +256,45 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "inner steps, each from the last one": """
+w = nn.Parameter(torch.zeros(2))
+optimizer = torch.optim.SGD([w], lr=0.01)
+for task in range(3):
+    x, fast = torch.randn(8, 2), w
+    for step in range(4):
+        (g,) = torch.autograd.grad((x @ fast - x.sum(1)).square().mean(), fast, create_graph=True)
+        fast = fast - 0.1 * g
+    loss = (x @ fast - x.sum(1)).square().mean()
+"""
+    + TRAIN,
+    "extragradient: a look ahead, and a step from where it began": """
+w = nn.Parameter(torch.zeros(2))
+optimizer = torch.optim.SGD([w], lr=0.01)
+head = nn.Linear(2, 1)
+for task in range(4):
+    x, at = torch.randn(8, 2), w
+    for step in range(2):
+        (g,) = torch.autograd.grad((x @ at - x.sum(1)).square().mean(), at, create_graph=True)
+        at = w - 0.1 * g
+    loss = (x @ at - x.sum(1)).square().mean()
+"""
+    + TRAIN,
+    "attacks that begin anew for each batch, and gradients of two losses of one tensor": """
+model = nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for task in range(3):
+    x = torch.randn(8, 2)
+    attacked = (x + 0.01 * torch.randn(8, 2)).requires_grad_()
+    for step in range(3):
+        (g,) = torch.autograd.grad(model(attacked).square().mean(), attacked)
+        attacked = (attacked + 0.1 * g.sign()).detach().requires_grad_()
+    moved = x.clone().requires_grad_()
+    for power in (1, 2, 3):
+        (g,) = torch.autograd.grad(model(moved).abs().pow(power).mean(), moved)
+        x = x - 0.01 * g
+    loss = model(attacked.detach()).square().mean() + model(x).square().mean()
+"""
+    + TRAIN,
     "a warm-up of epochs that ends, a decay for each epoch, and a warm-up of steps in a short run": """
 first, second, third = (nn.Linear(4, 1) for _ in range(3))
 made = [torch.optim.SGD(each.parameters(), lr=0.1) for each in (first, second, third)]

@@ -1,0 +1,139 @@
+"""GV724."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+
+
+class StepsFromTheStart(Rule):
+    """Steps that a program makes by hand all begin at the same tensors: only the last one counts.
+
+    What it finds
+    -------------
+    Three or more steps of a line in a row, as in the inner loop of meta-learning: the gradient is that of the last
+    result, and it is subtracted from the tensor before the first step. A step that is corrected once, as in
+    extragradient methods, is left alone.
+
+    Why it matters
+    --------------
+    All steps but the last are lost: five inner steps move the weights by no more than one does.
+
+    Example
+    -------
+    slow = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.SGD([slow], lr=0.1)
+    for task in range(3):
+        x = torch.randn(8, 3)
+        fast = slow
+        for step in range(4):
+            loss = (x @ fast - x.sum(1)).square().mean()
+            (gradient,) = torch.autograd.grad(loss, fast, create_graph=True)
+            fast = slow - 0.1 * gradient
+        optimizer.zero_grad()
+        (x @ fast - x.sum(1)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    slow = torch.zeros(3, requires_grad=True)
+    optimizer = torch.optim.SGD([slow], lr=0.1)
+    for task in range(3):
+        x = torch.randn(8, 3)
+        fast = slow
+        for step in range(4):
+            loss = (x @ fast - x.sum(1)).square().mean()
+            (gradient,) = torch.autograd.grad(loss, fast, create_graph=True)
+            fast = fast - 0.1 * gradient
+        optimizer.zero_grad()
+        (x @ fast - x.sum(1)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV724"
+    name = "steps_from_the_start"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        by_line: dict[int, list[_Step]] = defaultdict(list)
+        for step in _steps(flow):
+            if step.restarts >= _MIN_RESTARTS:
+                by_line[flow.log.calls[step.call].call_site].append(step)
+        for steps in by_line.values():
+            bases = dict.fromkeys(step.base for step in steps)
+            names = names_of(flow, bases)
+            in_a_row = max(step.restarts for step in steps) + 1
+            yield self.finding(
+                f"{in_a_row:,} steps in a row subtract their gradient from the same tensor, the one before the first "
+                "step, and not from the tensor that the gradient is of",
+                symptom="grad_wrong",
+                why="each of these steps throws the one before away, and only the last one counts",
+                fix="subtract from the result of the step before: w = w - lr * g, with the w that autograd.grad() got",
+                location=location_of_call(flow, steps[0].call),
+                tensors=names,
+                evidence={"steps": in_a_row, "times": len(steps)},
+            )
+
+
+_MIN_RESTARTS = 2
+_GRAD = "torch.autograd.grad"
+_SUBTRACTS = frozenset({"sub", "add", "sub_", "add_", "__rsub__", "subtract"})
+_CALLS_BETWEEN = 4
+"""Between a gradient and its subtraction: a learning rate, a sign, clipping."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    call: int
+    base: int
+    """The tensor from which a gradient was subtracted."""
+    restarts: int
+    """How many steps in a row, up to this one, began at `base` although their gradient was that of a later tensor."""
+
+
+def _steps(flow: Dataflow) -> Iterator[_Step]:
+    """The steps that the program makes by hand with gradients of ``autograd.grad``, in order."""
+    made: dict[int, _Step] = {}
+    for row, call in enumerate(flow.log.calls):
+        if call.kind != "operation" or call.function != _GRAD or len(call.inputs) != 1 + len(call.outputs):
+            continue
+        for of, gradient in zip(call.inputs[1:], call.outputs, strict=True):
+            found = _subtraction(flow, gradient.tensor, row)
+            if found is None:
+                continue
+            number, base = found
+            before, site = made.get(of.tensor), flow.log.calls[number].call_site
+            restarts = 0
+            if before is not None and before.base == base and flow.log.calls[before.call].call_site == site:
+                restarts = before.restarts + 1
+            step = _Step(number, base, restarts)
+            for use in flow.log.calls[number].outputs:
+                made[use.tensor] = step
+            yield step
+
+
+def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int] | None:
+    """The call that subtracts a gradient from a tensor, perhaps scaled, and that tensor."""
+    given = gradient
+    for _ in range(_CALLS_BETWEEN):
+        users = flow.users(given, row)
+        if not users:
+            return None
+        row = users[0]
+        call = flow.log.calls[row]
+        others = [use.tensor for use in call.inputs if use.tensor != given]
+        if plain_name(call.function) in _SUBTRACTS and len(others) == 1:
+            return row, others[0]
+        if others or len(call.outputs) != 1:
+            return None
+        given = call.outputs[0].tensor
+    return None
