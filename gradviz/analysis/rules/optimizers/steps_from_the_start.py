@@ -64,7 +64,7 @@ class StepsFromTheStart(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        by_line: dict[int, list[_Step]] = defaultdict(list)
+        by_line: dict[int | None, list[_Step]] = defaultdict(list)
         for step in _steps(flow):
             if step.restarts >= _MIN_RESTARTS:
                 by_line[flow.log.calls[step.call].call_site].append(step)
