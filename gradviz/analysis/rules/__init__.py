@@ -72,6 +72,7 @@ from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
+from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
@@ -167,6 +168,7 @@ RULES: tuple[type[Rule], ...] = (
     TargetsAreInputs,
     PositiveAmongNegatives,
     DivergenceMaximized,
+    EntropyMinimized,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -141,6 +141,108 @@ for step in range(4):
 """
     + TRAIN,
 }
+CATEGORICAL = """
+actor, critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3)), nn.Linear(4, 1)
+optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()], lr=1e-2)
+for step in range(3):
+    x, returns = torch.randn(16, 4), torch.randn(16)
+    distribution = torch.distributions.Categorical(logits=actor(x))
+    actions = distribution.sample()
+    value = critic(x).squeeze(1)
+    policy_loss = -(distribution.log_prob(actions) * (returns - value.detach())).mean()
+    entropy = distribution.entropy().mean()
+    loss = policy_loss + 0.5 * F.mse_loss(value, returns) {sign} 0.01 * entropy  # HERE
+"""
+CONTINUOUS = """
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.log_std = nn.Linear(4, 2), nn.Parameter(torch.zeros(2))
+    def forward(self, x):
+        return torch.distributions.Independent(torch.distributions.Normal(self.mean(x), self.log_std.exp()), 1)
+def objective(policy, x, actions, old, advantage, coefficient):
+    now = policy(x)
+    ratio = (now.log_prob(actions) - old).exp()
+    gain = torch.min(ratio * advantage, ratio.clamp(0.8, 1.2) * advantage).mean()
+    return gain + coefficient * now.entropy().mean()  # HERE
+policy = Policy()
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.05)
+for rollout in range(2):
+    x, advantage = torch.randn(16, 4), torch.randn(16)
+    with torch.no_grad():
+        actions = policy(x).sample()
+        old = policy(x).log_prob(actions)
+    for epoch in range(2):
+        loss = -objective(policy, x, actions, old, advantage, {coefficient})
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+BY_HAND = """
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.05)
+for episode in range(3):
+    kept, entropies = [], []
+    for t in range(4):
+        p = policy(torch.randn(4)).softmax(0)
+        action = torch.multinomial(p, 1)
+        kept.append(p.log().gather(0, action))
+        entropies.append({minus}(p * (p + 1e-8).log()).sum())
+    rewards = torch.rand(4)
+    optimizer.zero_grad()
+    loss = torch.stack([-l * r for l, r in zip(kept, rewards)]).sum()
+    loss = loss + 0.1 * torch.stack(entropies).mean()  # HERE
+    loss.backward()
+    optimizer.step()
+"""
+ENTROPIES = {
+    "an actor and a critic": CATEGORICAL.format(sign="+") + TRAIN,
+    "normal actions, clipped ratios, in a function": CONTINUOUS.format(coefficient=-0.01),
+    "episodes, with the entropy by hand": BY_HAND.format(minus="-"),
+}
+EXPLORING = {
+    "an actor and a critic": CATEGORICAL.format(sign="-") + TRAIN,
+    "a coefficient that is negative": CATEGORICAL.format(sign="+").replace("0.01 * entropy", "-0.01 * entropy") + TRAIN,
+    "a bonus of the objective": CONTINUOUS.format(coefficient=0.01),
+    "a negative entropy by hand, added": BY_HAND.format(minus=""),
+    "an optimizer that maximizes": """
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.05, maximize=True)
+for step in range(3):
+    logp = F.log_softmax(policy(torch.randn(8, 4)), dim=1)
+    actions, advantage = torch.multinomial(logp.detach().exp(), 1), torch.randn(8)
+    loss = (logp.gather(1, actions).squeeze(1) * advantage).mean() - 0.1 * (logp.exp() * logp).sum(1).mean()
+"""
+    + TRAIN,
+    "soft actors and critics": """
+actor, critic, log_alpha = nn.Linear(4, 4), nn.Linear(6, 1), torch.zeros((), requires_grad=True)
+policy_optimizer = torch.optim.Adam(actor.parameters(), lr=1e-3)
+optimizer = torch.optim.Adam([log_alpha], lr=1e-3)
+critic.requires_grad_(False)
+for step in range(3):
+    x = torch.randn(16, 4)
+    mean, log_std = actor(x).chunk(2, 1)
+    normal = torch.distributions.Normal(mean, log_std.clamp(-5, 2).exp())
+    u = normal.rsample()
+    log_pi = (normal.log_prob(u) - torch.log(1 - u.tanh() ** 2 + 1e-6)).sum(1)
+    policy_loss = (log_alpha.exp().detach() * log_pi - critic(torch.cat([x, u.tanh()], 1)).squeeze(1)).mean()
+    policy_optimizer.zero_grad()
+    policy_loss.backward()
+    policy_optimizer.step()
+    loss = -(log_alpha * (log_pi.detach() - 2.0)).mean()
+"""
+    + TRAIN,
+    "certain predictions for data without labels, weighted labels": """
+model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 4))
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+for step in range(3):
+    x, y, weight, unlabelled = torch.randn(16, 6), torch.randint(0, 4, (16,)), torch.rand(16), torch.randn(32, 6)
+    p = model(unlabelled).softmax(1)
+    entropy = -(p * p.clamp(min=1e-8).log()).sum(1).mean()
+    loss = (F.cross_entropy(model(x), y, reduction="none") * weight).mean() + 0.1 * entropy
+"""
+    + TRAIN,
+}
 
 
 @pytest.mark.parametrize("shape", list(REFERENCES))
@@ -152,3 +254,13 @@ def test_a_reference_that_is_the_trained_model_comes_first(shape: str, tmp_path:
 def test_comparisons_with_other_values_raise_no_alarm(look: str, tmp_path: Path) -> None:
     script = HEAD + COPIES[look] + ("" if "optimizer.step()" in COPIES[look] else TRAIN)
     assert [f"{each.cause}: {each.message}" for each in alarms(script, tmp_path)] == []
+
+
+@pytest.mark.parametrize("shape", list(ENTROPIES))
+def test_an_entropy_that_is_added_to_the_loss_of_a_policy_comes_first(shape: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + ENTROPIES[shape], "entropy_minimized", tmp_path)
+
+
+@pytest.mark.parametrize("look", list(EXPLORING))
+def test_entropies_that_have_the_sign_that_is_meant_raise_no_alarm(look: str, tmp_path: Path) -> None:
+    assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + EXPLORING[look], tmp_path)] == []
