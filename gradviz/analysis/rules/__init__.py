@@ -76,6 +76,7 @@ from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
+from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
@@ -169,6 +170,7 @@ RULES: tuple[type[Rule], ...] = (
     PositiveAmongNegatives,
     DivergenceMaximized,
     EntropyMinimized,
+    SamplingGradientsKept,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -243,6 +243,117 @@ for step in range(3):
 """
     + TRAIN,
 }
+LANGEVIN = """
+energy = nn.Sequential(nn.Linear(2, 8), nn.SiLU(), nn.Linear(8, 1))
+optimizer = torch.optim.Adam(energy.parameters(), lr=1e-3)
+for step in range(3):
+    data, x = torch.randn(8, 2), torch.randn(8, 2, requires_grad=True)
+    optimizer.zero_grad()
+    for k in range(3):
+        {slope}
+        with torch.no_grad():
+            x -= 0.1 * {read} + 0.01 * torch.randn_like(x)
+        x.grad = None
+    {cleared}
+    loss = energy(data).mean() - energy(x.detach()).mean()
+    loss.backward()
+    optimizer.step()
+"""
+ATTACK = """
+model = nn.Sequential(nn.Linear(6, 12), nn.ReLU(), nn.Linear(12, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+def attack(x, y, iterations):
+    delta = torch.zeros_like(x, requires_grad=True)
+    for _ in range(iterations):
+        F.cross_entropy(model(x + delta), y).backward()  # HERE
+        delta.data = (delta.detach() + 0.02 * delta.grad.sign()).clamp(-0.1, 0.1)
+        delta.grad.zero_()
+    return delta.detach()
+for step in range(3):
+    x, y = torch.randn(12, 6), torch.randint(0, 3, (12,))
+    {before}
+    moved = x + attack(x, y, {iterations})
+    {after}
+    loss = F.cross_entropy(model(moved), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+"""
+FOLLOWED = """
+critic = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.05)
+for step in range(3):
+    z = torch.randn(5, 4)
+    optimizer.zero_grad()
+    for _ in range(4):
+        z = z.detach().requires_grad_()
+        critic(z).square().sum().backward()  # HERE
+        z = z - 0.05 * z.grad
+    wanted = torch.randn(5, 1)
+    F.mse_loss(critic(z.detach()), wanted).backward()
+    optimizer.step()
+"""
+BACKWARD = "energy(x).sum().backward()"
+LOOPS = {
+    "samples of an energy, in place": LANGEVIN.format(slope=f"{BACKWARD}  # HERE", read="x.grad", cleared="pass"),
+    "an attack in a function": ATTACK.format(before="pass", iterations=2, after="pass"),
+    "inputs that are made anew": FOLLOWED,
+}
+MEANT = {
+    "gradients that are cleared afterwards": LANGEVIN.format(
+        slope=BACKWARD, read="x.grad", cleared="optimizer.zero_grad()"
+    ),
+    "gradients of the input only": LANGEVIN.format(
+        slope="slope = torch.autograd.grad(energy(x).sum(), x)[0]", read="slope", cleared="pass"
+    ),
+    "backward for the input only": LANGEVIN.format(
+        slope="energy(x).sum().backward(inputs=[x])", read="x.grad", cleared="pass"
+    ),
+    "a model that is frozen in the attack": ATTACK.format(
+        before="model.requires_grad_(False)", iterations=3, after="model.requires_grad_(True)"
+    ),
+    "one iteration, and both losses": ATTACK.format(before="pass", iterations=1, after="pass"),
+    "free training: each backward moves the model and the input": """
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(2):
+    x, y = torch.randn(12, 6), torch.randint(0, 3, (12,))
+    delta = torch.zeros_like(x, requires_grad=True)
+    for _ in range(3):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x + delta), y).backward()
+        delta.data = (delta + 0.02 * delta.grad.sign()).clamp(-0.1, 0.1).detach()
+        delta.grad = None
+        optimizer.step()
+""",
+    "all iterations of an attack train the model, after a clean one": """
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(3):
+    x, y = torch.randn(12, 6), torch.randint(0, 3, (12,))
+    delta = torch.zeros_like(x).requires_grad_()
+    optimizer.zero_grad()
+    (F.cross_entropy(model(x), y) / 2).backward()
+    for _ in range(3):
+        (F.cross_entropy(model(x + delta), y) / 6).backward()
+        step_of_delta = 0.02 * delta.grad / delta.grad.norm()
+        delta = (delta + step_of_delta).detach().requires_grad_()
+    optimizer.step()
+""",
+    "micro-batches whose inputs have gradients, and a penalty": """
+model = nn.Linear(6, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+sizes = []
+for step in range(3):
+    optimizer.zero_grad()
+    for micro in range(3):
+        x, y = torch.randn(4, 6, requires_grad=True), torch.randint(0, 3, (4,))
+        (F.cross_entropy(model(x), y) / 3).backward()
+        sizes.append((x.grad.abs() * 2).mean(1))
+    (0.01 * model.weight.square().sum()).backward()
+    optimizer.step()
+""",
+}
 
 
 @pytest.mark.parametrize("shape", list(REFERENCES))
@@ -264,3 +375,13 @@ def test_an_entropy_that_is_added_to_the_loss_of_a_policy_comes_first(shape: str
 @pytest.mark.parametrize("look", list(EXPLORING))
 def test_entropies_that_have_the_sign_that_is_meant_raise_no_alarm(look: str, tmp_path: Path) -> None:
     assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + EXPLORING[look], tmp_path)] == []
+
+
+@pytest.mark.parametrize("shape", list(LOOPS))
+def test_gradients_that_a_loop_left_before_a_step_come_first(shape: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + LOOPS[shape], "sampling_gradients_kept", tmp_path)
+
+
+@pytest.mark.parametrize("look", list(MEANT))
+def test_gradients_of_a_loop_that_are_cleared_or_meant_raise_no_alarm(look: str, tmp_path: Path) -> None:
+    assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + MEANT[look], tmp_path)] == []
