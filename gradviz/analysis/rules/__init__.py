@@ -74,6 +74,7 @@ from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLa
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
+from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
@@ -171,6 +172,7 @@ RULES: tuple[type[Rule], ...] = (
     DivergenceMaximized,
     EntropyMinimized,
     SamplingGradientsKept,
+    OtherNoiseAsTarget,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -386,6 +386,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("    optimizer.zero_grad()\n", ""), ("    loss =", "    optimizer.zero_grad()\n    loss =")),
         ),
     ),
+    "GV634": (
+        (
+            "give it to the function that adds it to the input",
+            (
+                ("with_noise(x, t)", "with_noise(x, t, noise)"),
+                ("t * torch.randn_like(x)", "t * noise"),
+            ),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

@@ -354,6 +354,69 @@ for step in range(3):
     optimizer.step()
 """,
 }
+DIFFUSION = """
+model = nn.Sequential(nn.Linear(9, 16), nn.ReLU(), nn.Linear(16, 8))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kept = torch.linspace(0.99, 0.1, 20)
+def q_sample(x0, t, noise=None):
+    if noise is None:
+        noise = torch.randn_like(x0)
+    a = kept[t][:, None]
+    return a.sqrt() * x0 + (1 - a).sqrt() * noise
+data = torch.rand(64, 8) * 2 - 1
+for x0 in data.split(16):
+    t = torch.randint(0, 20, (16,))
+    noise = torch.randn_like(x0)  # HERE
+    xt = q_sample(x0, t{given})
+    loss = F.mse_loss(model(torch.cat([xt, t[:, None] / 20], 1)), noise)
+"""
+SCORES = """
+class Score(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Conv1d(1, 4, 3, padding=1), nn.Conv1d(4, 1, 3, padding=1)
+    def forward(self, x):
+        return self.two(self.one(x).tanh())
+score = Score()
+optimizer = torch.optim.Adam(score.parameters(), lr=1e-3)
+def perturb(x, sigma):
+    return x + sigma * torch.randn(x.shape)
+for step in range(3):
+    x, sigma = torch.sin(torch.arange(10.0) + step).expand(4, 1, 10).contiguous(), 0.3
+    eps = torch.randn(4, 1, 10)  # HERE
+    {noisy}
+    loss = (sigma * score(noisy) + eps).square().mean()
+"""
+NOISES = {
+    "a helper that draws its own noise": DIFFUSION.format(given=""),
+    "scores, with the sign of the noise": SCORES.format(noisy="noisy = perturb(x, sigma)").replace(
+        "(sigma * score(noisy) + eps).square().mean()", "F.mse_loss(sigma * score(noisy), -eps)"
+    ),
+}
+DENOISING = {
+    "a helper that gets the noise": DIFFUSION.format(given=", noise"),
+    "scores of the same noise": SCORES.format(noisy="noisy = x + sigma * eps"),
+    "random data, and noise in the input": """
+model, other = nn.Linear(8, 8), nn.Linear(8, 8)
+optimizer = torch.optim.SGD([*model.parameters(), *other.parameters()], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(16, 8), torch.randn(16, 8)
+    loss = F.mse_loss(model(x), y) + F.mse_loss(other(x + 0.1 * torch.randn_like(x)), torch.randn(16, 8))
+"""
+    + TRAIN,
+    "noisy labels, noise for noise, a random network": """
+model, pair, guess = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 3)
+frozen = nn.Linear(8, 3).requires_grad_(False)
+optimizer = torch.optim.SGD([*model.parameters(), *pair.parameters(), *guess.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.rand(16, 8)
+    y = 2 * x + 0.1 * torch.randn_like(x)
+    noise = torch.randn_like(x)
+    seen, wanted = x + 0.2 * torch.randn_like(x), x + 0.2 * noise
+    loss = F.mse_loss(model(x), y) + F.mse_loss(pair(seen), wanted) + (guess(seen) - frozen(seen)).square().mean()
+"""
+    + TRAIN,
+}
 
 
 @pytest.mark.parametrize("shape", list(REFERENCES))
@@ -385,3 +448,14 @@ def test_gradients_that_a_loop_left_before_a_step_come_first(shape: str, tmp_pat
 @pytest.mark.parametrize("look", list(MEANT))
 def test_gradients_of_a_loop_that_are_cleared_or_meant_raise_no_alarm(look: str, tmp_path: Path) -> None:
     assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + MEANT[look], tmp_path)] == []
+
+
+@pytest.mark.parametrize("shape", list(NOISES))
+def test_noise_that_the_input_does_not_contain_comes_first(shape: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + NOISES[shape] + TRAIN, "other_noise_as_target", tmp_path)
+
+
+@pytest.mark.parametrize("look", list(DENOISING))
+def test_noise_that_the_input_contains_and_random_data_raise_no_alarm(look: str, tmp_path: Path) -> None:
+    script = HEAD + DENOISING[look] + ("" if "optimizer.step()" in DENOISING[look] else TRAIN)
+    assert [f"{each.cause}: {each.message}" for each in alarms(script, tmp_path)] == []
