@@ -35,6 +35,8 @@ class OwnReference(Struct, frozen=True):
     """The call that computed its reference."""
     line: CallSite | None
     """The line that computed the reference, and not the other side."""
+    other_line: CallSite | None
+    """The line that computed the other side, and not the reference."""
     times: int
     parameters: tuple[int, ...]
 
@@ -71,13 +73,10 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
         found = [_reference(histories, row) for row in rows[-_MOST_COMPARED:]]
         if None not in found and found[-1] is not None and _is_in_a_loss(histories, rows[-1]):
             made, both = found[-1]
-            yield OwnReference(
-                rows[-1],
-                made,
-                _own_line(flow, both, made),
-                len(rows),
-                tuple(sorted(both.parameters & histories.trained)),
-            )
+            first, second = both.rows[0]
+            line, other_line = _own_line(flow, second, first), _own_line(flow, first, second)
+            trained = tuple(sorted(both.parameters & histories.trained))
+            yield OwnReference(rows[-1], made, line, other_line, len(rows), trained)
 
 
 def _have_equal_sides(flow: Dataflow, rows: list[int]) -> bool:
@@ -152,12 +151,11 @@ def _is_plain(call: Call) -> bool:
     return call.function.endswith(".backward") and not call.scalars.get("create_graph")
 
 
-def _own_line(flow: Dataflow, both: Twins, made: int) -> CallSite | None:
-    """The innermost line behind the second forward that is not behind the first one."""
-    first, second = both.rows[0]
-    known = {(line.file, line.line) for line in callers(flow, first)}
-    own = (line for line in callers(flow, second) if (line.file, line.line) not in known)
-    return next(own, flow.line_of(made))
+def _own_line(flow: Dataflow, row: int, other: int) -> CallSite | None:
+    """The innermost line behind a call that is not behind another one."""
+    known = {(line.file, line.line) for line in callers(flow, other)}
+    own = (line for line in callers(flow, row) if (line.file, line.line) not in known)
+    return next(own, flow.line_of(row))
 
 
 # -- two computations of the same ------------------------------------------------------------------------------------

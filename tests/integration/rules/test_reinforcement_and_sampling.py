@@ -129,6 +129,16 @@ for step in range(4):
     loss = (net(x) - again).square().mean() + noisy + cosine + rounded.square().mean() + centred.abs().mean()
 """
     + TRAIN,
+    "one name for both sides": """
+net = nn.Linear(5, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    x, y = torch.randn(8, 5), torch.randint(0, 3, (8,))
+    with torch.no_grad():
+        before = net(x).log_softmax(1)
+    loss = F.cross_entropy(net(x), y) + (before - net(x).log_softmax(1)).mean() + (net(x) - net(x).detach()).mean()
+"""
+    + TRAIN,
     "values of the same states, some of which are overwritten by targets": """
 net = nn.Linear(4, 3)
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)

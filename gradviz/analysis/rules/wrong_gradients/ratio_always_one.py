@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -22,7 +23,8 @@ class RatioAlwaysOne(Rule):
     because ``old`` was computed again after each step, by the model as it is now, for data that were drawn before.
     ``exp(new - new.detach())``, which says so itself, is left alone, and so is a single update with each new data.
     Likewise a difference or divergence of two sides that the trained model computed alike, from the same inputs and
-    without a step between, one of them without a gradient: ``reference = policy`` instead of a copy.
+    without a step between, one of them without a gradient: ``reference = policy`` instead of a copy. Where the program
+    calls the model by the same name for both sides, it says so itself.
 
     Why it matters
     --------------
@@ -67,7 +69,7 @@ class RatioAlwaysOne(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        references = list(own_references(case.histories))
+        references = [each for each in own_references(case.histories) if _has_another_name(case, each)]
         for reference in references:
             yield self._own_reference(case, reference)
         told = {flow.log.calls[reference.made].call_site for reference in references}
@@ -121,6 +123,31 @@ class RatioAlwaysOne(Rule):
 
 
 _MIN_STEPS = 3
+
+
+def _has_another_name(case: Case, reference: OwnReference) -> bool:
+    """Whether the line of the reference names something that the line of the other side does not: the second name of
+    the model. On one line, whether nothing is called twice."""
+    here = case.source_line(location_of_line(reference.line))
+    there = case.source_line(location_of_line(reference.other_line))
+    if here is None or there is None:
+        return True
+    if reference.line == reference.other_line:
+        called = [name for name in _CALLED.findall(here) if name.partition(".")[0] not in _LIBRARIES]
+        return len(called) == len(set(called))
+    return bool(_names(here) - _names(there))
+
+
+def _names(line: str) -> set[str]:
+    """The names that a line reads: ``ref`` for ``ref.score(x)``, ``self.ref`` for ``self.ref(x)``."""
+    words = (name.split(".") for name in _NAME.findall(_ASSIGNED.sub("", line)))
+    return {".".join(each[: 2 if each[0] == "self" else 1]) for each in words} - _LIBRARIES
+
+
+_NAME = re.compile(r"(?<![\w.)\]])[A-Za-z_][\w.]*")
+_CALLED = re.compile(r"(?<![\w.)\]])([A-Za-z_][\w.]*)\(")
+_ASSIGNED = re.compile(r"^[\w\s,.\[\]]*=(?!=)")
+_LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})
 
 
 def _old_value_that_is_the_new_one(case: Case, row: int) -> int | None:
