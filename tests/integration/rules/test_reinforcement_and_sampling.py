@@ -68,6 +68,26 @@ for step in range(5):
 REFERENCES = {
     "a predictor of its own output, so that the whole loss is zero": DISTILLED.format(frozen="predictor"),
     "preferences": DPO.format(reference="ref = policy"),
+    "words that the model has drawn itself": """
+policy = nn.Sequential(nn.Embedding(9, 6), nn.Linear(6, 9))
+ref_model = policy
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+def token_logps(model, tokens):
+    return model(tokens[:, :-1]).log_softmax(-1).gather(-1, tokens[:, 1:, None]).squeeze(-1)
+for step in range(3):
+    tokens = torch.zeros(4, 1, dtype=torch.long)
+    with torch.no_grad():
+        for _ in range(4):
+            p = policy(tokens[:, -1:])[:, 0].softmax(-1)
+            tokens = torch.cat([tokens, torch.multinomial(p, 1)], 1)
+    adv = torch.randn(4, 1)
+    logp = token_logps(policy, tokens)
+    with torch.no_grad():
+        ref_logp = token_logps(ref_model, tokens)  # HERE
+    ratio = (logp - logp.detach()).exp()
+    kl = (ref_logp - logp).exp() - (ref_logp - logp) - 1
+    loss = -(ratio * adv - 0.04 * kl).mean()
+""",
     "a divergence of logits, with a normalization": TEACHER.format(teacher="teacher = student"),
     "normal distributions in an object": NORMAL.format(anchor="mean"),
 }
@@ -97,6 +117,30 @@ for rollout in range(2):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+""",
+    "a divergence whose second derivative is wanted": """
+policy = nn.Linear(4, 3)
+value = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(value.parameters(), lr=0.1)
+for step in range(4):
+    x, adv = torch.randn(16, 4), torch.randn(16)
+    with torch.no_grad():
+        old = torch.distributions.Categorical(logits=policy(x))
+        a = old.sample()
+    new = torch.distributions.Categorical(logits=policy(x))
+    surrogate = ((new.log_prob(a) - old.log_prob(a)).exp() * adv).mean()
+    g = torch.autograd.grad(surrogate, list(policy.parameters()), retain_graph=True)
+    kl = torch.distributions.kl_divergence(old, new).mean()
+    kg = torch.autograd.grad(kl, list(policy.parameters()), create_graph=True)
+    v = sum((k * q.detach()).sum() for k, q in zip(kg, g))
+    hv = torch.autograd.grad(v, list(policy.parameters()))
+    with torch.no_grad():
+        for p, d, h in zip(policy.parameters(), g, hv):
+            p += 0.1 * d + 0.0001 * h
+    loss = (value(x).squeeze(1) - torch.randn(16)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
 """,
     "one update with each new data": """
 actor = nn.Linear(4, 3)

@@ -163,7 +163,7 @@ def _moves_the_input(histories: ParameterHistories, row: int, following: int) ->
             return True
         for use in call.inputs if call.kind == "operation" else ():
             leaf = log.tensors[use.tensor].gradient_of
-            if leaf in leaves and leaf is not None and _reaches(histories, use.tensor, leaf, number, following):
+            if leaf is not None and leaf in leaves and _reaches(histories, use.tensor, leaf, number, following):
                 return True
     return any(row < number < following for leaf in leaves for number in flow.data_assignments.get(leaf, ()))
 
