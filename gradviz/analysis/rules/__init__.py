@@ -74,9 +74,12 @@ from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
+from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
+from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
+from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
@@ -169,6 +172,9 @@ RULES: tuple[type[Rule], ...] = (
     TargetsAreInputs,
     PositiveAmongNegatives,
     DivergenceMaximized,
+    EntropyMinimized,
+    SamplingGradientsKept,
+    OtherNoiseAsTarget,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -372,6 +372,29 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV628": (("turn the sign of this term around", (("= 0.5 * (1", "= -0.5 * (1"),)),),
+    "GV632": (("turn the sign of the entropy around", (("mean() + 0.01", "mean() - 0.01"),)),),
+    "GV633": (
+        (
+            "use torch.autograd.grad(energy(x).sum(), x)[0] here",
+            (
+                ("energy(x).sum().backward()", "slope = torch.autograd.grad(energy(x).sum(), x)[0]"),
+                ("0.1 * x.grad", "0.1 * slope"),
+            ),
+        ),
+        (
+            "call optimizer.zero_grad() after the loop",
+            (("    optimizer.zero_grad()\n", ""), ("    loss =", "    optimizer.zero_grad()\n    loss =")),
+        ),
+    ),
+    "GV634": (
+        (
+            "give it to the function that adds it to the input",
+            (
+                ("with_noise(x, t)", "with_noise(x, t, noise)"),
+                ("t * torch.randn_like(x)", "t * noise"),
+            ),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.tensor_words import leaf_names_above
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above, names_of
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.own_references import OwnReference, own_references
 from gradviz.analysis.rule import Rule
 
 
 class RatioAlwaysOne(Rule):
-    """The ratio of a new and an old probability is exactly one at every step.
+    """The ratio of a new and an old probability is exactly one at every step, or a reference is the model itself.
 
     What it finds
     -------------
     ``exp(new - old)`` where ``new`` has a gradient and ``old`` has none, and both have the same values at all steps,
     because ``old`` was computed again after each step, by the model as it is now, for data that were drawn before.
     ``exp(new - new.detach())``, which says so itself, is left alone, and so is a single update with each new data.
+    Likewise a difference or divergence of two sides that the trained model computed alike, from the same inputs and
+    without a step between, one of them without a gradient: ``reference = policy`` instead of a copy. Where the program
+    calls the model by the same name for both sides, it says so itself.
 
     Why it matters
     --------------
     The old log-probabilities belong to the policy that acted. Computed anew just before each update they are those of
     the new policy: the ratio is one, its clipping never acts, and several epochs over the same data go astray.
+    A reference or a teacher that is the same object moves with each step, and holds nothing in place.
 
     Example
     -------
@@ -63,6 +69,10 @@ class RatioAlwaysOne(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
+        references = [each for each in own_references(case.histories) if _has_another_name(case, each)]
+        for reference in references:
+            yield self._own_reference(case, reference)
+        told = {flow.log.calls[reference.made].call_site for reference in references}
         lines: dict[int | None, list[int | None]] = defaultdict(list)
         """By call site of ``exp``: for each of its calls the row that computed the old value, None if it differs."""
         for row, call in enumerate(flow.log.calls):
@@ -72,8 +82,27 @@ class RatioAlwaysOne(Rule):
             known = [row for row in rows if row is not None]
             if len(known) < len(rows) or len({flow.step_before(row) for row in known}) < _MIN_STEPS:
                 continue
+            if flow.log.calls[known[-1]].call_site in told:
+                continue
             if 2 * sum(_is_of_new_data(case, row) for row in known) <= len(known):
                 yield self._finding(case, known)
+
+    def _own_reference(self, case: Case, reference: OwnReference) -> Finding:
+        flow = case.dataflow
+        compared = location_of_call(flow, reference.call)
+        return self.finding(
+            f"{call_words(flow.log.calls[reference.call])}{at_line(compared)} compares the trained model with itself, "
+            f"all {reference.times:,} times: {case.histories.together(reference.parameters)} computed both sides from "
+            "the same inputs",
+            symptom="grad_wrong",
+            why="a reference that is the trained model changes with each step: both sides have the same values, so it "
+            "holds nothing in place",
+            fix="make the reference a frozen copy before training: copy.deepcopy(model).requires_grad_(False)",
+            location=location_of_line(reference.line),
+            symptom_location=compared,
+            tensors=names_of(flow, reference.parameters),
+            evidence={"times": reference.times},
+        )
 
     def _finding(self, case: Case, rows: list[int]) -> Finding:
         flow = case.dataflow
@@ -94,6 +123,31 @@ class RatioAlwaysOne(Rule):
 
 
 _MIN_STEPS = 3
+
+
+def _has_another_name(case: Case, reference: OwnReference) -> bool:
+    """Whether the line of the reference names something that the line of the other side does not: the second name of
+    the model. On one line, whether nothing is called twice."""
+    here = case.source_line(location_of_line(reference.line))
+    there = case.source_line(location_of_line(reference.other_line))
+    if here is None or there is None:
+        return True
+    if reference.line == reference.other_line:
+        called = [name for name in _CALLED.findall(here) if name.partition(".")[0] not in _LIBRARIES]
+        return len(called) == len(set(called))
+    return bool(_names(here) - _names(there))
+
+
+def _names(line: str) -> set[str]:
+    """The names that a line reads: ``ref`` for ``ref.score(x)``, ``self.ref`` for ``self.ref(x)``."""
+    words = (name.split(".") for name in _NAME.findall(_ASSIGNED.sub("", line)))
+    return {".".join(each[: 2 if each[0] == "self" else 1]) for each in words} - _LIBRARIES
+
+
+_NAME = re.compile(r"(?<![\w.)\]])[A-Za-z_][\w.]*")
+_CALLED = re.compile(r"(?<![\w.)\]])([A-Za-z_][\w.]*)\(")
+_ASSIGNED = re.compile(r"^[\w\s,.\[\]]*=(?!=)")
+_LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})
 
 
 def _old_value_that_is_the_new_one(case: Case, row: int) -> int | None:

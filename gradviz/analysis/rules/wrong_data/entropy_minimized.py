@@ -1,0 +1,200 @@
+"""GV632."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.signed_terms import Term, number_of, signed_terms
+from gradviz.graph.call_log import Call
+
+
+class EntropyMinimized(Rule):
+    """The entropy of a policy is added to the loss of its policy gradient.
+
+    What it finds
+    -------------
+    A loss that subtracts log-probabilities of chosen actions, times weights without a gradient, and adds the entropy of
+    the same policy with a positive factor: ``dist.entropy()``, ``-(p * p.log()).sum()``.
+
+    Why it matters
+    --------------
+    An entropy bonus keeps the policy exploring. What is added to a loss gets smaller by training, so the bonus is a
+    penalty: the policy prefers one action ever more, before it has tried the others.
+
+    Example
+    -------
+    policy = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+    for step in range(3):
+        distribution = torch.distributions.Categorical(logits=policy(torch.randn(16, 4)))
+        actions = distribution.sample()
+        advantages = torch.randn(16)
+        entropy = distribution.entropy().mean()
+        loss = -(distribution.log_prob(actions) * advantages).mean() + 0.01 * entropy
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    policy = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+    for step in range(3):
+        distribution = torch.distributions.Categorical(logits=policy(torch.randn(16, 4)))
+        actions = distribution.sample()
+        advantages = torch.randn(16)
+        entropy = distribution.entropy().mean()
+        loss = -(distribution.log_prob(actions) * advantages).mean() - 0.01 * entropy
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV632"
+    name = "entropy_minimized"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for backward in case.histories.last_backward_of_each_line:
+            if not flow.has_step_after(backward):
+                continue
+            terms = [
+                term for use in flow.log.calls[backward].roots for term in signed_terms(flow, backward, use.tensor)
+            ]
+            entropies = [term for term in terms if _is_added_entropy(flow, term)]
+            scores = [term for term in terms if _is_subtracted_score(flow, term)] if entropies else []
+            for entropy in entropies:
+                site = flow.log.calls[entropy.row].call_site
+                shared = [(score, leaves) for score in scores if (leaves := _shared(case, entropy, score))]
+                if shared and site not in told:
+                    told.add(site)
+                    yield self._finding(case, entropy, *shared[0])
+
+    def _finding(self, case: Case, entropy: Term, score: Term, leaves: frozenset[int]) -> Finding:
+        flow = case.dataflow
+        both = [row for row, other in zip(entropy.path, score.path, strict=False) if row == other]
+        here, made = location_of_call(flow, both[-1]), location_of_call(flow, entropy.row)
+        return self.finding(
+            "the loss adds the entropy of the policy whose log-probabilities it weighs: training makes the entropy "
+            "smaller, and the policy stops exploring",
+            symptom="grad_wrong",
+            why="a loss is minimized, so a bonus must be subtracted from it",
+            fix="turn the sign of the entropy around: loss = policy_loss - coefficient * entropy",
+            location=here,
+            symptom_location=made if made != here else None,
+            tensors=names_of(flow, sorted(leaves)),
+        )
+
+
+_ARRANGE = frozenset({
+    "clamp", "view", "reshape", "squeeze", "unsqueeze", "float", "to", "flatten", "contiguous", "add", "getitem",
+    "broadcast_tensors", "expand", "log", "log_softmax", "softmax",
+})  # fmt: skip
+_MOST_MAKERS = 8
+_MOST_ARRANGED = 30
+_DRAWS = frozenset({"multinomial", "normal", "bernoulli"})
+_OF_A_NORMAL = 1.4189385
+"""Half of 1 + log(2 pi): the entropy of a normal distribution, without the logarithm of its scale."""
+_ROUNDED = 1e-4
+_BOTH = 2
+
+
+def _is_added_entropy(flow: Dataflow, term: Term) -> bool:
+    call = flow.log.calls[term.row]
+    name, live = plain_name(call.function), call.live_inputs
+    if not term.is_sure or not live:
+        return False
+    if name == "mul":
+        return term.sign < 0 and len(live) == _BOTH and _are_probability_and_log(flow, term.row)
+    if name == "add":
+        constant = number_of(call, "1", "0", "other", missing=0.0)
+        return term.sign > 0 and len(call.inputs) == 1 and abs(constant - _OF_A_NORMAL) < _ROUNDED
+    if name == "entr":
+        return term.sign > 0
+    return name == "binary_cross_entropy_with_logits" and term.sign > 0 and len(live) == _BOTH
+
+
+def _are_probability_and_log(flow: Dataflow, row: int) -> bool:
+    """Whether one factor is a probability, and the other one the logarithm of the same."""
+    kinds = [_kind(flow, use.tensor, row) for use in flow.log.calls[row].live_inputs]
+    return sorted(kinds) == ["log", "probability"]
+
+
+def _kind(flow: Dataflow, tensor: int, before: int) -> str:
+    """``log`` of a probability, ``probability``, or an empty string."""
+    for row, call in _makers(flow, tensor, before, _MOST_MAKERS):
+        name = plain_name(call.function)
+        if name in ("log_softmax", "log"):
+            return "log"
+        if name in ("softmax", "exp", "sigmoid"):
+            return "probability"
+        if name == "sub" and len(call.live_inputs) == _BOTH:
+            made = flow.newest_producer(call.inputs[1].tensor, row)
+            return "log" if made is not None and plain_name(flow.log.calls[made].function) == "logsumexp" else ""
+        if name == "div" and len(call.live_inputs) == _BOTH:  # probabilities that are divided by their sum
+            return "probability"
+        if name not in _ARRANGE:
+            return ""
+    return ""
+
+
+def _is_subtracted_score(flow: Dataflow, term: Term) -> bool:
+    """Whether it is a weighted log-probability of what was drawn, or one with weights of both signs, subtracted."""
+    if not term.is_weighted:
+        return False
+    call = flow.log.calls[term.row]
+    name = plain_name(call.function)
+    chosen = [use for use in call.inputs if not use.requires_grad]
+    sign = term.sign
+    if name in ("gather", "getitem"):
+        is_score = bool(chosen) and bool(_kind(flow, call.inputs[0].tensor, term.row))
+    elif name in ("nll_loss", "cross_entropy", "binary_cross_entropy_with_logits"):
+        is_score, sign = bool(chosen), -sign
+    elif name in ("pow", "square"):
+        made = flow.newest_producer(call.inputs[0].tensor, term.row) if call.live_inputs else None
+        call = call if made is None else flow.log.calls[made]
+        chosen = [use for use in call.inputs if not use.requires_grad]
+        is_score, sign = plain_name(call.function) == "sub" and len(chosen) == 1, -sign
+    else:
+        return False
+    if not is_score or sign > 0:
+        return False
+    return term.has_both_signs or any(_is_drawn(flow, use.tensor, term.row) for use in chosen)
+
+
+def _makers(flow: Dataflow, tensor: int, before: int, at_most: int) -> Iterator[tuple[int, Call]]:
+    """The newest call that made a tensor, then the one that made what it rearranged, and so on."""
+    for _ in range(at_most):
+        row = flow.newest_producer(tensor, before)
+        if row is None:
+            return
+        call, before = flow.log.calls[row], row
+        yield row, call
+        if not call.inputs:
+            return
+        if all(use.tensor != tensor for use in call.inputs):  # broadcast_tensors() returns what has the shape already
+            is_live = any(use.tensor == tensor and use.requires_grad for use in call.outputs)
+            tensor = next((use for use in call.inputs if use.requires_grad is is_live), call.inputs[0]).tensor
+
+
+def _is_drawn(flow: Dataflow, tensor: int, before: int) -> bool:
+    return any(
+        plain_name(call.function) in _DRAWS and call.inputs for _, call in _makers(flow, tensor, before, _MOST_ARRANGED)
+    )
+
+
+def _shared(case: Case, entropy: Term, score: Term) -> frozenset[int]:
+    """The trained leaves from which both were computed."""
+    histories = case.histories
+    leaves = [
+        histories.live_leaves((use.tensor for use in histories.log.calls[term.row].outputs), term.row + 1)[0]
+        for term in (entropy, score)
+    ]
+    return leaves[0] & leaves[1] & histories.trained
