@@ -70,6 +70,7 @@ from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
@@ -167,6 +168,7 @@ RULES: tuple[type[Rule], ...] = (
     TargetsAreInputs,
     PositiveAmongNegatives,
     DivergenceMaximized,
+    AxesMixedUp,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -372,6 +372,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV628": (("turn the sign of this term around", (("= 0.5 * (1", "= -0.5 * (1"),)),),
+    "GV630": (("exchange the axes instead: .transpose(1, 2)", ((".view(6, 10, 8)", ".transpose(1, 2)"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
