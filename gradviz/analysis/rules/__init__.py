@@ -72,6 +72,7 @@ from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFa
 from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
+from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
@@ -172,6 +173,7 @@ RULES: tuple[type[Rule], ...] = (
     TargetsAreInputs,
     PositiveAmongNegatives,
     DivergenceMaximized,
+    AxesMixedUp,
     EntropyMinimized,
     SamplingGradientsKept,
     OtherNoiseAsTarget,

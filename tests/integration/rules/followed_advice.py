@@ -372,6 +372,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV628": (("turn the sign of this term around", (("= 0.5 * (1", "= -0.5 * (1"),)),),
+    "GV630": (("exchange the axes instead: .transpose(1, 2)", ((".view(6, 10, 8)", ".transpose(1, 2)"),)),),
     "GV632": (("turn the sign of the entropy around", (("mean() + 0.01", "mean() - 0.01"),)),),
     "GV633": (
         (

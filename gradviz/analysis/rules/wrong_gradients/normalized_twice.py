@@ -7,8 +7,11 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -20,7 +23,8 @@ class NormalizedTwice(Rule):
     -------------
     ``cross_entropy`` on the result of ``softmax``, ``binary_cross_entropy_with_logits`` on that of ``sigmoid`` or
     ``softmax``, and ``nll_loss`` and ``kl_div`` on that of ``softmax`` instead of ``log_softmax``, in a backward that a
-    step uses.
+    step uses. Also ``softmax`` or ``log_softmax`` on the result of another ``softmax`` over the same axis, perhaps
+    stored, joined, indexed or divided by a temperature in between, where the loss depends on it.
 
     Why it matters
     --------------
@@ -55,8 +59,15 @@ class NormalizedTwice(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow, reported = case.dataflow, set()
+        flow, reported = case.dataflow, set[tuple[_Mistake, Location | None]]()
+        again, seen = _SoftmaxAgain(flow), set[int | None]()
         for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) in _SOFTMAXES and call.call_site not in seen:
+                first = again.first_of(row, call)
+                if first is not None and _matters(case, row):
+                    seen.add(call.call_site)
+                    yield self._finding(case, row, first, _AGAIN)
+                continue
             mistake = _MISTAKES.get(call.function.rpartition(".")[2])
             made = None if mistake is None else _maker_of(case, row, call, mistake)
             if mistake is None or made is None or not flow.has_step_after(row):
@@ -117,6 +128,13 @@ _MISTAKES = {
         _USE_LOGARITHMS,
     ),
 }
+_AGAIN = _Mistake(
+    frozenset({"softmax"}),
+    _OF_LOGITS,
+    "{loss}() normalizes its input itself: of values between 0 and 1 it makes nearly equal ones, so little is left of "
+    "what the first {maker}() knew",
+    "leave out the first {maker}(): keep the logits, and give them to {loss}()",
+)
 _SHAPE_ONLY = frozenset(
     {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "float", "getitem"}
 )
@@ -135,3 +153,86 @@ def _maker(case: Case, row: int, tensor: int) -> int | None:
     """The call that computed an argument of a loss, before it was only brought into another shape."""
     above = case.dataflow.makers(tensor, row, _MAX_SHAPING)
     return next((maker for maker, call in above if plain_name(call.function) not in _SHAPE_ONLY), None)
+
+
+# -- a softmax of probabilities ----------------------------------------------------------------------------------------
+
+
+class _SoftmaxAgain:
+    """Finds the softmax whose result another softmax received, through calls that keep the values of its axis."""
+
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+
+    def first_of(self, row: int, call: Call) -> int | None:
+        """The first softmax, over the same axis."""
+        axis = _axis_from_the_end(self._flow, call)
+        return None if axis is None else self._maker(call.inputs[0].tensor, row, axis)
+
+    def _maker(self, tensor: int, before: int, axis: int) -> int | None:
+        """The softmax over this axis that made a tensor, or all parts of it; the first of them."""
+        flow = self._flow
+        size = _size(flow, tensor, axis)
+        waiting, seen, found = [(tensor, before)], set[int](), set[int]()
+        while waiting:
+            given, until = waiting.pop()
+            made = flow.producers(given, until)
+            if not made or _size(flow, given, axis) != size:
+                return None
+            row = made[-1]
+            if row in seen:
+                continue
+            seen.add(row)
+            call = flow.log.calls[row]
+            if plain_name(call.function) == "softmax" and _axis_from_the_end(flow, call) == axis:
+                found.add(row)
+            elif len(seen) > _MAX_PARTS or not _keeps_values(call):
+                return None
+            else:
+                name = plain_name(call.function)
+                parts = call.inputs if name in _JOINS else call.inputs[-1:] if name in _WRITES else call.inputs[:1]
+                waiting += [(use.tensor, row) for use in parts]
+        return min(found, default=None)
+
+
+_SOFTMAXES = frozenset({"softmax", "log_softmax"})
+_JOINS = frozenset({"cat", "concat", "stack"})
+_WRITES = frozenset({"setitem", "copy"})
+_KEEPS_VALUES = frozenset({
+    "detach", "data", "to", "cpu", "cuda", "float", "half", "bfloat16", "double", "type_as", "clone", "contiguous",
+    "view", "reshape", "flatten", "squeeze", "unsqueeze", "expand", "repeat_interleave", "getitem", "index_select",
+    "select", "narrow", "split", "chunk", "unbind", "pin_memory", "requires_grad", *_JOINS, *_WRITES,
+})  # fmt: skip
+_MAX_PARTS = 400
+
+
+def _keeps_values(call: Call) -> bool:
+    """Whether the result has the values of the input, divided by a number at most."""
+    name = plain_name(call.function)
+    if name in _WRITES:
+        return len(call.inputs) > 1
+    return bool(call.inputs) and (name in _KEEPS_VALUES or (name == "div" and len(call.inputs) == 1))
+
+
+def _axis_from_the_end(flow: Dataflow, call: Call) -> int | None:
+    """The axis of a softmax, as -1 for the last one."""
+    rank = len(shape_of(flow, call.outputs[0].tensor)) if call.outputs and call.inputs else 0
+    axis = axis_of(call, rank)
+    return None if axis is None else axis - rank
+
+
+def _size(flow: Dataflow, tensor: int, axis: int) -> int | None:
+    shape = shape_of(flow, tensor)
+    return shape[axis] if len(shape) >= -axis else None
+
+
+def _matters(case: Case, row: int) -> bool:
+    """Whether a backward that a step follows starts from what was computed with the result of a call."""
+    flow = case.dataflow
+    if not flow.has_step_after(row):
+        return False
+    until = next((each for each in flow.rows_of_kind("backward") if each > row), None)
+    if until is None:
+        return False
+    below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, until + 1)
+    return until in below

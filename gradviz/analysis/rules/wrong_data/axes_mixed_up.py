@@ -1,0 +1,289 @@
+"""GV630."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_LAYERS
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class AxesMixedUp(Rule):
+    """A reshape stands where two axes should change places.
+
+    What it finds
+    -------------
+    The result of attention, (batch, heads, tokens, features), reshaped to (batch, tokens, heads * features) without a
+    transposition before; and the result of a convolution, (batch, channels, time), viewed as (batch, time, channels).
+    Which axis is which is told from the calls that made them: without such a call, and where two sizes are equal, the
+    rule says nothing.
+
+    Why it matters
+    --------------
+    A reshape keeps the order of the numbers in memory, and only counts them off anew: what it calls one token holds
+    numbers of several tokens. The shapes fit, nothing raises, and the next layer learns what is left to learn.
+
+    Example
+    -------
+    conv, gru = torch.nn.Conv1d(3, 8, 3), torch.nn.GRU(8, 4, batch_first=True)
+    optimizer = torch.optim.SGD([*conv.parameters(), *gru.parameters()], lr=0.1)
+    for step in range(3):
+        h = conv(torch.randn(6, 3, 12)).relu()
+        out, _ = gru(h.view(6, 10, 8))
+        loss = (out[:, -1] - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    conv, gru = torch.nn.Conv1d(3, 8, 3), torch.nn.GRU(8, 4, batch_first=True)
+    optimizer = torch.optim.SGD([*conv.parameters(), *gru.parameters()], lr=0.1)
+    for step in range(3):
+        h = conv(torch.randn(6, 3, 12)).relu()
+        out, _ = gru(h.transpose(1, 2))
+        loss = (out[:, -1] - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV630"
+    name = "axes_mixed_up"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) not in _RESHAPES or not call.inputs or not call.outputs:
+                continue
+            if call.call_site in told or not flow.has_step_after(row):
+                continue
+            mixed = _heads_with_tokens(case, row, call) or _channels_with_positions(case, row, call)
+            if mixed is not None and _is_used_by_axis(case, row, call.outputs[0].tensor):
+                told.add(call.call_site)
+                yield self._finding(case, row, mixed)
+
+    def _finding(self, case: Case, row: int, mixed: _Mixed) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+        location, origin = location_of_call(flow, row), location_of_call(flow, mixed.origin)
+        name = plain_name(call.function)
+        where = at_line(origin) if origin != location else ""
+        return self.finding(
+            f"{name}() makes {made} of {given}, where {mixed.what}{where}: it mixes {mixed.pair}",
+            symptom="grad_wrong",
+            why=f"{name}() keeps the order of the numbers in memory, so it cannot exchange two axes",
+            fix=mixed.fix,
+            location=location,
+            symptom_location=origin if origin != location else None,
+            evidence={"shapes": f"{given}, {made}"},
+        )
+
+
+class _Mixed(Struct, frozen=True):
+    """Two axes that a reshape does not keep apart."""
+
+    origin: int
+    """The call that tells what they are."""
+    what: str
+    pair: str
+    fix: str
+
+
+_RESHAPES = frozenset({"view", "reshape"})
+_KEEPS_AXES = frozenset({
+    "add", "sub", "mul", "div", "relu", "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "prelu", "hardtanh",
+    "relu6", "mish", "hardswish", "softplus", "dropout", "contiguous", "clone", "to", "float", "half", "bfloat16",
+    "masked_fill",
+})  # fmt: skip
+_MAX_FOLLOWED = 40
+
+
+# -- heads and tokens --------------------------------------------------------------------------------------------------
+
+
+def _heads_with_tokens(case: Case, row: int, call: Call) -> _Mixed | None:
+    """(..., heads, tokens, features) to (..., tokens, heads * features), where the heads had been split from the last
+    axis of a tensor that has the tokens before it."""
+    flow = case.dataflow
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    if len(given) < 3 or given[-3] == given[-2] or min(given[-3:]) < 2:
+        return None
+    *batch, heads, tokens, features = given
+    if made not in ((*batch, tokens, heads * features), (prod(batch) * tokens, heads * features)):
+        return None
+    origin = _split_into_heads(case, row, call.inputs[0].tensor)
+    if origin is None:
+        return None
+    axes = f"axis {len(given) - 3} has the heads that were split off"
+    fix = f"exchange the axes first: .transpose({len(given) - 3}, {len(given) - 2}).reshape(...)"
+    return _Mixed(origin, axes, "heads and tokens", fix)
+
+
+def _split_into_heads(case: Case, row: int, tensor: int) -> int | None:
+    """The call that split the third last axis off the last one of its input, and the second last one not."""
+    flow = case.dataflow
+    rank = len(shape_of(flow, tensor))
+    heads, tokens = rank - 3, rank - 2
+    for _ in range(_MAX_FOLLOWED):
+        made = flow.producers(tensor, row)
+        if not made:
+            return None
+        row = made[-1]
+        call = flow.log.calls[row]
+        above = _input_with_these_axes(case, call)
+        if above is None:
+            return None
+        name, given, result = plain_name(call.function), shape_of(flow, above), shape_of(flow, tensor)
+        if name in ("transpose", "swapaxes", "permute"):
+            order = _order(call, len(given))
+            if order is None:
+                return None
+            heads, tokens = order[heads], order[tokens]
+        elif name in ("view", "reshape", "unflatten"):
+            return row if _is_split_from_last(given, result, heads, tokens) else None
+        elif name in ("getitem", "unbind", "select") and given[1:] == result:
+            heads, tokens = heads + 1, tokens + 1
+        elif len(given) != len(result) or name not in _KEEPS_AXES | _PRODUCTS | _PARTS:
+            return None
+        tensor = above
+    return None
+
+
+_PRODUCTS = frozenset({"matmul", "scaled_dot_product_attention", "einsum"})
+_PARTS = frozenset({"chunk", "split", "repeat_interleave"})
+
+
+def _input_with_these_axes(case: Case, call: Call) -> int | None:
+    """The input whose axes are those of the result: of a product with the weights of attention, the values."""
+    flow, name = case.dataflow, plain_name(call.function)
+    if not call.inputs or not call.outputs:
+        return None
+    if name == "scaled_dot_product_attention":
+        return call.inputs[2].tensor if len(call.inputs) > 2 else None
+    if name == "matmul":
+        shapes = [shape_of(flow, use.tensor) for use in call.inputs]
+        return call.inputs[1].tensor if len(shapes) == 2 and len(shapes[0]) == len(shapes[1]) else None
+    if name == "einsum":
+        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
+        last = terms.rpartition(",")[2]
+        # "bhts,bhsd->bhtd": heads stay heads, and the tokens come from the other factor.
+        is_product = len(last) == len(result) > 2 and last[:-2] == result[:-2] and last[-1] == result[-1]
+        return call.inputs[-1].tensor if is_product else None
+    return call.inputs[0].tensor
+
+
+def _order(call: Call, rank: int) -> list[int] | None:
+    """By axis of the result of a transposition: the axis of the input that it is."""
+    numbers = [value for place, value in call.scalars.items() if type(value) is int and -rank <= value < rank]
+    if plain_name(call.function) == "permute":
+        return [each % rank for each in numbers] if len(numbers) == rank else None
+    if len(numbers) != 2:
+        return None
+    order = list(range(rank))
+    one, other = (each % rank for each in numbers)
+    order[one], order[other] = order[other], order[one]
+    return order
+
+
+def _is_split_from_last(given: Shape, result: Shape, heads: int, tokens: int) -> bool:
+    """Whether a reshape made several axes of the last one, the heads among them, and kept the tokens before it."""
+    if len(given) < 2 or tokens >= heads:
+        return False
+    first = next((axis for axis in range(len(result)) if prod(result[axis:]) == given[-1]), None)
+    if first is None or not tokens < first <= heads < len(result) - 1:
+        return False
+    return result[:first] == given[:-1] or (len(given) == 2 and prod(result[:first]) == given[0])
+
+
+# -- channels and positions --------------------------------------------------------------------------------------------
+
+
+def _channels_with_positions(case: Case, row: int, call: Call) -> _Mixed | None:
+    """(batch, channels, positions...) of a convolution to (batch, positions, channels)."""
+    flow = case.dataflow
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    if len(given) < 3:
+        return None
+    batch, channels, *positions = given
+    count = prod(positions)
+    if min(channels, count) < 2 or channels == count:
+        return None
+    if made not in ((batch, count, channels), (batch, *positions, channels), (batch * count, channels)):
+        return None
+    origin = _convolution(case, row, call.inputs[0].tensor)
+    if origin is None:
+        return None
+    what = f"axis 1 has the channels of {plain_name(flow.log.calls[origin].function)}()"
+    flat = ".flatten(2)" if len(positions) > 1 and len(made) < len(given) else ""
+    order = ", ".join(str(axis) for axis in (0, *range(2, len(given)), 1))
+    moved = f".permute({order})" if len(positions) > 1 and not flat else f"{flat}.transpose(1, 2)"
+    return _Mixed(origin, what, "channels and positions", f"exchange the axes instead: {moved}")
+
+
+def _convolution(case: Case, row: int, tensor: int) -> int | None:
+    """The convolution of a batch that a tensor is the result of, with the channels still on axis 1."""
+    flow = case.dataflow
+    shape = shape_of(flow, tensor)
+    for maker, call in flow.makers(tensor, row, _MAX_FOLLOWED):
+        name = plain_name(call.function)
+        made = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
+        if len(made) != len(shape) or made[:2] != shape[:2]:
+            return None
+        if name.startswith("conv") and name[-1] == "d":
+            # The weight has as many axes as an input with a batch.
+            return maker if len(call.inputs) > 1 and _rank(case, call, 1) == len(shape) else None
+        if name not in _KEEPS_AXES | _KEEPS_CHANNELS and "pool" not in name:
+            return None
+    return None
+
+
+_KEEPS_CHANNELS = frozenset({"batch_norm", "group_norm", "instance_norm", "interpolate", "pad"})
+
+
+def _rank(case: Case, call: Call, index: int) -> int:
+    return len(shape_of(case.dataflow, call.inputs[index].tensor))
+
+
+# -- what the result is used for ---------------------------------------------------------------------------------------
+
+
+def _is_used_by_axis(case: Case, row: int, tensor: int) -> bool:
+    """Whether a call that is trained tells the axes of the result apart: a sum over all of it does not."""
+    flow = case.dataflow
+    waiting, seen = [(tensor, row)], {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given, after = waiting.pop()
+        for user in flow.users(given, after):
+            call = flow.log.calls[user]
+            if call.kind != "operation" or not call.outputs:
+                continue
+            name = plain_name(call.function)
+            if name in _BY_AXIS or (
+                name in _REDUCTIONS and any(each.startswith(("dim", "1")) for each in call.scalars)
+            ):
+                if any(use.requires_grad for use in call.outputs):
+                    return True
+            elif name in _KEEPS_AXES and call.outputs[0].tensor not in seen:
+                seen.add(call.outputs[0].tensor)
+                waiting.append((call.outputs[0].tensor, user))
+    return False
+
+
+_BY_AXIS = frozenset({
+    "linear", "matmul", "bmm", "mm", "addmm", "einsum", "layer_norm", "rms_norm", "softmax", "log_softmax",
+    "cross_entropy", "nll_loss", "scaled_dot_product_attention", "multi_head_attention_forward", "cdist",
+    *RECURRENT_LAYERS,
+})  # fmt: skip
+_REDUCTIONS = frozenset({"sum", "mean", "max", "amax"})

@@ -1,0 +1,162 @@
+"""A reshape where two axes should have changed places, and reshapes that are right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+WRONG: dict[str, str] = {
+    "heads go back into the features without a transposition": """
+class Attention(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
+    def forward(self, x):
+        B, T, D = x.shape
+        q, k, v = (each.view(B, T, self.heads, -1).transpose(1, 2) for each in self.qkv(x).chunk(3, dim=-1))
+        weights = (q @ k.transpose(-2, -1) / 2).softmax(-1)
+        return self.out((weights @ v).reshape(B, T, D))  # HERE
+model = Attention(8, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = (model(torch.randn(3, 5, 8)) - 1).square().mean()
+"""
+    + TRAIN,
+    "fused attention over one permuted projection": """
+qkv, out = nn.Linear(12, 36), nn.Linear(12, 12)
+optimizer = torch.optim.SGD([*qkv.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    q, k, v = qkv(torch.randn(2, 7, 12)).reshape(2, 7, 3, 4, 3).permute(2, 0, 3, 1, 4)
+    mixed = F.scaled_dot_product_attention(q, k, v).contiguous().view(2, 7, 12)  # HERE
+    loss = (out(mixed).mean(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "weights of attention in an einsum": """
+value, score, out = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 1)
+optimizer = torch.optim.SGD([*value.parameters(), *score.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(4, 9, 6)
+    v = value(x).unflatten(-1, (3, 2)).permute(0, 2, 1, 3)
+    s = score(x).unflatten(-1, (3, 2)).permute(0, 2, 1, 3)
+    h = torch.einsum("bhts,bhsd->bhtd", (s @ s.mT).softmax(-1), v)
+    loss = (out(h.reshape(-1, 6)) - 1).square().mean()  # HERE
+"""
+    + TRAIN,
+    "a recurrent layer after a convolution": """
+conv, norm, lstm = nn.Conv1d(2, 6, 3, padding=1), nn.BatchNorm1d(6), nn.LSTM(6, 3, batch_first=True)
+optimizer = torch.optim.Adam([*conv.parameters(), *norm.parameters(), *lstm.parameters()], lr=0.01)
+for step in range(3):
+    h = F.max_pool1d(F.relu(norm(conv(torch.randn(4, 2, 16)))), 2)
+    h = h.view(4, h.size(2), 6)  # HERE
+    loss = (lstm(h)[0][:, -1] - 1).square().mean()
+"""
+    + TRAIN,
+    "tokens of an image": """
+patches, layer = nn.Conv2d(1, 8, 2, stride=2), nn.TransformerEncoderLayer(8, 2, 8, 0.0, batch_first=True)
+optimizer = torch.optim.SGD([*patches.parameters(), *layer.parameters()], lr=0.1)
+for step in range(3):
+    x = patches(torch.randn(3, 1, 6, 6))
+    tokens = x.reshape(3, -1, 8)  # HERE
+    loss = (layer(tokens).mean(1) - torch.linspace(0, 1, 8)).square().mean()
+"""
+    + TRAIN,
+}
+
+HEALTHY: dict[str, str] = {
+    "heads are transposed back, viewed after permute and contiguous, and come as tokens from an einsum": """
+qkv, out = nn.Linear(8, 24), nn.Linear(8, 8)
+optimizer = torch.optim.SGD([*qkv.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    q, k, v = (each.reshape(3, 5, 2, 4).transpose(1, 2) for each in qkv(torch.randn(3, 5, 8)).chunk(3, -1))
+    weights = (q @ k.mT).softmax(-1)
+    one = (weights @ v).transpose(1, 2).reshape(3, 5, 8)
+    other = F.scaled_dot_product_attention(q, k, v).permute(0, 2, 1, 3).contiguous().view(3, 5, 8)
+    third = torch.einsum("bhts,bhsd->bthd", weights, v).reshape(3, 5, 8)
+    loss = (out(one + other + third) - 1).square().mean()
+"""
+    + TRAIN,
+    "heads merged into the batch, and each head a sample of a projection": """
+proj, out = nn.Linear(6, 6), nn.Linear(2, 2)
+optimizer = torch.optim.SGD([*proj.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    v = proj(torch.randn(4, 5, 6)).view(4, 5, 3, 2).transpose(1, 2)
+    flat = v.reshape(4 * 3, 5, 2)
+    h = torch.bmm((flat @ flat.mT).softmax(-1), flat).view(4, 3, 5, 2).transpose(1, 2)
+    loss = (out(h).reshape(4, 5, 6).mean(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "flattened for a classifier, and tokens by flatten and transpose": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head, self.rows = nn.Conv2d(1, 4, 3), nn.Linear(4 * 36, 3), nn.Linear(4, 3)
+    def forward(self, x):
+        h = self.conv(x).relu()
+        return self.head(h.view(len(x), -1)) + self.rows(h.flatten(2).transpose(1, 2)).mean(1)
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = F.cross_entropy(net(torch.randn(6, 1, 8, 8)), torch.tensor([0, 1, 2, 0, 1, 2]))
+"""
+    + TRAIN,
+    "pixel shuffle by hand, groups of channels, and positions merged": """
+up, mix, last = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(2, 8, 1), nn.Linear(64, 2)
+optimizer = torch.optim.SGD([*up.parameters(), *mix.parameters(), *last.parameters()], lr=0.1)
+for step in range(3):
+    h = up(torch.randn(2, 3, 4, 4))
+    h = h.view(2, 2, 2, 2, 4, 4).permute(0, 1, 4, 2, 5, 3).reshape(2, 2, 8, 8)
+    g = mix(h).reshape(2, 4, 2, 8, 8)
+    g = ((g - g.mean((2, 3, 4), keepdim=True)) / g.std((2, 3, 4), keepdim=True)).reshape(2, 8, 8, 8)
+    loss = (last(g.reshape(2, 8, 64)) - 1).square().mean()
+"""
+    + TRAIN,
+    "images are cut into patches, and pixels go through a layer one by one": """
+conv, pixel, patch = nn.Conv2d(1, 5, 1), nn.Linear(5, 5), nn.Linear(5 * 4, 2)
+optimizer = torch.optim.SGD([*conv.parameters(), *pixel.parameters(), *patch.parameters()], lr=0.1)
+for step in range(3):
+    h = conv(torch.randn(3, 1, 4, 6))
+    h = pixel(h.permute(0, 2, 3, 1).reshape(-1, 5)).view(3, 4, 6, 5)
+    p = h.view(3, 2, 2, 3, 2, 5).permute(0, 1, 3, 2, 4, 5).reshape(3, 6, 20)
+    loss = (patch(p) - torch.tensor([0.0, 1.0])).square().mean()
+"""
+    + TRAIN,
+    "a layer over all tokens at once, and several samples of a dropout": """
+embed, layer, head = nn.Embedding(9, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+optimizer = torch.optim.SGD([*embed.parameters(), *layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    h = embed(torch.randint(0, 9, (6, 5)))
+    h = layer(h.view(6 * 5, 4)).relu().view(6, 5, 4).mean(1)
+    samples = F.dropout(h.expand(3, 6, 4), 0.5).reshape(18, 4)
+    loss = head(samples).reshape(3, 6, 2).logsumexp(2).mean()
+"""
+    + TRAIN,
+    "the order does not matter to a loss of all pixels": """
+conv = nn.Conv2d(1, 2, 3, padding=1)
+optimizer = torch.optim.SGD(conv.parameters(), lr=0.1)
+for step in range(3):
+    image = torch.randn(4, 2, 6, 6)
+    loss = F.mse_loss(conv(image[:, :1]).reshape(-1, 2), image.reshape(-1, 2))
+"""
+    + TRAIN,
+    "all tokens of a head side by side, with as many heads as tokens": """
+value, out = nn.Linear(8, 8), nn.Linear(8, 2)
+optimizer = torch.optim.SGD([*value.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    v = value(torch.randn(3, 4, 8)).view(3, 4, 4, 2).transpose(1, 2)
+    loss = (out((v * 2).reshape(3, 4, 8)) - 1).square().mean()
+"""
+    + TRAIN,
+}
+
+
+@pytest.mark.parametrize("shape", list(WRONG))
+def test_the_reshape_that_mixes_axes_comes_first(shape: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + WRONG[shape], "axes_mixed_up", tmp_path)
+
+
+@pytest.mark.parametrize("look", list(HEALTHY))
+def test_a_reshape_that_keeps_axes_apart_raises_no_alarm(look: str, tmp_path: Path) -> None:
+    assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + HEALTHY[look], tmp_path)] == []
