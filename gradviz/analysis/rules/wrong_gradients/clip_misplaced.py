@@ -27,8 +27,8 @@ class ClipMisplaced(Rule):
     -------------
     Changes of ``.grad`` after the step that used it and before it is cleared; clipping before ``backward()``, when
     there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
-    generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``, when gradients are still scaled; and steps of
-    the optimizer itself, without the scaler, which never unscale them.
+    generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``, when
+    gradients are still scaled; and steps of the optimizer itself, without the scaler, which never unscale them.
 
     Why it matters
     --------------
