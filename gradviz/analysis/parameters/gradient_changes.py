@@ -51,9 +51,9 @@ def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Itera
             leaves = tuple(sorted({leaf for _, leaf, _ in found}))
             yield MisplacedChange(min(rows), len(rows), leaves, found[0][2])
     useful.update(lines)
-    for location, rows in _clips_of_nothing(histories, text_of).items():
-        if location not in useful and not any(_has_gradients(events, row) for row in rows):
-            yield MisplacedChange(rows[0], len(rows), ())
+    for location, empty in _clips_of_nothing(histories, text_of).items():
+        if location not in useful and not any(_has_gradients(events, row) for row in empty):
+            yield MisplacedChange(empty[0], len(empty), ())
 
 
 def clips_without_parameters(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:

@@ -41,7 +41,8 @@ RIGHT = {
     picked = rest[torch.tensor(order)]
 """,
 }
-WRONG = """
+WRONG = {
+    "select after they are used": """
 encoder, head = nn.Linear(6, 5), nn.Linear(5, 1)
 optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
 for step in range(3):
@@ -50,7 +51,16 @@ for step in range(3):
         h = encoder(x)
     rows = h.sum(1).argsort()[:4]
     loss = head(h[rows]).square().mean()
-"""
+""",
+    "select from what is computed from them": """
+body, top = nn.Linear(3, 4), nn.Linear(4, 2)
+optimizer = torch.optim.Adam([*body.parameters(), *top.parameters()])
+for step in range(3):
+    h = body(torch.randn(8, 3)).detach()  # HERE
+    scores = top(h)
+    loss = scores[h.norm(dim=1).topk(5).indices].logsumexp(1).mean()
+""",
+}
 
 
 @pytest.mark.parametrize("script", RIGHT.values(), ids=RIGHT)
@@ -58,5 +68,6 @@ def test_values_that_only_select_rows_are_no_cut(script: str, tmp_path: Path) ->
     assert alarms(HEAD + script, tmp_path) == []
 
 
-def test_values_that_are_computed_with_are_cut_also_where_they_select(tmp_path: Path) -> None:
-    assert_first_alarm(HEAD + WRONG + TRAIN, "no_grad_block", tmp_path)
+@pytest.mark.parametrize(("name", "cause"), list(zip(WRONG, ("no_grad_block", "detached"), strict=True)))
+def test_values_that_are_computed_with_are_cut_also_where_they_select(name: str, cause: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + WRONG[name] + TRAIN, cause, tmp_path)
