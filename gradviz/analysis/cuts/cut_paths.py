@@ -157,19 +157,21 @@ class _Walk:
     ) -> tuple[tuple[CutPath, tuple[Cut, ...]], ...]:
         cut_paths: dict[Hashable, CutPath] = {}
         cuts: dict[Hashable, dict[int, Cut]] = {}
-        waiting: list[tuple[int, int, int, int, _Step, _Step | None]] = []
+        waiting: list[tuple[bool, int, int, int, int, _Step, _Step | None]] = []
         seen: set[tuple[int, int]] = set()
 
-        def go_to(steps: Iterator[_Step], doubt: int, below: _Step | None) -> None:
+        def go_to(steps: Iterator[_Step], selects: bool, doubt: int, below: _Step | None) -> None:
             for step in steps:
                 if step.call >= self._since and (step.call, step.tensor) not in seen:
                     guessed = GUESSES.index(step.reentry.certainty) if step.reentry is not None else 0
                     number = next(self._numbers)
-                    heappush(waiting, (max(doubt, guessed), -step.call, step.tensor, number, step, below))
+                    # Integers and truth values may only select: paths of values come first.
+                    is_last = selects or not self._flow.log.tensors[step.tensor].facts.is_differentiable
+                    heappush(waiting, (is_last, max(doubt, guessed), -step.call, step.tensor, number, step, below))
 
-        go_to(self._makers(TensorUse(tensor, "", 0, False, True), before), 0, None)
+        go_to(self._makers(TensorUse(tensor, "", 0, False, True), before), False, 0, None)
         while waiting:
-            doubt, _, _, _, step, below = heappop(waiting)
+            selects, doubt, _, _, _, step, below = heappop(waiting)
             if (step.call, step.tensor) in seen:
                 continue
             seen.add((step.call, step.tensor))
@@ -180,7 +182,7 @@ class _Walk:
                 cuts.setdefault(kind, {})[cut.call] = cut
                 if kind not in cut_paths:
                     cut_paths[kind] = self._cut_path(cut, step)
-            go_to(self._above(step), doubt, step)
+            go_to(self._above(step), selects, doubt, step)
         return tuple((cut_paths[kind], tuple(of_kind.values())) for kind, of_kind in cuts.items())
 
     def _cut_at(self, step: _Step) -> Cut | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import pairwise
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -223,7 +224,7 @@ class MissingGradients:
         found = list(cut_paths_on(self._flow, root, backward, self._key))
         rows = {cut.call for _, cuts in found for cut in cuts}
         for cut_path, cuts in found:
-            if self._makes_new_leaf(cut_path):
+            if self._makes_new_leaf(cut_path) or (self._only_selects(cut_path) and not self._is_refused(backward)):
                 continue
             above = alive_above(self._flow, ((tensor, cut.call) for cut in cuts for tensor in cut.live_inputs))
             ends = ends_a_term(self._flow, cut_path)
@@ -245,6 +246,19 @@ class MissingGradients:
                     or (self._is_refused(backward) and not self._leads_back(cuts, root, backward, frozenset(tensors))),
                     is_of_leaf=self._starts_at_a_leaf(backward, root),
                 )
+
+    def _only_selects(self, cut_path: CutPath) -> bool:
+        """Whether the values of a switched-off or detached result go on as integers or truth values only, which decide
+        what is taken: no gradient would come back through them in any case."""
+        if cut_path.cut.kind not in ("no_grad", "inference", "detach", "data"):
+            return False
+        calls, tensors = self._log.calls, self._log.tensors
+        for row, following in pairwise(cut_path.calls):
+            made = {use.tensor for use in calls[row].outputs}
+            passed = [use.tensor for use in calls[following].inputs if use.tensor in made]
+            if passed and not any(tensors[tensor].facts.is_differentiable for tensor in passed):
+                return True
+        return False
 
     def _is_in_another_block(self, cut_path: CutPath) -> bool:
         """Whether what follows the cut runs without gradients because of another line."""

@@ -51,11 +51,29 @@ def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Itera
             leaves = tuple(sorted({leaf for _, leaf, _ in found}))
             yield MisplacedChange(min(rows), len(rows), leaves, found[0][2])
     useful.update(lines)
-    empty = [row for row in _clips_of_nothing(histories.flow, text_of) if histories.steps and row < histories.steps[-1]]
-    first = {location_of_call(histories.flow, row): row for row in reversed(empty)}
-    for location, row in first.items():
-        if location not in useful:
-            yield MisplacedChange(row, sum(location_of_call(histories.flow, each) == location for each in empty), ())
+    for location, empty in _clips_of_nothing(histories, text_of).items():
+        if location not in useful and not any(_has_gradients(events, row) for row in empty):
+            yield MisplacedChange(empty[0], len(empty), ())
+
+
+def clips_without_parameters(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:
+    """Clipping of no gradient at a time when trained parameters have gradients."""
+    events = GradientEvents(histories).events
+    for rows in _clips_of_nothing(histories, text_of).values():
+        given_none = [row for row in rows if _has_gradients(events, row)]
+        if given_none:
+            yield MisplacedChange(given_none[0], len(given_none), ())
+
+
+def clips_gradients_at(histories: ParameterHistories, location: Location | None) -> bool:
+    """Whether a line changed any gradient at any time."""
+    return any(location_of_call(histories.flow, row) == location for row, _ in _changes(histories.flow))
+
+
+def _has_gradients(events: dict[int, list[tuple[int, Event]]], row: int) -> bool:
+    """Whether any trained parameter has a gradient when a call begins: backward made one, and nothing cleared it."""
+    befores = (_around(each, row)[0] for each in events.values())
+    return any(before is not None and before[1] != "clear" for before in befores)
 
 
 def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedChange]:
@@ -155,12 +173,15 @@ def _leaves_zeros(histories: ParameterHistories, row: int) -> bool:
     return bool(known) and all(values is not None and values.zeros == values.count for values in known)
 
 
-def _clips_of_nothing(flow: Dataflow, text_of: TextOf) -> Iterator[int]:
-    """``clip_grad_norm_`` makes a zero where no parameter has a gradient."""
-    for row, call in enumerate(flow.log.calls):
+def _clips_of_nothing(histories: ParameterHistories, text_of: TextOf) -> dict[Location | None, list[int]]:
+    """By line, calls of ``clip_grad_norm_`` before the last step that found no gradient: they make a zero."""
+    flow, last = histories.flow, histories.steps[-1] if histories.steps else 0
+    found: dict[Location | None, list[int]] = defaultdict(list)
+    for row, call in enumerate(flow.log.calls[:last]):
         makes_zero = call.function == "torch.tensor" and call.scalars.get("0") == 0.0 and not call.inputs
         if makes_zero and "clip_grad_norm_" in (text_of(location_of_call(flow, row)) or ""):
-            yield row
+            found[location_of_call(flow, row)].append(row)
+    return dict(found)
 
 
 def _unscaling_calls(histories: ParameterHistories) -> dict[int, int]:

@@ -12,8 +12,11 @@ from gradviz.analysis.parameters.gradient_changes import (
     MisplacedChange,
     changes_before_unscale,
     changes_nobody_uses,
+    clips_gradients_at,
+    clips_without_parameters,
     steps_with_scaled,
 )
+from gradviz.analysis.parameters.used_up_iterators import line_of_used_up_iterator
 from gradviz.analysis.rule import Rule
 
 
@@ -23,8 +26,9 @@ class ClipMisplaced(Rule):
     What it finds
     -------------
     Changes of ``.grad`` after the step that used it and before it is cleared; clipping before ``backward()``, when
-    there is no gradient yet; clipping before ``GradScaler.unscale_()``, when gradients are still scaled; and steps of
-    the optimizer itself, without the scaler, which never unscale them.
+    there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
+    generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``, when
+    gradients are still scaled; and steps of the optimizer itself, without the scaler, which never unscale them.
 
     Why it matters
     --------------
@@ -62,6 +66,8 @@ class ClipMisplaced(Rule):
             return
         for change in changes_nobody_uses(histories, case.source_line):
             yield self._unused(case, change)
+        for change in clips_without_parameters(histories, case.source_line):
+            yield from self._of_no_parameters(case, change)
         for change in changes_before_unscale(histories):
             yield self._scaled(case, change)
         for step in steps_with_scaled(histories):
@@ -86,6 +92,22 @@ class ClipMisplaced(Rule):
             tensors=names_of(flow, change.tensors),
             evidence={"call": call_words(calls[change.call]), "times": change.times},
         )
+
+    def _of_no_parameters(self, case: Case, change: MisplacedChange) -> Iterator[Finding]:
+        clip = location_of_call(case.dataflow, change.call)
+        clips_some = clips_gradients_at(case.histories, clip)
+        made = None if clip is None else line_of_used_up_iterator(case, clip, is_used_by_clip=clips_some)
+        if made is not None:
+            yield self.finding(
+                "clip_grad_norm_() clips nothing: it was given no parameters, because the iterator over them was used "
+                + ("up by its first call" if clips_some else "up before"),
+                symptom="grad_wrong",
+                why="an iterator gives its elements once: afterwards it is empty",
+                fix="make it a list: list(...)",
+                location=made,
+                symptom_location=clip,
+                evidence={"times": change.times},
+            )
 
     def _scaled(self, case: Case, change: MisplacedChange) -> Finding:
         flow = case.dataflow
