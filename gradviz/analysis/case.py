@@ -19,12 +19,12 @@ from gradviz.analysis.dataflow.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
+from gradviz.analysis.gradients.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.analysis.parameters.received_gradients import ReceivedGradients, names_reached
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
 from gradviz.graph.model import Edge, Graph

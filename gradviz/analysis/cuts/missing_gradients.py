@@ -19,7 +19,7 @@ from gradviz.analysis.cuts.dead_terms import ends_a_term
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
-from gradviz.analysis.parameters.received_gradients import ReceivedGradients
+from gradviz.analysis.gradients.received_gradients import ReceivedGradients
 from gradviz.graph.call_log import Call, TensorUse
 
 _COPIES = (".clone", ".detach", ".detach_", ".requires_grad_", ".to", ".requires_grad.__set__")

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import tensor_words, together
-from gradviz.analysis.parameters.received_gradients import ReceivedGradients
+from gradviz.analysis.gradients.received_gradients import ReceivedGradients
 from gradviz.graph.call_log import Call, CallLog, LoggedTensor, TensorUse
 from gradviz.graph.model import CallSite
 

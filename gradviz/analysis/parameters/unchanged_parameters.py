@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gradviz.analysis.parameters.gradient_events import GradientEvents
+from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import ValueFacts
 

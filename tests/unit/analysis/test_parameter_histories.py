@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.gradients.received_gradients import ReceivedGradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.analysis.parameters.received_gradients import ReceivedGradients
 from gradviz.capture.capture import Capture, Program
 from gradviz.graph.call_log import Call, CallLog, LoggedOptimizer, LoggedTensor, TensorUse
 from gradviz.graph.tensor_facts import TensorFacts

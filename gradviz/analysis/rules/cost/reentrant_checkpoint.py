@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.cuts import REENTRANT_CHECKPOINT
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.received_gradients import ReceivedGradients
+from gradviz.analysis.gradients.received_gradients import ReceivedGradients
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 

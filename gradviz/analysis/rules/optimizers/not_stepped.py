@@ -9,8 +9,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.gradients.read_gradients import left_out_beside_others
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
-from gradviz.analysis.parameters.read_gradients import left_out_beside_others
 from gradviz.analysis.rule import Rule
 
 _MIN_BACKWARD_CALLS = 2

@@ -8,10 +8,10 @@ from itertools import groupby
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.gradients.read_gradients import with_gradients_read
 from gradviz.analysis.parameters.creation_lines import line_that_keeps
 from gradviz.analysis.parameters.frozen_parameters import found_no_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.analysis.parameters.read_gradients import with_gradients_read
 from gradviz.analysis.rule import Rule
 
 

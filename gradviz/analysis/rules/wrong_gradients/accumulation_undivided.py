@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.accumulation import Undivided, undivided_accumulation
+from gradviz.analysis.gradients.accumulation import Undivided, undivided_accumulation
 from gradviz.analysis.rule import Rule
 
 

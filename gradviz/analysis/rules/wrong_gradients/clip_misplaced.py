@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.gradient_changes import (
+from gradviz.analysis.gradients.gradient_changes import (
     MisplacedChange,
     changes_before_unscale,
     changes_nobody_uses,
@@ -16,7 +16,7 @@ from gradviz.analysis.parameters.gradient_changes import (
     clips_without_parameters,
     steps_with_scaled,
 )
-from gradviz.analysis.parameters.used_up_iterators import line_of_used_up_iterator
+from gradviz.analysis.gradients.used_up_iterators import line_of_used_up_iterator
 from gradviz.analysis.rule import Rule
 
 

@@ -9,7 +9,7 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.gradient_events import GradientEvents
+from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 

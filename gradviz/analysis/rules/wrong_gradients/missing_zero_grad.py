@@ -8,8 +8,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients, StaleReads
-from gradviz.analysis.parameters.leftover_gradients import Leftover, leftover_gradients
+from gradviz.analysis.gradients.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients, StaleReads
+from gradviz.analysis.gradients.leftover_gradients import Leftover, leftover_gradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 

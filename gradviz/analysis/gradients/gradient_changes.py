@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
-from gradviz.analysis.parameters.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.parameters.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 

@@ -1,0 +1,1 @@
+"""The life of each `.grad`: filled by backward, changed, read, used by a step, cleared."""
