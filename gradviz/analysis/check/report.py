@@ -11,8 +11,9 @@ from gradviz.analysis.check.baseline import Baseline, without_known
 from gradviz.analysis.check.checker import SkippedRule, check_case, chosen_rules
 from gradviz.analysis.check.installed_rules import all_rules
 from gradviz.analysis.check.suppressions import on_unknown_words, without_suppressed
+from gradviz.analysis.check.training_facts import TrainingFact, training_facts
 from gradviz.analysis.dataflow.tensor_words import together
-from gradviz.analysis.finding import Finding, Location, SourceText, text_at
+from gradviz.analysis.finding import Finding, Location, SourceText, is_at_least, text_at
 from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
 from gradviz.capture.capture import Capture
@@ -28,6 +29,8 @@ class Report(Struct, frozen=True):
     """Text of the lines that findings name, by file and line."""
     checked: tuple[str, ...]
     """What was checked, a few words each: ``148 parameters, all reached``."""
+    trained: tuple[TrainingFact, ...] = ()
+    """What was trained, to compare with what was meant; only where nothing worse than a note was found."""
     rules: tuple[str, ...] = ()
     """Codes of the rules that ran."""
     suppressed: int = 0
@@ -64,10 +67,12 @@ def check_report(
     known: list[Finding] = []
     if baseline is not None:
         shown, known = without_known(baseline, shown, source)
+    is_quiet = not any(is_at_least(each.severity, "warning") for each in (*result.findings, *shown))
+    trained = training_facts(case) if is_quiet and capture.error is None else ()
     skipped = [each.code for each in result.not_looked_for]
     checked = (*_what_was_checked(case), *_what_was_left_out(known_rules, (*result.rules, *skipped), len(skipped)))
     return Report(
-        capture.program.name, tuple(shown), source, checked, result.rules, len(suppressed), len(known),
+        capture.program.name, tuple(shown), source, checked, trained, result.rules, len(suppressed), len(known),
         capture.disclosures, result.not_looked_for, None if capture.error is None else capture.error.type_name,
         capture.outcome == "failed" and capture.error is None,
         not (capture.backward_calls or case.measured_graphs or result.findings or capture.error),

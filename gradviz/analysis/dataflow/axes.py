@@ -89,10 +89,10 @@ def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tu
     name, rank = plain_name(call.function), len(axes)
     if name in _PRODUCTS and rank >= 2:
         return "contracted", rank - 1 if use is call.inputs[0] else rank - 2
-    if name in _REDUCTIONS:
+    if name in REDUCTIONS:
         axis = axis_of(call, rank)
         return None if axis is None else ("summed", axis)
-    if name in _NORMALIZERS:
+    if name in NORMALIZERS:
         axis = axis_of(call, rank)
         return None if axis is None else ("normalized", axis)
     if name == "multinomial":
@@ -103,11 +103,11 @@ def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tu
 
 
 _PRODUCTS = frozenset({"matmul", "mm", "bmm"})
-_REDUCTIONS = frozenset({
+REDUCTIONS = frozenset({
     "sum", "mean", "nansum", "amax", "amin", "max", "min", "argmax", "argmin", "logsumexp", "prod", "cumsum", "norm",
     "topk", "sort", "argsort", "std", "var", "median", "cumprod",
 })  # fmt: skip
-_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
+NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
 _CLASSES = frozenset({"nll_loss", "cross_entropy"})
 
 

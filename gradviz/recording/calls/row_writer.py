@@ -114,10 +114,9 @@ class CallWriter:
         if self.uses.values.too_large:
             sentences.append(f"the values of {self.uses.values.too_large:,} tensors were not read: they are too large")
         if self.rows.dropped:
-            sentences.append(
-                f"{self.rows.dropped:,} calls of earlier steps were forgotten; of {self.rows.dropped_needed:,} of them "
-                "something was still in use"
-            )
+            needed = self.rows.dropped_needed
+            in_use = f"of {needed:,} of them something" if needed else "nothing that they made"
+            sentences.append(f"{self.rows.dropped:,} calls of earlier steps were forgotten; {in_use} was still in use")
         return sentences
 
 

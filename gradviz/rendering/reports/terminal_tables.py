@@ -44,13 +44,14 @@ def empty_table() -> Table:
     return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim underline")
 
 
-def facts_table(facts: Iterable[tuple[str, str]]) -> RenderableType:
-    """A line for each title and what is known about it."""
+def facts_table(facts: Iterable[tuple[str, str] | tuple[str, str, str]]) -> RenderableType:
+    """A line for each title and what is known about it; between them, if there is one, the line of the program."""
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for title, text in facts:
-        table.add_row(title, Text(text))
+    for title, *line, text in facts:
+        table.add_row(title, *line, Text(text))
+    for column in table.columns[1:-1]:
+        column.no_wrap, column.style = True, "bold"
     return Padding(table, (0, 0, 0, 2))
 
 

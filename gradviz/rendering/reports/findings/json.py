@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.check.checker import SkippedRule
 from gradviz.analysis.check.report import Report
+from gradviz.analysis.check.training_facts import TrainingFact
 from gradviz.analysis.finding import Finding, NodeAt, Severity, Symptom
 from gradviz.capture.encoding import json_text
 from gradviz.graph.model import Attribute
@@ -50,6 +51,8 @@ class CheckDocument(Struct, frozen=True):
     findings: tuple[FindingRecord, ...]
     """The most severe first."""
     checked: tuple[str, ...]
+    trained: tuple[TrainingFact, ...]
+    """What was trained, to compare with what was meant; only where nothing worse than a note was found."""
     rules: tuple[str, ...]
     suppressed: int
     known: int
@@ -68,6 +71,7 @@ def findings_json(report: Report) -> str:
         report.program,
         tuple(_record(report, finding) for finding in report.findings),
         report.checked,
+        report.trained,
         report.rules,
         report.suppressed,
         report.known,

@@ -42,6 +42,10 @@ def _parts(report: Report, width: int) -> Iterator[RenderableType]:
         yield Text()
     for sentence in report.hang:
         yield wrapped(sentence, width, "")
+    if report.trained:
+        yield Text()
+        yield wrapped("As it ran, to compare with what you meant (that, gradviz cannot know):", width, "")
+        yield facts_table((fact.title, _at(fact.location).strip(), fact.text) for fact in report.trained)
     yield Text()
     if report.checked:
         yield Text("checked: " + "; ".join(report.checked), style="dim")
