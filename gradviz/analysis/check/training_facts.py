@@ -6,7 +6,7 @@ another is as good for autograd. So where no rule found anything, these facts ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -100,7 +100,17 @@ def _value_in_loss(flow: Dataflow, tensor: int, user: int, backward: int) -> str
         tensor = calls[user].outputs[0].tensor
         user = next((row for row in flow.users(tensor, user) if calls[row].outputs), backward)
     values = flow.values(tensor, user)
-    return "" if values is None or values.minimum is None or values.count != 1 else f"{values.minimum:.3g}"
+    if values is None or values.minimum is None or values.count != 1:
+        return ""
+    return f"{-values.minimum if _is_subtracted(calls, tensor, user) else values.minimum:.3g}"
+
+
+def _is_subtracted(calls: Sequence[Call], tensor: int, user: int) -> bool:
+    """Whether it is ``y`` of ``x - y``, or of ``1 - y``."""
+    call = calls[user] if user < len(calls) else None
+    if call is None or plain_name(call.function) != "sub":
+        return False
+    return call.inputs[0].tensor != tensor or (len(call.inputs) == 1 and "__r" in call.function)
 
 
 def _how_computed(flow: Dataflow, tensor: int, before: int, made: int) -> tuple[str, Location | None]:

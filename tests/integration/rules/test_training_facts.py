@@ -1,4 +1,4 @@
-"""Where no rule finds anything, the report says what was trained, so that its author can compare it with what was meant."""
+"""Where no rule finds anything, the report says what was trained, for its author to compare with what was meant."""
 
 from __future__ import annotations
 
@@ -46,6 +46,12 @@ def test_the_value_of_a_term_is_what_it_adds_to_the_loss(tmp_path: Path) -> None
     (values,) = (fact.text.partition("; last value ")[2] for fact in report.trained if fact.title == "loss")
     plain, weighted = sorted(map(float, values.split(" and ")))
     assert weighted == pytest.approx(4 * plain, rel=0.01)
+
+
+def test_a_term_that_is_subtracted_has_a_minus(tmp_path: Path) -> None:
+    report = report_of("    loss = body(x).square().mean() - head(body(x)).square().mean()", tmp_path)
+    values = [float(fact.text.partition("; last value ")[2]) for fact in report.trained if fact.title == "term of loss"]
+    assert [value > 0 for value in values] == [True, False]
 
 
 def test_an_optimizer_is_told_with_what_it_holds(tmp_path: Path) -> None:
