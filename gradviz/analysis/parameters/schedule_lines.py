@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.finding import Location
 
 _WRITES_A_RATE = re.compile(r"""\[["']lr["']\]\s*[-+*/]*=[^=]""")
@@ -13,6 +14,14 @@ _MAKES_A_SCHEDULE = re.compile(
 )
 _STEPS_A_SCHEDULE = re.compile(r"\b\w*(sched|warm)\w*\.step\(", re.IGNORECASE)
 _ASSIGNED = re.compile(r"^\s*((?:\w+\.)*\w+)\s*=[^=]")
+
+
+def places_of_schedule(case: Case, optimizer: int) -> dict[str, Location | None]:
+    """The places of a finding about the schedule of an optimizer: the line that steps it, and the one that makes it."""
+    steps = case.histories.steps_by_optimizer.get(optimizer, [])
+    step = location_of_call(case.dataflow, steps[-1]) if steps else None
+    stepped, made = line_that_steps(case, step), line_of_schedule(case, step)
+    return {"location": stepped or made or step, "symptom_location": made if stepped not in (None, made) else None}
 
 
 def line_of_schedule(case: Case, step: Location | None) -> Location | None:

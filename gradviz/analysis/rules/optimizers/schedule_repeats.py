@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps
+from gradviz.analysis.parameters.schedule_lines import places_of_schedule
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import LoggedOptimizer, RateTurn
 
@@ -64,11 +64,8 @@ class ScheduleRepeats(Rule):
                 yield self._finding(case, number, rises)
 
     def _finding(self, case: Case, number: int, rises: int) -> Finding:
-        histories = case.histories
-        optimizer, steps = histories.log.optimizers[number], histories.steps_by_optimizer.get(number, [])
-        step = location_of_call(histories.flow, steps[-1]) if steps else None
-        stepped, made = line_that_steps(case, step), line_of_schedule(case, step)
-        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        optimizer = case.dataflow.log.optimizers[number]
+        name = optimizer_words(optimizer)
         half = _half_period(optimizer.rate_turns)
         highest = max(turn.rate for turn in optimizer.rate_turns)
         return self.finding(
@@ -79,9 +76,8 @@ class ScheduleRepeats(Rule):
             "epochs",
             fix="step the schedule once in each epoch, or give it the number of all batches: "
             "T_max=epochs * len(loader)",
-            location=stepped or made or step,
-            symptom_location=made if made is not None and stepped not in (None, made) else None,
             evidence={"steps": optimizer.steps, "rises": rises, "steps_down": half},
+            **places_of_schedule(case, number),
         )
 
 

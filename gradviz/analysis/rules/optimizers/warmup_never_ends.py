@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps
+from gradviz.analysis.parameters.schedule_lines import places_of_schedule
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import LoggedOptimizer
 
@@ -64,20 +64,16 @@ class WarmupNeverEnds(Rule):
                 yield self._finding(case, number, *rates)
 
     def _finding(self, case: Case, number: int, first: float, last: float, chosen: float) -> Finding:
-        histories = case.histories
-        optimizer, steps = histories.log.optimizers[number], histories.steps_by_optimizer.get(number, [])
-        step = location_of_call(histories.flow, steps[-1]) if steps else None
-        stepped, made = line_that_steps(case, step), line_of_schedule(case, step)
-        name = optimizer.names[0] if optimizer.names else f"an optimizer ({optimizer.class_name})"
+        optimizer = case.dataflow.log.optimizers[number]
+        name = optimizer_words(optimizer)
         return self.finding(
             f"the learning rate of {name} rises from {first:.3g} to {last:.3g}, and never comes near {chosen:.3g}: it "
             f"changes {optimizer.rate_changes:,} times in {optimizer.steps:,} steps",
             symptom="grad_wrong",
             why="the warm-up counts steps, and the schedule seems to be stepped once for each epoch",
             fix="step the schedule behind each optimizer.step(), or let its figures count epochs",
-            location=stepped or made or step,
-            symptom_location=made if made is not None and stepped not in (None, made) else None,
             evidence={"steps": optimizer.steps, "changes": optimizer.rate_changes, "part": round(last / chosen, 3)},
+            **places_of_schedule(case, number),
         )
 
 
