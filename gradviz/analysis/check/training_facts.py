@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.dead_terms import live_terms
-from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS
+from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -156,19 +156,9 @@ def _reduction_words(flow: Dataflow, call: Call) -> str:
     if _is_loss(call):
         kind = call.scalars.get("reduction")
         return f"{name} of {' and '.join(map(_shape_words, shapes[:2]))}" + (f" ({kind})" if kind else "")
-    axes = _axes_of(call, len(shapes[0]))
+    axes = axes_of(call, len(shapes[0]))
     over = f"over axis {together(map(str, axes))} of" if axes else "of all" if name in REDUCTIONS else "of"
     return f"{name} {over} {_shape_words(shapes[0])}"
-
-
-def _axes_of(call: Call, rank: int) -> list[int]:
-    """The axes that it was told, counted from the front."""
-    told = [
-        value
-        for place, value in sorted(call.scalars.items())
-        if type(value) is int and place.partition("[")[0] in ("1", "dim", "axis")
-    ]
-    return [axis % rank for axis in told] if rank else []
 
 
 def _shape_words(shape: tuple[int, ...]) -> str:

@@ -82,6 +82,16 @@ def axis_of(call: Call, rank: int, position: str = "1") -> int | None:
     return named % rank
 
 
+def axes_of(call: Call, rank: int) -> list[int]:
+    """The axes over which a call was told to work, counted from the front; empty for all of them."""
+    told = [
+        value
+        for place, value in sorted(call.scalars.items())
+        if type(value) is int and place.partition("[")[0] in ("1", "dim", "axis")
+    ]
+    return [axis % rank for axis in told] if rank else []
+
+
 # -- what uses an axis up ----------------------------------------------------------------------------------------------
 
 

@@ -75,6 +75,7 @@ from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
+from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
@@ -83,6 +84,7 @@ from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
+from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
 from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
@@ -177,6 +179,8 @@ RULES: tuple[type[Rule], ...] = (
     EntropyMinimized,
     SamplingGradientsKept,
     OtherNoiseAsTarget,
+    SplitTwice,
+    DivergenceOutweighs,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -396,6 +396,21 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV636": (
+        (
+            "order = torch.randperm(n); order[k:], order[:k]",
+            (
+                ("train, held_out", "order = torch.randperm(40)\ntrain, held_out"),
+                ("torch.randperm(40)[8:], torch.randperm(40)[:8]", "order[8:], order[:8]"),
+            ),
+        ),
+    ),
+    "GV637": (
+        (
+            'F.mse_loss(x_hat, x, reduction="sum") / len(x)',
+            (("mse_loss(decoder(z), x)", 'mse_loss(decoder(z), x, reduction="sum") / len(x)'),),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

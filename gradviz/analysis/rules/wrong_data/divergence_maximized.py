@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.divergences import divergence_from_prior
 
 
 class DivergenceMaximized(Rule):
@@ -66,7 +64,7 @@ class DivergenceMaximized(Rule):
             if not flow.has_step_after(backward):
                 continue
             for use in flow.log.calls[backward].roots:
-                row = _unbounded(flow, backward, use.tensor)
+                row = divergence_from_prior(flow, backward, use.tensor, wanted=-1)
                 if row is not None and flow.log.calls[row].call_site not in told:
                     told.add(flow.log.calls[row].call_site)
                     yield self._finding(case, row, backward)
@@ -85,63 +83,3 @@ class DivergenceMaximized(Rule):
             symptom_location=location_of_call(flow, backward),
             tensors=leaf_names_above(flow, flow.log.calls[row].inputs[0].tensor, row, since=flow.step_before(row)),
         )
-
-
-_KEEPS = frozenset({"sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone"})
-_MAX_TERMS = 300
-
-
-def _unbounded(flow: Dataflow, backward: int, root: int) -> int | None:
-    """The call of ``exp(v)`` that a loss subtracts, where it adds ``v`` and subtracts a square of something alive."""
-    signs: dict[int, set[int]] = defaultdict(set)
-    """By tensor that ends a path of sums and factors: the signs with which the loss takes it."""
-    exponentials: list[tuple[int, int]] = []
-    squares = False
-    waiting, seen = [(root, backward, 1)], set[tuple[int, int]]()
-    while waiting and len(seen) < _MAX_TERMS:
-        tensor, before, sign = waiting.pop()
-        signs[tensor].add(sign)
-        row = flow.newest_producer(tensor, before)
-        if row is None or (row, sign) in seen:
-            continue
-        seen.add((row, sign))
-        call = flow.log.calls[row]
-        name = plain_name(call.function)
-        if name == "exp" and sign < 0:
-            exponentials.append((row, call.inputs[0].tensor))
-        is_square = name == "square" or (name == "pow" and call.scalars.get("1", call.scalars.get("exponent")) == _TWO)
-        squares |= is_square and sign < 0 and bool(call.live_inputs)
-        waiting += [(each, row, of_it) for each, of_it in _terms(call, name, sign)]
-    if not squares:
-        return None
-    return next((row for row, v in exponentials if signs[v] == {1}), None)
-
-
-_TWO = 2
-
-
-def _terms(call: Call, name: str, sign: int) -> Iterator[tuple[int, int]]:
-    """What a sum or a product with a number takes, with its sign."""
-    live = call.live_inputs
-    if call.kind != "operation" or not live:
-        return
-    first = call.function.rpartition(".")[2].startswith("__r")
-    if name == "add" and _factor(call, "alpha", missing=1.0) > 0:
-        yield from ((use.tensor, sign) for use in live)
-    elif name == "sub":
-        for use in live:
-            is_taken_away = use.place in ("1", "other") or (first and use.place == "0")
-            yield use.tensor, -sign if is_taken_away else sign
-    elif name == "neg":
-        yield live[0].tensor, -sign
-    elif name in ("mul", "div") and len(call.inputs) == 1:
-        factor = _factor(call, "1", "0", "other", missing=0.0)
-        if factor:
-            yield live[0].tensor, sign if factor > 0 else -sign
-    elif name in _KEEPS:
-        yield live[0].tensor, sign
-
-
-def _factor(call: Call, *places: str, missing: float) -> float:
-    values = (call.scalars.get(place) for place in places)
-    return next((float(value) for value in values if type(value) in (int, float)), missing)  # type: ignore[arg-type]

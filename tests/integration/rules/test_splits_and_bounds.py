@@ -1,0 +1,84 @@
+"""A validation set that overlaps with the training set, and a lower bound whose parts are reduced in different ways."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+SPLIT = """
+inputs, targets = torch.randn(50, 4), torch.randn(50, 1)
+{split}
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = F.mse_loss(model(inputs[train]), targets[train])
+"""
+CHECKS = """
+with torch.no_grad():
+    print(F.mse_loss(model(inputs[held_out]), targets[held_out]))
+"""
+TWICE = (
+    "held_out = torch.randperm(50)[-10:]\ntrain = torch.randperm(len(inputs))[:-10]  # HERE",
+    "def part(n, last):\n    order = torch.randperm(n)  # HERE\n    return order[40:] if last else order[:40]\n"
+    "train, held_out = part(50, False), part(50, True)",
+)
+ONCE = (
+    "order = torch.randperm(50)\ntrain, held_out = order[:40], order[40:]",
+    "held_out = torch.randperm(50, generator=torch.Generator().manual_seed(3))[40:]\n"
+    "train = torch.randperm(50, generator=torch.Generator().manual_seed(3))[:40]",
+    "train, held_out = torch.randperm(50)[:40], torch.randperm(50)[:40]",
+)
+
+
+@pytest.mark.parametrize("split", TWICE)
+def test_two_parts_of_two_permutations_overlap(split: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SPLIT.format(split=split) + TRAIN + CHECKS, "split_twice", tmp_path)
+
+
+@pytest.mark.parametrize("split", ONCE)
+def test_two_parts_of_one_permutation_are_right_and_so_are_samples(split: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + SPLIT.format(split=split) + TRAIN + CHECKS, tmp_path)
+
+
+AUTOENCODER = """
+class Autoencoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.spread, self.decoder = nn.Linear(12, 3), nn.Linear(12, 3), nn.Linear(3, 12)
+    def forward(self, x):
+        m, s = self.mean(x), self.spread(x)
+        return self.decoder(m + torch.randn_like(m) * torch.exp(0.5 * s)), m, s
+
+model = Autoencoder()
+optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
+for step in range(100):
+    x = torch.randn(32, {factors}) @ torch.ones({factors}, 12) if {factors} < 12 else torch.randn(32, 12)
+    y, m, s = model(x)
+"""
+AVERAGED = (
+    "    error = (y - x).pow(2).mean()  # HERE\n"
+    "    loss = error + 0.5 * torch.sum(s.exp() + m ** 2 - 1 - s, -1).mean()",
+    "    error = F.mse_loss(y, x)  # HERE\n    loss = error - 0.5 * torch.sum(1 + s - m.pow(2) - s.exp()) / x.shape[0]",
+)
+
+
+@pytest.mark.parametrize("loss", AVERAGED)
+def test_a_posterior_that_collapsed_beside_an_averaged_error_is_told(loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + AUTOENCODER.format(factors=12) + loss + TRAIN, "divergence_outweighs", tmp_path)
+
+
+HEALTHY = (
+    (12, "    loss = (y - x).pow(2).sum(1).mean() + 0.5 * (s.exp() + m ** 2 - 1 - s).sum(1).mean()"),
+    (1, "    loss = F.mse_loss(y, x) + 0.01 * (s.exp() + m ** 2 - 1 - s).sum(1).mean()"),
+    (12, "    loss = F.mse_loss(y, x) + 0.5 * (s.exp() + m ** 2 - 1 - s).mean(dim=(0, 1))"),
+)
+
+
+@pytest.mark.parametrize(("factors", "loss"), HEALTHY)
+def test_a_bound_with_two_sums_or_a_posterior_that_did_not_collapse_is_right(
+    factors: int, loss: str, tmp_path: Path
+) -> None:
+    assert not alarms(HEAD + AUTOENCODER.format(factors=factors) + loss + TRAIN, tmp_path)
