@@ -132,8 +132,12 @@ formulas: $(TEST_INSTALLED)
 # A folder of additional scripts: make harmless CORPUS=~/my-scripts
 CORPUS ?=
 
+COMPILED := $(wildcard tests/harmless/programs/compiled_*.py)
+
 harmless: $(TEST_INSTALLED)
 	$(PYTHON) -m tests.harmless --way every --way first $(if $(CORPUS),--corpus $(CORPUS))
+	$(PYTHON) -m tests.harmless --way inside $(COMPILED)
+	$(PYTHON) -m tests.harmless --way inside --filled-cache $(COMPILED)
 
 # Beginnings of case names: make corpus CASES="c27 n"
 CASES ?=

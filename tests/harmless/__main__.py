@@ -30,6 +30,7 @@ def main() -> int:
     )
     parser.add_argument("--fresh", action="store_true", help="start each run as from a shell, torch not yet loaded")
     parser.add_argument("--way", choices=WAYS, action="append", help="how to record: every")
+    parser.add_argument("--filled-cache", action="store_true", help="each run finds what an earlier one compiled")
     parser.add_argument("--verbose", action="store_true", help="say also what was disclosed")
     options = parser.parse_args()
     everything = [] if options.family else [PROGRAMS, SAMPLES]
@@ -42,7 +43,8 @@ def main() -> int:
         runner: Runner = fresh if options.fresh else forked(process)
         for way in options.way or ["every"]:
             for script, arguments in runs:
-                found.append(compare(script, Path(folder), runner, way, arguments))
+                cached = options.filled_cache
+                found.append(compare(script, Path(folder), runner, way, arguments, with_filled_cache=cached))
                 _print(found[-1], way, verbose=options.verbose)
     _print_summary(found, time.monotonic() - began)
     return int(any(comparison.differences for comparison in found))

@@ -11,12 +11,14 @@ from tests.prepared import programs
 from tests.prepared.process import PreparedProcess
 
 LOGGING_CALLS = "gradviz, logging calls"
+CACHE = "cache"
+"""The folder that keeps what a run compiles."""
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """In which every program runs, in whichever way; `folder`, emptied between runs, gets what is compiled."""
+    """In which every program runs, in whichever way; what is compiled goes into `CACHE`, in `folder`."""
     ours = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TERM": "dumb"}
-    ours["TORCHINDUCTOR_CACHE_DIR"] = str(folder / "cache")
+    ours["TORCHINDUCTOR_CACHE_DIR"] = str(folder / CACHE)
     return {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **ours}
 
 

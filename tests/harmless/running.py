@@ -16,12 +16,13 @@ from typing import Any
 from gradviz.capture.capture_file import load_capture
 from tests.harmless.comparing import Difference, differences
 from tests.harmless.examination import AT_EXIT, AT_THE_END
-from tests.harmless.forked_programs import LOGGING_CALLS, environment, run_forked
+from tests.harmless.forked_programs import CACHE, LOGGING_CALLS, environment, run_forked
 from tests.prepared.process import TIMED_OUT, PreparedProcess
 
 DRIVER = Path(__file__).with_name("examined.py")
 _GRADVIZ = Path(sysconfig.get_path("scripts")) / "gradviz"
 _LOGGING = "tests.harmless.logging_calls"
+_FILLED_CACHE = "filled_cache"
 SECONDS = 240.0
 
 WAYS = {
@@ -30,6 +31,7 @@ WAYS = {
     "values": ("--backward", "all", "--keep-going", "--values"),
     "calls": ("--backward", "all", "--keep-going"),
     "structure": ("--backward", "all", "--keep-going", "--no-gradients"),
+    "inside": ("--backward", "all", "--keep-going", "--inside"),
 }
 """Ways to record a script that runs to its end; ``calls`` logs every torch call as well."""
 
@@ -50,9 +52,26 @@ class Comparison:
     graphs: int = 0
 
 
-def compare(script: Path, folder: Path, run: Runner, way: str = "every", arguments: tuple[str, ...] = ()) -> Comparison:
-    """Run the script twice; and a third time, plain, where something differed: it may do so by itself."""
+def compare(
+    script: Path,
+    folder: Path,
+    run: Runner,
+    way: str = "every",
+    arguments: tuple[str, ...] = (),
+    *,
+    with_filled_cache: bool = False,
+) -> Comparison:
+    """Run the script twice; and a third time, plain, where something differed: it may do so by itself.
+
+    Args:
+        with_filled_cache: every run finds on disk what an earlier plain run compiled; otherwise it finds nothing.
+    """
     words = [str(folder), str(script), *arguments]
+    cache = folder / _FILLED_CACHE
+    shutil.rmtree(cache, ignore_errors=True)
+    if with_filled_cache:
+        _observed(run, ["python", str(DRIVER), *words], folder)
+        (folder / CACHE).rename(cache)
     plain = _observed(run, ["python", str(DRIVER), *words], folder)
     capture = folder / "run.gradviz"
     command = [
@@ -99,9 +118,11 @@ def fresh(command: list[str], folder: Path, cwd: Path) -> int:
 def _observed(run: Runner, command: list[str], folder: Path) -> dict[str, Any]:
     """Everything that is compared of one run."""
     cwd = folder / "work"
-    for each in (cwd, folder / "cache"):
+    for each in (cwd, folder / CACHE):
         shutil.rmtree(each, ignore_errors=True)
         each.mkdir(parents=True)
+    if (folder / _FILLED_CACHE).exists():
+        shutil.copytree(folder / _FILLED_CACHE, folder / CACHE, dirs_exist_ok=True)
     for name in (AT_THE_END, AT_EXIT, "run.gradviz"):
         (folder / name).unlink(missing_ok=True)
     exit_code = run(command, folder, cwd)

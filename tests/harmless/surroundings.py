@@ -233,7 +233,7 @@ def _dynamo_facts() -> Iterator[tuple[str, Any]]:
     utils = sys.modules.get("torch._dynamo.utils")
     if utils is None:
         return
-    for group in ("stats", "graph_break", "unimplemented", "recompiles", "aot_autograd", "frames"):
+    for group in ("stats", "graph_break", "unimplemented", "recompiles", "aot_autograd", "frames", "inductor"):
         counts = sorted(utils.counters.get(group, {}).items())
         yield f"dynamo {group}", [(_ADDRESS.sub("0x", str(key)), count) for key, count in counts]
 

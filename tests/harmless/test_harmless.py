@@ -55,6 +55,12 @@ def test_a_program_is_the_same_recorded(name: str, process: PreparedProcess, tmp
     assert comparison.graphs
 
 
+def test_a_compiled_program_is_the_same_where_its_backward_runs_again(process: PreparedProcess, tmp_path: Path) -> None:
+    comparison = compare(PROGRAMS / "compiled_aot.py", tmp_path, forked(process), "inside")
+    assert [str(difference) for difference in comparison.differences] == []
+    assert any("a second run" in sentence for sentence in comparison.disclosures)
+
+
 def test_a_function_is_the_same_recorded() -> None:
     def step() -> tuple[nn.Module, torch.optim.Optimizer, Tensor]:
         model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
