@@ -5,10 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from math import isclose
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
@@ -82,6 +83,8 @@ def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedC
     unscaling = _unscaling_calls(histories)
     found: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
     for row, leaf in _changes(flow) if unscaling else ():
+        if _factor(flow.log.calls[row]) is not None:
+            continue  # what unscales, or another scale: no clipping
         backward = histories.backward_calls[bisect_left(histories.backward_calls, row) - 1]
         unscale = unscaling.get(backward)
         if backward < row and unscale is not None and row < unscale:
@@ -185,7 +188,7 @@ def _clips_of_nothing(histories: ParameterHistories, text_of: TextOf) -> dict[Lo
 
 
 def _unscaling_calls(histories: ParameterHistories) -> dict[int, int]:
-    """For each backward of a loss times a scale: the next call that inverts the scale."""
+    """For each backward of a loss times a scale: the next call that inverts the scale, or divides gradients by it."""
     calls, flow = histories.log.calls, histories.flow
     inverted: dict[int, list[int]] = defaultdict(list)
     for row, call in enumerate(calls):
@@ -193,12 +196,34 @@ def _unscaling_calls(histories: ParameterHistories) -> dict[int, int]:
             for maker in flow.producers(call.inputs[0].tensor, row)[-1:]:
                 for use in calls[maker].inputs[:1]:
                     inverted[use.tensor].append(row)
+    divisions = _divisions_by_numbers(flow)
     found: dict[int, int] = {}
-    for backward in histories.backward_calls if inverted else ():
+    for backward in histories.backward_calls if inverted or divisions else ():
         for root in calls[backward].roots:
             for maker in flow.producers(root.tensor, backward)[-1:]:
+                scale = _factor(calls[maker])
+                after = [row for row, number in divisions if row > backward and _is_same(number, scale)]
                 for use in calls[maker].inputs:
-                    after = [row for row in inverted.get(use.tensor, ()) if row > backward]
-                    if after and not use.requires_grad:
-                        found[backward] = after[0]
+                    after += [row for row in inverted.get(use.tensor, ()) if row > backward and not use.requires_grad]
+                if after:
+                    found[backward] = min(after)
     return found
+
+
+def _divisions_by_numbers(flow: Dataflow) -> list[tuple[int, float]]:
+    """Calls that divide a gradient by a Python number greater than 1, in place, with that number."""
+    changes = dict.fromkeys(row for row, _ in _changes(flow))
+    numbers = ((row, _factor(flow.log.calls[row])) for row in changes)
+    return [(row, 1 / factor) for row, factor in numbers if factor is not None and 0 < factor < 1]
+
+
+def _factor(call: Call) -> float | None:
+    """The Python number by which a call multiplies its only input; None if there is none."""
+    name, number = plain_name(call.function).removeprefix("_foreach_"), call.scalars.get("1", call.scalars.get("0"))
+    if type(number) not in (int, float) or not number or name not in ("mul", "div"):
+        return None
+    return float(number) if name == "mul" else 1 / number  # type: ignore[arg-type, operator]
+
+
+def _is_same(number: float, scale: float | None) -> bool:
+    return scale is not None and isclose(number, scale, rel_tol=1e-6)

@@ -54,7 +54,8 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
             call = None if row is None else flow.log.calls[row]
             if row is None or call is None:
                 continue
-            is_flat = is_flat_as_called(node, call)
+            is_ratio = is_single_by_its_sum(flow, row)
+            is_flat = is_ratio or is_flat_as_called(node, call)
             name = plain_name(call.function)
             if not is_flat and name not in _BOUNDS and name != "mul":
                 continue
@@ -65,7 +66,7 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
                 is_off = _is_times_zero(flow, call) or _is_times_made_zeros(flow, values, row)
             else:
                 is_off = is_source and (is_flat or _is_in_use(flow, row))
-            if is_off and _takes_all(graph, node):
+            if is_ratio or (is_off and _takes_all(graph, node)):
                 found[call.call_site, is_flat].append((number, node.id, row))
     for (site, is_flat), members in found.items():
         if is_flat or (len(members) == bounded[site] and len({number for number, *_ in members}) >= _MIN_STEPS):
@@ -73,6 +74,25 @@ def flat_branches(backward_calls: BackwardCalls) -> Iterator[FlatBranch]:
             cause: ZeroCause = "zero_gradient_op" if is_flat else "masked_out" if is_product else "saturation"
             may_be_meant = is_product and _is_times_zero(flow, flow.log.calls[members[-1][2]])
             yield FlatBranch(cause, *members[-1], len(members), may_be_meant)
+
+
+def is_single_by_its_sum(flow: Dataflow, row: int) -> bool:
+    """Whether a call divides single values by their own sums, as ``x / x.sum(-1, keepdim=True)`` of shape (n, 1).
+
+    Its gradient cancels out, but for rounding.
+    """
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "div" or len(call.live_inputs) != len(call.inputs) or len(call.inputs) != _BOTH:
+        return False
+    value, total = (use.tensor for use in call.inputs)
+    made = flow.newest_producer(total, row)
+    if made is None or plain_name(flow.log.calls[made].function) != "sum":
+        return False
+    is_own = [use.tensor for use in flow.log.calls[made].inputs] == [value]
+    return is_own and prod(shape_of(flow, value)) == prod(shape_of(flow, total))
+
+
+_BOTH = 2
 
 
 def _takes_all(graph: Graph, node: Node) -> bool:

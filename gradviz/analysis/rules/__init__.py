@@ -79,12 +79,14 @@ from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOut
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
+from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
+from gradviz.analysis.rules.wrong_data.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
@@ -181,6 +183,8 @@ RULES: tuple[type[Rule], ...] = (
     OtherNoiseAsTarget,
     SplitTwice,
     DivergenceOutweighs,
+    StraightThroughReversed,
+    OverlapNotClamped,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -411,6 +411,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("mse_loss(decoder(z), x)", 'mse_loss(decoder(z), x, reduction="sum") / len(x)'),),
         ),
     ),
+    "GV650": (("exchange the two: x + (q - x).detach()", (("q + (z - q).detach()", "z + (q - z).detach()"),)),),
+    "GV651": (
+        (
+            "clamp the sides at 0 before they are multiplied: .clamp(min=0)",
+            (("torch.minimum(", "(torch.minimum("), ("maximum(first, corner)", "maximum(first, corner)).clamp(min=0)")),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

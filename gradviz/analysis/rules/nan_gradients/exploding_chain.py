@@ -44,6 +44,7 @@ class ExplodingChain(SteepChain):
     code = "GV304"
     name = "exploding_chain"
     symptom = "exploding"
+    yields_to = ("clip_misplaced",)  # what was meant to bound it does nothing
     why = "the gradient of a layer is a product over all layers above it; factors above one make it explode"
     fix = (
         "initialise weights for their width (torch.nn.init.kaiming_normal_), or normalise activations; in a loop, take "

@@ -27,8 +27,9 @@ class ClipMisplaced(Rule):
     -------------
     Changes of ``.grad`` after the step that used it and before it is cleared; clipping before ``backward()``, when
     there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
-    generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``, when
-    gradients are still scaled; and steps of the optimizer itself, without the scaler, which never unscale them.
+    generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``
+    or another division by the scale of the loss, when gradients are still scaled; and steps of the optimizer itself,
+    without the scaler, which never unscale them.
 
     Why it matters
     --------------
@@ -106,17 +107,18 @@ class ClipMisplaced(Rule):
                 fix="make it a list: list(...)",
                 location=made,
                 symptom_location=clip,
+                tensors=names_of(case.dataflow, sorted(case.histories.trained)),
                 evidence={"times": change.times},
             )
 
     def _scaled(self, case: Case, change: MisplacedChange) -> Finding:
         flow = case.dataflow
         return self.finding(
-            "gradients are clipped while they are still scaled: unscale_() comes later",
+            "gradients are clipped while they are still scaled: they are unscaled later",
             symptom="grad_wrong",
-            why="the loss was multiplied by the scale of GradScaler, so all norms are too large by this factor, and "
+            why="the loss was multiplied by a scale, so all norms are too large by this factor, and "
             "clipping leaves almost nothing",
-            fix="call scaler.unscale_(optimizer) before the clipping",
+            fix="unscale them before the clipping, as scaler.unscale_(optimizer) does",
             location=location_of_call(flow, change.call),
             symptom_location=None if change.step is None else location_of_call(flow, change.step),
             tensors=names_of(flow, change.tensors),

@@ -16,8 +16,9 @@ class ZeroGradientOp(ZeroGradientRule):
 
     What it finds
     -------------
-    Rounding, signs, steps, samples, softmax over a single element, and a value minus itself (a single element minus its
-    own mean): a small change of the input does not change the result, so nothing before it learns.
+    Rounding, signs, steps, samples, softmax over a single element, a single element divided by its sum, and a value
+    minus itself (a single element minus its own mean): a small change of the input does not change the result, so
+    nothing before it learns.
 
     Why it matters
     --------------
@@ -45,12 +46,16 @@ class ZeroGradientOp(ZeroGradientRule):
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
             return f"the gradients that {operation}() sends on its several paths cancel out, whatever its input is"
+        if operation == "div":
+            return "single values are divided by their own sum, and the result passes no gradient on"
         what = "softmax over a single element" if "softmax" in operation else f"{operation}()"
         return f"{what} passes no gradient on, whatever its input is"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
             return "its result does not depend on its input: x - x.mean() of a single element is always 0"
+        if operation == "div":
+            return "x / x.sum() of one element is always 1: its derivative is zero"
         if "softmax" in operation:
             return "softmax over one element is 1 whatever the element is: its derivative is zero"
         return f"{operation}() is constant between jumps: its derivative is zero everywhere"
@@ -58,6 +63,8 @@ class ZeroGradientOp(ZeroGradientRule):
     def fix(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":
             return "look at the shapes: a dimension of size 1 is reduced, or a value is compared with itself"
+        if operation == "div":
+            return "do not normalize where only one is left: weigh with the value itself"
         if "softmax" in operation:
             return "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)"
         return (

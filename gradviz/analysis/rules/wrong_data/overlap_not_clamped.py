@@ -1,0 +1,126 @@
+"""GV651."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class OverlapNotClamped(Rule):
+    """The overlap of boxes is computed without a clamp at zero, so boxes that are apart seem to overlap.
+
+    What it finds
+    -------------
+    The smaller upper bounds minus the larger lower bounds of two sets of boxes, multiplied with each other over the
+    axes, where some of them are negative and nothing clamps them at 0.
+
+    Why it matters
+    --------------
+    Two boxes that are apart in both axes have two negative overlaps, whose product is positive: the further apart they
+    are, the better the loss thinks they fit.
+
+    Example
+    -------
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    for step in range(3):
+        corner, size = torch.rand(16, 2) * 4, torch.rand(16, 2)
+        first, sizes = model(torch.randn(16, 8)).chunk(2, 1)
+        last = first + sizes.exp()
+        sides = torch.minimum(last, corner + size) - torch.maximum(first, corner)
+        overlap = sides.prod(1)
+        union = sizes.exp().prod(1) + size.prod(1)
+        loss = first.square().mean() - (overlap / union).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+    for step in range(3):
+        corner, size = torch.rand(16, 2) * 4, torch.rand(16, 2)
+        first, sizes = model(torch.randn(16, 8)).chunk(2, 1)
+        last = first + sizes.exp()
+        sides = (torch.minimum(last, corner + size) - torch.maximum(first, corner)).clamp(min=0)
+        overlap = sides.prod(1)
+        union = sizes.exp().prod(1) + size.prod(1)
+        loss = first.square().mean() - (overlap / union).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV651"
+    name = "overlap_not_clamped"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            name = plain_name(call.function)
+            if name not in ("mul", "prod") or not call.live_inputs or call.call_site in told:
+                continue
+            sides = [_negative_side(flow, use.tensor, row) for use in call.inputs]
+            if None in sides or (name == "mul" and len(sides) != _BOTH) or not flow.has_step_after(row):
+                continue
+            told.add(call.call_site)
+            yield self._finding(case, row, max(filter(None, sides)))
+
+    def _finding(self, case: Case, row: int, side: int) -> Finding:
+        flow = case.dataflow
+        values = flow.log.calls[side].outputs[0].values
+        least = "" if values is None or values.minimum is None else f", down to {values.minimum:.3g},"
+        location, product = location_of_call(flow, side), location_of_call(flow, row)
+        return self.finding(
+            f"the sides of an overlap are negative{least} where boxes are apart, and they are multiplied as they are",
+            symptom="grad_wrong",
+            why="the product of two negative sides is positive: boxes that are apart seem to overlap",
+            fix="clamp the sides at 0 before they are multiplied: .clamp(min=0)",
+            location=location,
+            symptom_location=product if product != location else None,
+        )
+
+
+_BOTH = 2
+_PARTS = frozenset({"getitem", "select", "unbind", "chunk", "split", "squeeze", "unsqueeze"})
+_MAX_PARTS = 4
+_SMALLER, _LARGER = frozenset({"minimum", "min", "fmin"}), frozenset({"maximum", "max", "fmax"})
+
+
+def _negative_side(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The call that computed the sides of an overlap, if a tensor is a part of them and some are negative."""
+    for maker, call in flow.makers(tensor, row, _MAX_PARTS):
+        if plain_name(call.function) == "sub":
+            values = call.outputs[0].values if call.outputs else None
+            is_negative = values is not None and values.minimum is not None and values.minimum < 0
+            return maker if is_negative and _is_overlap(flow, maker, call) else None
+        if plain_name(call.function) not in _PARTS:
+            return None
+    return None
+
+
+def _is_overlap(flow: Dataflow, row: int, call: Call) -> bool:
+    if len(call.inputs) != _BOTH:
+        return False
+    return all(
+        _is_of_two(flow, use.tensor, row, names) for use, names in zip(call.inputs, (_SMALLER, _LARGER), strict=True)
+    )
+
+
+def _is_of_two(flow: Dataflow, tensor: int, row: int, names: frozenset[str]) -> bool:
+    """Whether one of these functions of two tensors made a tensor, or what it is a part of."""
+    for _, call in flow.makers(tensor, row, _MAX_PARTS):
+        if plain_name(call.function) in names:
+            return len(call.inputs) == _BOTH
+        if plain_name(call.function) not in _PARTS:
+            return False
+    return False

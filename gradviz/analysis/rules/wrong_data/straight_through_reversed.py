@@ -1,0 +1,122 @@
+"""GV650."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import TensorUse
+
+
+class StraightThroughReversed(Rule):
+    """A straight-through estimator is written the wrong way round.
+
+    What it finds
+    -------------
+    ``q + (x - q).detach()``, where ``q`` was computed from ``x`` by an operation without a derivative (the nearest
+    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``.
+
+    Why it matters
+    --------------
+    What follows gets the values of ``x``, as if nothing had been chosen or rounded, so it learns to use what it will
+    not have later; and ``x`` gets no gradient from it.
+
+    Example
+    -------
+    encoder, decoder, codes = torch.nn.Linear(4, 2), torch.nn.Linear(2, 4), torch.nn.Embedding(8, 2)
+    parameters = [*encoder.parameters(), *decoder.parameters(), *codes.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 4)
+        z = encoder(x)
+        q = codes(torch.cdist(z, codes.weight).argmin(1))
+        near = (z - q.detach()).square().mean() + (q - z.detach()).square().mean()
+        loss = (decoder(q + (z - q).detach()) - x).square().mean() + near
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    encoder, decoder, codes = torch.nn.Linear(4, 2), torch.nn.Linear(2, 4), torch.nn.Embedding(8, 2)
+    parameters = [*encoder.parameters(), *decoder.parameters(), *codes.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 4)
+        z = encoder(x)
+        q = codes(torch.cdist(z, codes.weight).argmin(1))
+        near = (z - q.detach()).square().mean() + (q - z.detach()).square().mean()
+        loss = (decoder(z + (q - z).detach()) - x).square().mean() + near
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV650"
+    name = "straight_through_reversed"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        told: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            name = plain_name(call.function)
+            if name not in ("add", "sub") or len(call.inputs) != _BOTH or call.call_site in told:
+                continue
+            live, rest = call.inputs if call.inputs[0].requires_grad else reversed(call.inputs)
+            kept = _kept_value(flow, live, rest, row, is_subtracted=name == "sub")
+            if kept is not None and flow.has_step_after(row) and _is_chosen_by(flow, live.tensor, kept, row):
+                told.add(call.call_site)
+                yield self._finding(case, row, live.tensor, kept)
+
+    def _finding(self, case: Case, row: int, live: int, kept: int) -> Finding:
+        flow = case.dataflow
+        made = flow.newest_producer(live, row)
+        location = location_of_call(flow, row)
+        chosen = None if made is None else location_of_call(flow, made)
+        return self.finding(
+            f"the straight-through is turned round: its value is that of {case.tensor_name(kept)}, and its gradient "
+            f"goes to {case.tensor_name(live)}, which was chosen or rounded from it",
+            symptom="grad_wrong",
+            why="what follows is trained on values that were never chosen or rounded, and what comes before gets no "
+            "gradient from it",
+            fix="exchange the two: x + (q - x).detach(), with q = f(x)",
+            location=location,
+            symptom_location=chosen if chosen != location else None,
+        )
+
+
+_BOTH = 2
+_CUTS = frozenset({"detach", "data"})
+_WITHOUT_DERIVATIVE = frozenset({
+    "argmin", "argmax", "round", "floor", "ceil", "sign", "trunc", "bucketize", "searchsorted", "topk", "min", "max",
+    "gt", "ge", "lt", "le", "heaviside", "multinomial", "bernoulli",
+})  # fmt: skip
+
+
+def _kept_value(flow: Dataflow, live: TensorUse, rest: TensorUse, row: int, *, is_subtracted: bool) -> int | None:
+    """``x`` of ``q + (x - q).detach()`` or of ``q - (q - x).detach()``, if both need a gradient."""
+    if not live.requires_grad or rest.requires_grad:
+        return None
+    made = flow.newest_producer(rest.tensor, row)
+    cut = None if made is None else flow.log.calls[made]
+    if made is None or cut is None or plain_name(cut.function) not in _CUTS or not cut.inputs:
+        return None
+    apart = flow.newest_producer(cut.inputs[0].tensor, made)
+    difference = None if apart is None else flow.log.calls[apart]
+    if difference is None or plain_name(difference.function) != "sub" or len(difference.live_inputs) != _BOTH:
+        return None
+    first, second = (use.tensor for use in difference.inputs)
+    value, own = (second, first) if is_subtracted else (first, second)
+    return value if own == live.tensor else None
+
+
+def _is_chosen_by(flow: Dataflow, chosen: int, value: int, row: int) -> bool:
+    """Whether a tensor was computed from another one, by an operation without a derivative."""
+    above = flow.ancestors(chosen, row, flow.step_before(row))
+    is_from = any(use.tensor == value for each in above for use in flow.log.calls[each].inputs)
+    return is_from and any(plain_name(flow.log.calls[each].function) in _WITHOUT_DERIVATIVE for each in above)

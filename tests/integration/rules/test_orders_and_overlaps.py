@@ -1,0 +1,158 @@
+"""Samples in two orders, straight-throughs that are turned round, overlaps of boxes, single values that are divided by
+their sum, and gradients that are clipped before a scale written by hand is taken away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+
+def causes(script: str, folder: Path) -> set[str]:
+    return {finding.cause for finding in alarms(script, folder)}
+
+
+POLICY = """
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+states, advantages = torch.randn(48, 4), torch.randn(48)
+actions = torch.randint(0, 3, (48, 1))
+{noise}
+order = torch.randperm(48)
+for step in range(3):
+    part = order[step * 16 : step * 16 + 16]
+    chosen = policy(states[part]).log_softmax(1).gather(1, actions[part]).squeeze(1)
+    {weights}
+    loss = -(chosen * a).mean()
+"""
+IN_ORDER = (
+    "a = advantages[step * 16 : step * 16 + 16]  # HERE",
+    "taken = advantages.unsqueeze(1)[step * 16 : step * 16 + 16]  # HERE\n    a = taken.squeeze(1)",
+)
+AS_MEANT = (
+    "a = advantages[part]",
+    "a = (advantages[order])[step * 16 : step * 16 + 16]",
+    "a = noise[step * 16 : step * 16 + 16]",
+    "a = torch.ones(48)[step * 16 : step * 16 + 16]",
+    "a = torch.linspace(0, 1, 16)",
+)
+
+
+@pytest.mark.parametrize("weights", IN_ORDER)
+def test_a_slice_beside_a_part_of_a_permutation_belongs_to_other_samples(weights: str, tmp_path: Path) -> None:
+    script = POLICY.replace("torch.randn(48)\n", "torch.randn(48).cumsum(0)\n").format(weights=weights, noise="")
+    assert_first_alarm(HEAD + script + TRAIN, "shuffled_apart", tmp_path)
+
+
+@pytest.mark.parametrize("weights", AS_MEANT)
+def test_values_in_the_same_order_or_of_no_sample_are_right(weights: str, tmp_path: Path) -> None:
+    script = POLICY.format(weights=weights, noise="noise = torch.randn(48)")
+    assert "shuffled_apart" not in causes(HEAD + script + TRAIN, tmp_path)
+
+
+AUTOENCODER = """
+encoder, decoder, codes = nn.Linear(4, 2), nn.Linear(2, 4), nn.Embedding(8, 2)
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters(), *codes.parameters()], lr=0.1)
+def quantize(z):
+    q = codes(torch.cdist(z, codes.weight).argmin(1))
+    passed = {passed}{mark}
+    return passed, (z - q.detach()).square().mean() + (q - z.detach()).square().mean()
+for step in range(3):
+    x = torch.randn(16, 4)
+    h, near = quantize(encoder(x))
+    loss = F.mse_loss(decoder(h), x) + near
+"""
+
+
+@pytest.mark.parametrize("passed", ["q + (z - q).detach()", "q - (q - z).detach()", "(z - q).data + q"])
+def test_a_straight_through_that_keeps_the_continuous_value_is_turned_round(passed: str, tmp_path: Path) -> None:
+    script = AUTOENCODER.format(passed=passed, mark="  # HERE")
+    assert_first_alarm(HEAD + script + TRAIN, "straight_through_reversed", tmp_path)
+
+
+@pytest.mark.parametrize("passed", ["z + (q - z).detach()", "z - (z - q).detach()", "(q - z).detach() + z", "q"])
+def test_a_straight_through_with_the_chosen_value_is_right(passed: str, tmp_path: Path) -> None:
+    script = AUTOENCODER.format(passed=passed, mark="")
+    assert "straight_through_reversed" not in causes(HEAD + script + TRAIN, tmp_path)
+
+
+BOXES = """
+model = nn.Linear(8, 4)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
+corner, size = torch.rand(16, 2) * 4, torch.rand(16, 2)
+for step in range(3):
+    first, sizes = model(torch.randn(16, 8)).chunk(2, 1)
+    last = first + sizes.exp()
+    {overlap}
+    union = sizes.exp().prod(1) + size.prod(1) - overlap
+    loss = first.square().mean() - (overlap / union).mean()
+"""
+SIDES = "torch.minimum(last, corner + size) - torch.maximum(first, corner)"
+
+
+@pytest.mark.parametrize(
+    "overlap",
+    [
+        f"sides = {SIDES}  # HERE\n    overlap = sides.prod(1)",
+        f"sides = {SIDES}  # HERE\n    overlap = sides[:, 0] * sides[:, 1]",
+        "w = torch.min(last[:, 0], (corner + size)[:, 0]) - torch.max(first[:, 0], corner[:, 0])\n"
+        "    h = torch.min(last[:, 1], (corner + size)[:, 1]) - torch.max(first[:, 1], corner[:, 1])  # HERE\n"
+        "    overlap = w * h",
+    ],
+)
+def test_sides_of_an_overlap_are_clamped_before_they_are_multiplied(overlap: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + BOXES.format(overlap=overlap) + TRAIN, "overlap_not_clamped", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "overlap",
+    [
+        f"overlap = ({SIDES}).clamp(min=0).prod(1)",
+        f"sides = F.relu({SIDES})\n    overlap = sides[:, 0] * sides[:, 1]",
+        "hull = torch.maximum(last, corner + size) - torch.minimum(first, corner)\n    overlap = hull.prod(1)",
+        f"overlap = ({SIDES})[:, 0]",
+    ],
+)
+def test_clamped_sides_hulls_and_single_sides_are_right(overlap: str, tmp_path: Path) -> None:
+    assert "overlap_not_clamped" not in causes(HEAD + BOXES.format(overlap=overlap) + TRAIN, tmp_path)
+
+
+ROUTED = """
+router, experts = nn.Linear(4, 3), nn.ModuleList(nn.Linear(4, 1) for _ in range(3))
+optimizer = torch.optim.SGD([*router.parameters(), *experts.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(16, 4)
+    probabilities = router(x).softmax(1)
+    gate, index = probabilities.topk({k}, 1)
+    gate = gate / gate.sum(1, keepdim=True)  # HERE
+    results = torch.stack([expert(x) for expert in experts], 1).squeeze(2).gather(1, index)
+    loss = F.mse_loss((gate * results).sum(1), x.sum(1)) + 0.01 * probabilities.mean(0).square().sum()
+"""
+
+
+def test_a_single_gate_that_is_divided_by_its_sum_teaches_the_router_nothing(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + ROUTED.format(k=1) + TRAIN, "zero_gradient_op", tmp_path)
+
+
+def test_two_gates_that_are_divided_by_their_sum_are_right(tmp_path: Path) -> None:
+    assert not alarms(HEAD + ROUTED.format(k=2) + TRAIN, tmp_path)
+
+
+SCALED = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    optimizer.zero_grad()
+    (model(torch.randn(8, 4)).square().mean() * 1024.0).backward()
+    {changes}
+    optimizer.step()
+"""
+CLIP, UNSCALE = "nn.utils.clip_grad_norm_(model.parameters(), 1.0)", "[p.grad.{}(1024.0) for p in model.parameters()]"
+
+
+@pytest.mark.parametrize("unscale", [UNSCALE.format("div_"), UNSCALE.format("mul_").replace("(1024", "(1 / 1024")])
+def test_gradients_are_clipped_after_their_scale_is_taken_away(unscale: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SCALED.format(changes=f"{CLIP}  # HERE\n    {unscale}"), "clip_misplaced", tmp_path)
+    assert not alarms(HEAD + SCALED.format(changes=f"{unscale}\n    {CLIP}"), tmp_path)
