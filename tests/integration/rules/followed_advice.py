@@ -411,6 +411,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("mse_loss(decoder(z), x)", 'mse_loss(decoder(z), x, reduction="sum") / len(x)'),),
         ),
     ),
+    "GV638": (("(y + 1) / 2", (("(model(x), labels)", "(model(x), (labels + 1) / 2)"),)),),
+    "GV639": (
+        ("leave out sigmoid()", ((", torch.nn.Sigmoid()", ""),)),
+        ("scale the targets to its range", (("5 * x[:, :1]", "torch.sigmoid(x[:, :1])"),)),
+    ),
+    "GV641": (("(prediction - target).square().mean()", (("- y).mean()", "- y).square().mean()"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
