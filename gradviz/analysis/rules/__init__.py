@@ -72,6 +72,7 @@ from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFa
 from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
+from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
@@ -87,6 +88,8 @@ from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBa
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
 from gradviz.analysis.rules.wrong_data.straight_through_reversed import StraightThroughReversed
+from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
+from gradviz.analysis.rules.wrong_data.target_without_influence import TargetWithoutInfluence
 from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
 from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastMismatch
@@ -183,6 +186,9 @@ RULES: tuple[type[Rule], ...] = (
     OtherNoiseAsTarget,
     SplitTwice,
     DivergenceOutweighs,
+    ArgumentOutOfRange,
+    TargetNeverReached,
+    TargetWithoutInfluence,
     StraightThroughReversed,
     OverlapNotClamped,
     RequiresGradFalse,

@@ -418,6 +418,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("torch.minimum(", "(torch.minimum("), ("maximum(first, corner)", "maximum(first, corner)).clamp(min=0)")),
         ),
     ),
+    "GV638": (("(y + 1) / 2", (("(model(x), labels)", "(model(x), (labels + 1) / 2)"),)),),
+    "GV639": (
+        ("leave out sigmoid()", ((", torch.nn.Sigmoid()", ""),)),
+        ("scale the targets to its range", (("5 * x[:, :1]", "torch.sigmoid(x[:, :1])"),)),
+    ),
+    "GV641": (("(prediction - target).square().mean()", (("- y).mean()", "- y).square().mean()"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
+from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 
 
 class NanFromOp(BrokenGradientRule):
@@ -35,6 +40,11 @@ class NanFromOp(BrokenGradientRule):
 
     code = "GV301"
     name = "nan_from_op"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        found = list(super().check(case))
+        told = {each.location for each in ArgumentOutOfRange().check(case) if found and each.severity == "error"}
+        yield from (each for each in found if each.location not in told)
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:

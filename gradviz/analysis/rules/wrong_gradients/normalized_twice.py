@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.loss_arguments import value_maker
 from gradviz.graph.call_log import Call
 
 
@@ -22,9 +23,10 @@ class NormalizedTwice(Rule):
     What it finds
     -------------
     ``cross_entropy`` on the result of ``softmax``, ``binary_cross_entropy_with_logits`` on that of ``sigmoid`` or
-    ``softmax``, and ``nll_loss`` and ``kl_div`` on that of ``softmax`` instead of ``log_softmax``, in a backward that a
-    step uses. Also ``softmax`` or ``log_softmax`` on the result of another ``softmax`` over the same axis, perhaps
-    stored, joined, indexed or divided by a temperature in between, where the loss depends on it.
+    ``softmax``, and ``nll_loss``, ``kl_div`` and ``ctc_loss`` on that of ``softmax`` instead of ``log_softmax``, in a
+    backward that a step uses. Also ``softmax``, ``log_softmax`` or ``Categorical(logits=...)`` on the result of another
+    ``softmax`` over the same axis, perhaps stored, joined, indexed or divided by a temperature in between, where the
+    loss depends on it, and ``Bernoulli(logits=...)`` on the result of ``sigmoid``.
 
     Why it matters
     --------------
@@ -62,7 +64,7 @@ class NormalizedTwice(Rule):
         flow, reported = case.dataflow, set[tuple[_Mistake, Location | None]]()
         again, seen = _SoftmaxAgain(flow), set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _SOFTMAXES and call.call_site not in seen:
+            if (plain_name(call.function) in _SOFTMAXES or _is_log_softmax(flow, row)) and call.call_site not in seen:
                 first = again.first_of(row, call)
                 if first is not None and _matters(case, row):
                     seen.add(call.call_site)
@@ -79,7 +81,7 @@ class NormalizedTwice(Rule):
 
     def _finding(self, case: Case, row: int, made: int, mistake: _Mistake) -> Finding:
         flow = case.dataflow
-        loss, maker = flow.log.calls[row].function.rpartition(".")[2], plain_name(flow.log.calls[made].function)
+        loss, maker = _loss_words(case, row), plain_name(flow.log.calls[made].function)
         location, above = location_of_call(flow, row), location_of_call(flow, made)
         words = {"loss": loss, "maker": maker, "at_line": at_line(above)}
         return self.finding(
@@ -121,6 +123,12 @@ _MISTAKES = {
         "nll_loss() takes no logarithm: it needs that of log_softmax()",
         _USE_LOGARITHMS,
     ),
+    "ctc_loss": _Mistake(
+        frozenset({"softmax"}),
+        _OF_LOGARITHMS,
+        "ctc_loss() adds up logarithms over the time: of probabilities, it makes no likelihood",
+        _USE_LOGARITHMS,
+    ),
     "kl_div": _Mistake(
         frozenset({"softmax", "sigmoid"}),
         _OF_LOGARITHMS,
@@ -135,24 +143,14 @@ _AGAIN = _Mistake(
     "what the first {maker}() knew",
     "leave out the first {maker}(): keep the logits, and give them to {loss}()",
 )
-_SHAPE_ONLY = frozenset(
-    {"view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "float", "getitem"}
-)
-_MAX_SHAPING = 6
 
 
 def _maker_of(case: Case, row: int, call: Call, mistake: _Mistake) -> int | None:
     """The call that made what the mistake is about, if it is one of those that it names."""
     if not call.inputs or not call.inputs[0].requires_grad:
         return None
-    made = _maker(case, row, call.inputs[0].tensor)
-    return made if made is not None and plain_name(case.dataflow.log.calls[made].function) in mistake.makers else None
-
-
-def _maker(case: Case, row: int, tensor: int) -> int | None:
-    """The call that computed an argument of a loss, before it was only brought into another shape."""
-    above = case.dataflow.makers(tensor, row, _MAX_SHAPING)
-    return next((maker for maker, call in above if plain_name(call.function) not in _SHAPE_ONLY), None)
+    made = value_maker(case.dataflow, call.inputs[0].tensor, row)
+    return made[0] if made is not None and plain_name(made[1].function) in mistake.makers else None
 
 
 # -- a softmax of probabilities ----------------------------------------------------------------------------------------
@@ -193,6 +191,24 @@ class _SoftmaxAgain:
                 parts = call.inputs if name in _JOINS else call.inputs[-1:] if name in _WRITES else call.inputs[:1]
                 waiting += [(use.tensor, row) for use in parts]
         return min(found, default=None)
+
+
+def _is_log_softmax(flow: Dataflow, row: int) -> bool:
+    """Whether a call is the first half of ``x - x.logsumexp(-1, keepdim=True)``, as in ``Categorical(logits=x)``."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "logsumexp" or not call.inputs or not call.outputs:
+        return False
+    given, users = call.inputs[0].tensor, (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row))
+    return any(plain_name(user.function) == "sub" and user.inputs[0].tensor == given for user in users)
+
+
+def _loss_words(case: Case, row: int) -> str:
+    """The name of a loss; for a logarithm of a softmax, that of the distribution that takes it."""
+    name = case.dataflow.log.calls[row].function.rpartition(".")[2]
+    if name != "logsumexp":
+        return name
+    line = case.source_line(location_of_call(case.dataflow, row)) or ""
+    return "Categorical" if "Categorical(" in line else "log_softmax"
 
 
 _SOFTMAXES = frozenset({"softmax", "log_softmax"})

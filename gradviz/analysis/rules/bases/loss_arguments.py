@@ -1,0 +1,76 @@
+"""The loss functions of torch in a training, line by line, and where the values of their arguments were computed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call, TensorUse
+
+SHAPE_ONLY = frozenset({
+    "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "float", "getitem",
+    "to", "double", "expand", "expand_as", "view_as", "broadcast_tensors", "clone", "T", "t", "swapaxes", "unflatten",
+})  # fmt: skip
+"""They change the shape or the type, or take a part, and keep the values."""
+_MAX_SHAPING = 8
+
+
+def calls_in_training(flow: Dataflow, functions: frozenset[str]) -> Iterator[list[int]]:
+    """By line and function: the calls of these functions that a step may use, of which an argument needs a gradient."""
+    lines: dict[tuple[int | None, str], list[int]] = defaultdict(list)
+    for row, call in enumerate(flow.log.calls):
+        name = plain_name(call.function)
+        if name in functions and call.kind == "operation" and call.live_inputs and flow.is_by_program(call):
+            is_used = bool(call.outputs) and bool(flow.users(call.outputs[0].tensor, row))
+            if is_used and flow.has_step_after(row):
+                lines[call.call_site, name].append(row)
+    yield from lines.values()
+
+
+def argument(call: Call, position: int, name: str) -> TensorUse | None:
+    """The tensor that a call got as this argument, by position or by name."""
+    return next((use for use in call.inputs if use.place in (str(position), name)), None)
+
+
+def value_maker(
+    flow: Dataflow, tensor: int, before: int, *, through: frozenset[str] = frozenset()
+) -> tuple[int, Call] | None:
+    """The call that computed the values of a tensor, before they were only brought into another shape.
+
+    Args:
+        through: operations with a single tensor that are also passed over.
+    """
+    for _ in range(_MAX_SHAPING):
+        made = flow.producers(tensor, before)
+        if not made:
+            return None
+        before = made[-1]
+        call = flow.log.calls[before]
+        name = plain_name(call.function)
+        is_passed = name in SHAPE_ONLY or (name in through and len(call.inputs) == 1)
+        if not is_passed or not call.inputs or call.kind != "operation":
+            return before, call
+        tensor = _source(call, name, tensor)
+    return None
+
+
+def _source(call: Call, name: str, result: int) -> int:
+    """The input from which a call that keeps values made a result."""
+    if name != "broadcast_tensors":
+        return call.inputs[0].tensor
+    index = next((index for index, use in enumerate(call.outputs) if use.tensor == result), 0)
+    return call.inputs[min(index, len(call.inputs) - 1)].tensor
+
+
+def is_reduced_as_a_whole(flow: Dataflow, row: int) -> bool:
+    """Whether what a loss function returns is one number, or elements that are only averaged or added up.
+
+    Elements that are multiplied with a mask or selected may contain some that count for nothing.
+    """
+    call = flow.log.calls[row]
+    if call.scalars.get("reduction") != "none":
+        return True
+    users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
+    return bool(users) and all(plain_name(user.function) in ("mean", "sum") for user in users)

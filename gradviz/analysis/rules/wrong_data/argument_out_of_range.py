@@ -1,0 +1,162 @@
+"""GV638."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.documented_ranges import DEMANDS, Demand, Given
+from gradviz.analysis.rules.bases.loss_arguments import (
+    argument,
+    calls_in_training,
+    is_reduced_as_a_whole,
+    value_maker,
+)
+from gradviz.graph.call_log import Call
+
+
+class ArgumentOutOfRange(Rule):
+    """A loss function gets values that its documentation excludes.
+
+    What it finds
+    -------------
+    At nearly every step of a training: targets outside of 0 to 1 for the binary cross entropies; targets of 0 and 1 for
+    losses that want -1 and 1; raw logits for ``nll_loss``, ``kl_div`` and ``ctc_loss``; targets of ``kl_div`` that do
+    not fit ``log_target``; a rate for ``poisson_nll_loss``, which takes its logarithm; the blank among the targets of
+    ``ctc_loss``. Losses of elements that the program masks are left alone. As a note: a ``kl_div`` whose target is
+    trained, and whose input is not.
+
+    Why it matters
+    --------------
+    Most losses do not check their arguments. With targets of -1, a cross entropy falls for ever as the logits grow;
+    with targets of 0, a margin loss ignores half of the samples; a log-likelihood of logits learns to make all of them
+    large. The loss may fall nicely on the way.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(8, 4)
+    labels = torch.where(x[:, :1] > 0, 1.0, -1.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(model(x), labels).backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(8, 4)
+    labels = torch.where(x[:, :1] > 0, 1.0, 0.0)
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.binary_cross_entropy_with_logits(model(x), labels).backward()
+        optimizer.step()
+    """
+
+    code = "GV638"
+    name = "argument_out_of_range"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for rows in calls_in_training(flow, frozenset(DEMANDS)):
+            function = flow.log.calls[rows[0]].function.rpartition(".")[2]
+            if not all(is_reduced_as_a_whole(flow, row) for row in rows):
+                continue
+            found = next((found for demand in DEMANDS[function] if (found := _broken(flow, rows, demand))), None)
+            if found is not None:
+                demand, broken = found
+                yield self._finding(flow, demand, broken, len(rows))
+            elif function == "kl_div" and all(_is_swapped(flow, row) for row in rows):
+                yield self._swapped(flow, rows[-1])
+
+    def _finding(self, flow: Dataflow, demand: Demand, broken: list[Given], calls: int) -> Finding:
+        last = broken[-1]
+        function, loss = last.call.function.rpartition(".")[2], location_of_call(flow, last.row)
+        made = _line_of_values(flow, last)
+        place = _line_of_labels(flow, last) if demand.are_labels else None
+        lowest, highest = min(each.lowest for each in broken), max(each.highest for each in broken)
+        is_nan = last.call.outputs[0].values is not None and bool(last.call.outputs[0].values.nans)
+        other = loss if place is not None else made
+        return self.finding(
+            f"{function}() asks for {demand.documented}; as {demand.name} it gets values from {lowest:.4g} to "
+            f"{highest:.4g}, in {len(broken):,} of {calls:,} calls",
+            severity="error" if is_nan else self.severity,
+            symptom="grad_nan" if is_nan else "grad_wrong",
+            why=demand.why,
+            fix=demand.fix,
+            location=place or loss,
+            symptom_location=other if other != (place or loss) else None,
+            evidence={"lowest": lowest, "highest": highest, "calls": len(broken)},
+        )
+
+    def _swapped(self, flow: Dataflow, row: int) -> Finding:
+        return self.finding(
+            "the target of kl_div() is trained, and its input is not: it is the divergence of the model from the other "
+            "distribution",
+            severity="note",
+            symptom="grad_wrong",
+            why="kl_div(input, target) takes the model first, unlike the mathematical notation",
+            fix="for the divergence of distillation, call kl_div(log_softmax(model(x), -1), probabilities)",
+            location=location_of_call(flow, row),
+        )
+
+
+def _broken(flow: Dataflow, rows: list[int], demand: Demand) -> tuple[Demand, list[Given]] | None:
+    """The calls in which an argument is not what is asked for, if there are enough of them."""
+    given = [each for row in rows if (each := _given(flow, row, demand)) is not None]
+    broken = [each for each in given if demand.is_broken(each)]
+    if not broken or len(broken) < demand.share * len(rows):
+        return None
+    together = Given(
+        flow, broken[-1].row, broken[-1].use, broken[-1].values, min(each.lowest for each in given),
+        max(each.highest for each in given),
+    )  # fmt: skip
+    return (demand, broken) if demand.is_broken(together) else None
+
+
+def _given(flow: Dataflow, row: int, demand: Demand) -> Given | None:
+    use = argument(flow.log.calls[row], demand.position, demand.name)
+    values = None if use is None else flow.values_of(use, row)
+    if use is None or values is None or values.minimum is None or values.maximum is None:
+        return None
+    return Given(flow, row, use, values, values.minimum, values.maximum)
+
+
+def _is_swapped(flow: Dataflow, row: int) -> bool:
+    """Whether only the target of a divergence is trained, and the input is the logarithm of a network's softmax."""
+    call = flow.log.calls[row]
+    model, target = argument(call, 0, "input"), argument(call, 1, "target")
+    if model is None or target is None or model.requires_grad or not target.requires_grad:
+        return False
+    made = value_maker(flow, model.tensor, row, through=frozenset({"detach"}))
+    is_probability = not call.scalars.get("log_target", False)
+    return is_probability and made is not None and plain_name(made[1].function) == "log_softmax"
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+
+def _line_of_values(flow: Dataflow, given: Given) -> Location | None:
+    made = value_maker(flow, given.use.tensor, given.row)
+    return None if made is None else location_of_call(flow, made[0])
+
+
+def _line_of_labels(flow: Dataflow, given: Given) -> Location | None:
+    """The line that chose the values of labels, if one did; they may have been compared or read long before."""
+    made = value_maker(flow, given.use.tensor, given.row)
+    if made is None:
+        return None
+    row, call = made
+    is_in_step = row >= flow.step_before(given.row) > 0 and bool(call.inputs)
+    return location_of_call(flow, row) if is_in_step or _chooses(call) else None
+
+
+def _chooses(call: Call) -> bool:
+    return bool(call.inputs) and plain_name(call.function) in ("where", "sign", "sub", "mul", "add", "div", "neg")

@@ -1,0 +1,180 @@
+"""GV639."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_of_module
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.loss_arguments import calls_in_training, is_reduced_as_a_whole, value_maker
+from gradviz.graph.call_log import Call
+
+
+class TargetNeverReached(Rule):
+    """The last operation of a model cannot make the values that its targets have.
+
+    What it finds
+    -------------
+    A squared or absolute error, by a function of torch or by hand, of what ``sigmoid``, ``tanh``, ``softmax``,
+    ``relu``, ``softplus``, ``exp`` or ``clamp`` returned, where the targets of at least half of the steps are beyond
+    its range by a quarter of that range; for those without an upper bound, clearly negative targets. Also ``relu`` or
+    ``softplus`` directly before a cross entropy, whose logits can then not be negative. Targets that are drawn at
+    random, and errors that a mask selects, are left alone.
+
+    Why it matters
+    --------------
+    The error never falls below a bound, which looks like a model that is too small. Where the operation is pressed to
+    the end of its range its slope is zero, and training stops.
+
+    Example
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Sigmoid())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(8, 4)
+    y = 5 * x[:, :1]
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Sequential(torch.nn.Linear(4, 1))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(8, 4)
+    y = 5 * x[:, :1]
+    for step in range(3):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    """
+
+    code = "GV639"
+    name = "target_never_reached"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for rows in calls_in_training(flow, _ERRORS | _OF_LOGITS):
+            met = [found for row in rows if (found := _meeting(flow, row)) is not None]
+            beyond = [each for each in met if each.is_beyond(each.lowest, each.highest)]
+            if len(beyond) < _MIN_CALLS or 2 * len(beyond) < len(rows):
+                continue
+            lowest, highest = min(each.lowest for each in met), max(each.highest for each in met)
+            if beyond[-1].is_beyond(lowest, highest):
+                yield self._finding(flow, beyond[-1], lowest, highest)
+
+    def _finding(self, flow: Dataflow, last: _Meeting, lowest: float, highest: float) -> Finding:
+        made, loss = flow.log.calls[last.made], location_of_call(flow, last.row)
+        name, function = plain_name(made.function), plain_name(flow.log.calls[last.row].function)
+        module = location_of_line(flow.line(line_of_module(flow, made)))
+        location = module or location_of_call(flow, last.made)
+        if function in _OF_LOGITS:
+            message = f"{function}() gets what {name}() made: none of these logits can be negative"
+        else:
+            bounds = f"below {last.low:g}" if last.high == inf else f"outside of {last.low:g} to {last.high:g}"
+            message = f"{name}() cannot return values {bounds}, and the targets go from {lowest:.4g} to {highest:.4g}"
+        return self.finding(
+            message,
+            symptom="grad_wrong",
+            why="the model cannot say that an answer is unlikely" if function in _OF_LOGITS else
+            "however long it trains, these targets are out of reach; at the end of its range, its slope is zero",
+            fix=f"leave out {name}() at the end of the model" + (
+                "" if function in _OF_LOGITS else ", or scale the targets to its range"
+            ),
+            location=location,
+            symptom_location=loss if loss != location else None,
+            evidence={"lowest": lowest, "highest": highest},
+        )  # fmt: skip
+
+
+class _Meeting(Struct, frozen=True):
+    """The result of an operation with bounds, and the targets with which a loss compares it."""
+
+    row: int
+    made: int
+    low: float
+    high: float
+    lowest: float
+    highest: float
+    is_of_logits: bool
+
+    def is_beyond(self, lowest: float, highest: float) -> bool:
+        """Whether targets with these bounds are clearly out of reach."""
+        if self.is_of_logits:
+            return True
+        span = (highest - lowest) if self.high == inf else self.high - self.low
+        return lowest < self.low - _QUARTER * span or highest > self.high + _QUARTER * span
+
+
+_QUARTER = 0.25
+_MIN_CALLS = 2
+_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
+_OF_LOGITS = frozenset({"cross_entropy", "binary_cross_entropy_with_logits"})
+_NEVER_NEGATIVE = frozenset({"relu", "relu6", "softplus"})
+_RANGES = {
+    "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "hardsigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, inf),
+    "relu6": (0.0, 6.0), "softplus": (0.0, inf), "exp": (0.0, inf),
+}  # fmt: skip
+_DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform"})
+_SIDES = 2
+_HALF = 0.5
+
+
+def _meeting(flow: Dataflow, row: int) -> _Meeting | None:
+    call = flow.log.calls[row]
+    name, sides = plain_name(call.function), call.inputs[:_SIDES]
+    live = [use for use in sides if use.requires_grad]
+    if len(sides) < _SIDES or len(live) != 1 or not _is_whole_error(flow, row, name):
+        return None
+    target = next(use for use in sides if use is not live[0])
+    made, values = value_maker(flow, live[0].tensor, row), flow.values_of(target, row)
+    bounds = None if made is None else _bounds(made[1])
+    if made is None or values is None or values.minimum is None or values.maximum is None or bounds is None:
+        return None
+    if name in _OF_LOGITS:
+        is_told = plain_name(made[1].function) in _NEVER_NEGATIVE
+        is_told &= name == "cross_entropy" or values.minimum < _HALF
+    else:
+        known = value_maker(flow, target.tensor, row)
+        is_drawn = known is not None and plain_name(known[1].function) in _DRAWS
+        is_told = not is_drawn and shape_of(flow, target.tensor) == shape_of(flow, live[0].tensor)
+    found = _Meeting(row, made[0], *bounds, values.minimum, values.maximum, name in _OF_LOGITS)
+    return found if is_told else None
+
+
+def _bounds(call: Call) -> tuple[float, float] | None:
+    """The lowest and the highest value that an operation can return."""
+    name = plain_name(call.function)
+    if name not in ("clamp", "clip"):
+        return _RANGES.get(name)
+    low, high = (call.scalars.get(word, call.scalars.get(place)) for word, place in (("min", "1"), ("max", "2")))
+    if type(low) not in (int, float) or type(high) not in (int, float, type(None)):
+        return None
+    return float(low), inf if high is None else float(high)  # type: ignore[arg-type]
+
+
+def _is_whole_error(flow: Dataflow, row: int, name: str) -> bool:
+    """Whether all elements of a difference count: it is squared, or its sign is left out, and then it is averaged."""
+    if name != "sub":
+        return is_reduced_as_a_whole(flow, row)
+    users = flow.users(flow.log.calls[row].outputs[0].tensor, row)
+    if len(users) != 1:
+        return False
+    error = flow.log.calls[users[0]]
+    is_square = plain_name(error.function) == "pow" and error.scalars.get("1", error.scalars.get("exponent")) == _SIDES
+    is_product = plain_name(error.function) == "mul" and len({use.tensor for use in error.inputs}) == 1 < len(
+        error.inputs
+    )
+    if not (is_square or is_product or plain_name(error.function) in ("square", "abs")) or not error.outputs:
+        return False
+    ends = [flow.log.calls[user] for user in flow.users(error.outputs[0].tensor, users[0])]
+    return bool(ends) and all(plain_name(end.function) in ("mean", "sum") for end in ends)

@@ -1,0 +1,148 @@
+"""GV641."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.linear_terms import linear_rows
+from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.graph.call_log import TensorUse
+
+
+class TargetWithoutInfluence(Rule):
+    """A target is only subtracted and averaged, so no gradient depends on it.
+
+    What it finds
+    -------------
+    At every step, an output of a network from which data is subtracted, where the difference is only averaged, added up
+    and scaled on its way to the loss; also if the absolute value is taken of the average. Data that the loss uses a
+    second time, and differences of things that a model computed, as those of critics, are left alone.
+
+    Why it matters
+    --------------
+    The derivative of ``(prediction - target).mean()`` is the same for all targets. Training makes all predictions
+    smaller without end, and the loss goes below zero; or it only brings the average of all predictions to that of all
+    targets.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(8, 4), torch.randn(8, 1)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = (model(x) - y).mean()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, y = torch.randn(8, 4), torch.randn(8, 1)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss = (model(x) - y).square().mean()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV641"
+    name = "target_without_influence"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        backwards: dict[int | None, int] = defaultdict(int)
+        found: dict[int | None, list[int]] = defaultdict(list)
+        for backward, root in flow.roots():
+            if not flow.has_step_after(backward):
+                continue
+            site = flow.log.calls[backward].call_site
+            backwards[site] += 1
+            row = _difference(flow, backward, root)
+            if row is not None:
+                found[site].append(row)
+        for site, rows in found.items():
+            if len(rows) == backwards[site] >= _MIN_STEPS:
+                yield self._finding(case, rows[-1])
+
+    def _finding(self, case: Case, row: int) -> Finding:
+        flow = case.dataflow
+        target = next(use for use in flow.log.calls[row].inputs if not use.requires_grad)
+        return self.finding(
+            f"no gradient depends on {case.tensor_name(target.tensor)}: it is only subtracted, and the difference "
+            "averaged, without a square or an absolute value of each element",
+            symptom="grad_wrong",
+            why="the derivative of an average difference is the same for all targets",
+            fix="square each difference before the average: (prediction - target).square().mean(), or F.mse_loss()",
+            location=location_of_call(flow, row),
+        )
+
+
+def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
+    """The call that subtracts data from what a network computed, or the other way round."""
+    rows = list(linear_rows(flow, backward, root))
+    for row in rows:
+        call = flow.log.calls[row]
+        if plain_name(call.function) != "sub" or len(call.inputs) != _SIDES or len(call.live_inputs) != 1:
+            continue
+        live = call.live_inputs[0]
+        target = next(use for use in call.inputs if use is not live)
+        if _is_target(flow, target, live, row) and not _is_used_elsewhere(flow, target, row, backward, root):
+            return row
+    return None
+
+
+_SIDES = 2
+_MIN_STEPS = 2
+
+
+def _is_target(flow: Dataflow, target: TensorUse, live: TensorUse, row: int) -> bool:
+    """Whether it is data for each element of the output of a network."""
+    shape = shape_of(flow, target.tensor)
+    made = value_maker(flow, live.tensor, row)
+    if not any(size > 1 for size in shape) or shape != shape_of(flow, live.tensor) or made is None:
+        return False
+    values = flow.values_of(target, row)
+    is_constant = values is None or values.minimum == values.maximum
+    return not is_constant and plain_name(made[1].function) in _OF_NETWORKS and not _is_computed(flow, target, row)
+
+
+def _is_computed(flow: Dataflow, target: TensorUse, row: int) -> bool:
+    """Whether a model made it, or it is a constant of a likelihood, such as the logarithm of a factorial."""
+    made = value_maker(flow, target.tensor, row)
+    if made is not None and plain_name(made[1].function) in _IN_LIKELIHOODS:
+        return True
+    above = flow.ancestors(target.tensor, row, flow.step_before(row))
+    uses = (use for each in above for use in flow.log.calls[each].inputs)
+    return any(use.requires_grad or flow.log.tensors[use.tensor].role == "parameter" for use in uses)
+
+
+_IN_LIKELIHOODS = frozenset({"lgamma", "log", "xlogy", "gammaln", "log_prob", "entropy", "logsumexp", "detach"})
+_OF_NETWORKS = frozenset({
+    "linear", "matmul", "mm", "addmm", "mv", "bmm", "einsum", "conv1d", "conv2d", "conv3d", "conv_transpose2d", "relu",
+    "sigmoid", "tanh", "softplus", "gelu", "silu", "leaky_relu", "add", "softmax",
+})  # fmt: skip
+
+
+def _is_used_elsewhere(flow: Dataflow, target: TensorUse, row: int, backward: int, root: int) -> bool:
+    """Whether the loss takes the data, or the tensor of which it is a view, at another place, too."""
+    since = flow.step_before(row)
+    above = set(flow.ancestors(root, backward, since)) - {row}
+    tensor, before = target.tensor, row
+    while True:
+        if any(user in above and user != before for user in flow.users(tensor, since)):
+            return True
+        made = flow.newest_producer(tensor, before)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or not call.inputs or plain_name(call.function) not in SHAPE_ONLY:
+            return False
+        tensor, before = call.inputs[0].tensor, made
