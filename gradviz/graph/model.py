@@ -259,6 +259,8 @@ class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaul
     """What autograd would keep of its results without compilation; None if that is not known."""
     recomputed: tuple[Recomputed, ...] | None = None
     """None if torch does not tell it, as for code from its cache."""
+    is_saved_guessed: bool = False
+    """Whether only their sizes say which operations keep what it saved."""
 
 
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):

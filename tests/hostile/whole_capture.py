@@ -218,6 +218,7 @@ def whole_graph() -> Graph:
                 is_measured=True,
                 uncompiled_bytes=4096,
                 recomputed=(Recomputed("tanh", 1, 3),),
+                is_saved_guessed=True,
             ),
             Region("", closed="its code could not be run again"),
         ),

@@ -24,6 +24,8 @@ class CompiledMemory:
     """By file and line: how often each operation is computed again."""
     is_known: bool = True
     """Whether torch tells what is computed again."""
+    is_guessed: bool = False
+    """Whether only sizes say which lines and modules keep what it keeps."""
 
     @property
     def operations(self) -> int:
@@ -48,6 +50,7 @@ def compiled_memory(graph: Graph) -> list[CompiledMemory]:
             of.kept_bytes += kept[index]
         of.uncompiled_bytes += region.uncompiled_bytes
         of.is_known = of.is_known and region.recomputed is not None
+        of.is_guessed = of.is_guessed or region.is_saved_guessed
         for each in region.recomputed or ():
             site = graph.call_sites[lines[each.call_site]] if each.call_site is not None else None
             at = (site.file, site.line) if site is not None else ("", 0)

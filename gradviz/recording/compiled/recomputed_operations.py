@@ -13,17 +13,22 @@ from gradviz.recording.torch_access.name_lookup import find
 _TAG = "partitioner_tag"
 
 
-def recomputed_operations(function_class: Any) -> list[fx.Node] | None:
-    """Operations of the forward in the graph of the backward, without views; None if torch does not tell them.
+def graph_of_backward(function_class: Any) -> fx.Graph | None:
+    """The graph of a compiled backward, if torch tells what it consists of.
 
     Code from a cache has no such graph, and inductor strips it once backward has run.
     """
     module = compiled_backward_of(function_class)
-    if not isinstance(module, fx.GraphModule):
+    is_whole = isinstance(module, fx.GraphModule) and any(_TAG in node.meta for node in module.graph.nodes)
+    return module.graph if is_whole else None
+
+
+def recomputed_operations(function_class: Any) -> list[fx.Node] | None:
+    """Operations of the forward in the graph of the backward, without views; None if torch does not tell them."""
+    graph = graph_of_backward(function_class)
+    if graph is None:
         return None
-    nodes = [node for node in module.graph.nodes if node.op == "call_function"]
-    if not any(_TAG in node.meta for node in nodes):
-        return None
+    nodes = [node for node in graph.nodes if node.op == "call_function"]
     # Until torch 2.6 only operations of the backward had a tag.
     forward = "is_forward" if find("torch._functorch.partitioners._has_tag_is_forward") is not None else None
     return [node for node in nodes if node.meta.get(_TAG) == forward and _computes(node.target)]

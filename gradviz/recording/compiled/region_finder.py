@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from msgspec.structs import replace
-from torch import fx
 
 from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.model import Edge, Graph
@@ -28,6 +27,7 @@ from gradviz.recording.compiled.recomputed_operations import recomputed_operatio
 from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
 from gradviz.recording.compiled.region_replay import CannotReplay, Replay, is_alike, replayed
+from gradviz.recording.compiled.told_by_backward import told_tensors
 from gradviz.recording.forward.forward_log import CompiledCall, ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -197,7 +197,7 @@ class _Search:
         _check_inputs(traced, edges)
         _check_outputs(found, results, plan, input_metadata(wrapper))
         leaves = [_leaf(self.walked, edge) for edge in edges]
-        return self._made(index, traced, found, leaves, results, recomputed_operations(function_class))
+        return self._made(index, traced, found, leaves, results, function_class)
 
     def _call_at(self, index: int) -> CompiledCall | None:
         """The call of compiled code that made a node."""
@@ -223,13 +223,17 @@ class _Search:
         found: Replay,
         leaves: list[Any],
         results: list[Result],
-        recomputed: list[fx.Node] | None = None,
+        function_class: Any = None,
     ) -> InnerRegion:
         frame = frame_module(traced, self._running_module(index), leaves, self.modules, self.known)
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
         call, facts = self._call_at(index), self.finder.facts
         constants = RegionConstants(traced, found, call, self.constants, self.modules, facts)
-        return InnerRegionMaker(traced, found, tables, constants, facts, recomputed, call).make(results)
+        recomputed = told = None
+        if function_class is not None:
+            recomputed = recomputed_operations(function_class)
+            told = told_tensors(function_class, found.nodes_by_number())
+        return InnerRegionMaker(traced, found, tables, constants, facts, recomputed, call, told).make(results)
 
 
 def _in_a_line(error: Exception) -> str:
