@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import fx
 
-from gradviz.graph.model import CallSite, Edge, ModuleScope, Node, Recomputed
-from gradviz.recording.compiled.recomputed_operations import operation_of
+from gradviz.graph.model import BackwardPart, CallSite, Edge, ModuleScope, Node, Recomputed
+from gradviz.recording.compiled.recomputed_operations import operation_of, recomputed_operations
 from gradviz.recording.compiled.region_constants import RegionConstant, RegionConstants
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import Told, WouldSave
-from gradviz.recording.compiled.told_by_backward import ToldTensor
+from gradviz.recording.compiled.told_by_backward import CompiledBackward
 from gradviz.recording.compiled.traced_nodes import ModuleCalls, TracedNode, dotted_source, module_at
 from gradviz.recording.forward.forward_log import CompiledCall
 from gradviz.recording.forward.forward_memory import storage_of
@@ -69,6 +69,7 @@ class InnerRegion:
     """How much that is, without inputs."""
     recomputed: Sequence[Recomputed] | None = None
     """With local call sites."""
+    backward_parts: Sequence[BackwardPart] = ()
 
 
 @dataclass
@@ -172,9 +173,9 @@ class InnerRegionMaker:
     """Makes the nodes of one region.
 
     Args:
-        recomputed: operations that the compiled backward computes again.
         call: that of the compiled code, if it was seen.
-        told: what torch tells of each tensor that the region saved.
+        backward: the graph of the compiled backward, if torch tells it.
+        told: what it tells.
     """
 
     def __init__(
@@ -184,28 +185,34 @@ class InnerRegionMaker:
         tables: RegionTables,
         constants: RegionConstants,
         facts: FactsTable,
-        recomputed: Sequence[fx.Node] | None = None,
         call: CompiledCall | None = None,
-        told: Sequence[ToldTensor] | None = None,
+        backward: fx.Graph | None = None,
+        told: CompiledBackward | None = None,
     ) -> None:
         self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
-        self._told = told
         self._constants = constants
         self._is_checkpointed = call is not None and call.is_checkpointed
         self._function = traced.function if call is None else call.function
-        self._recomputed = self._with_sites(recomputed)
+        self._told = told
+        self._recomputed = None if backward is None else self._with_sites(recomputed_operations(backward))
         storages = [storage_of(each) for each in replay.tensors[0] if isinstance(each, torch.Tensor)]
         self._input_of_memory = {
             storage_address(each): number for number, each in enumerate(storages) if each is not None
         }
         self._classes: dict[type, NodeClass] = {}
 
-    def _with_sites(self, nodes: Sequence[fx.Node] | None) -> list[Recomputed] | None:
-        """Operations that are computed again, each once for each line."""
-        if nodes is None:
-            return None
-        counts = Counter((operation_of(node), self._tables.site_of(node)) for node in nodes)
-        return [Recomputed(operation, site, count) for (operation, site), count in counts.items()]
+    def _with_sites(self, nodes: Sequence[fx.Node]) -> list[Recomputed]:
+        """Operations that are computed again, each once for each line and operation of the program."""
+        counts = Counter((operation_of(node), self._tables.site_of(node), self._inner_nr(node)) for node in nodes)
+        return [Recomputed(operation, site, count, inner_nr) for (operation, site, inner_nr), count in counts.items()]
+
+    def _inner_nr(self, node: fx.Node) -> int:
+        number = self._told.number_of(node) if self._told is not None else None
+        return 0 if number is None or number < 0 else number + 1
+
+    def _backward_parts(self) -> list[BackwardPart]:
+        found = self._told.backward_of() if self._told is not None else {}
+        return [BackwardPart(number + 1, dict(operators)) for number, operators in sorted(found.items()) if number >= 0]
 
     def make(self, results: list[Result]) -> InnerRegion:
         """The region, whose outputs are `results` in the ids of the walk."""
@@ -233,18 +240,20 @@ class InnerRegionMaker:
             self._told_of(local),
             sum({each.memory: each.bytes for each in expected}.values()),
             self._recomputed,
+            self._backward_parts(),
         )
 
     def _told_of(self, local: dict[int, int]) -> list[Told | None] | None:
         """What torch tells of each saved tensor, in the ids of the region and the numbers of its tensors."""
-        if self._told is None:
+        tensors_told = self._told.tensors() if self._told is not None else None
+        if tensors_told is None:
             return None
         sequence_nrs, first_nr = self._replay.walk.sequence_nrs, self._replay.first_nr
         by_number = {sequence_nrs[index] - first_nr: new for index, new in local.items()}
         tensors = [index for index, each in enumerate(self._traced.inputs) if isinstance(each, TensorInput)]
         number_of = {index: number for number, index in enumerate(tensors)}
         found: list[Told | None] = []
-        for shape, given, node in self._told:
+        for shape, given, node in tensors_told:
             number = None if given is None else number_of.get(given)
             new = None if node is None else by_number.get(node)
             found.append(None if number is None and new is None else Told(shape, number, new))

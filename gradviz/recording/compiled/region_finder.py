@@ -23,11 +23,11 @@ from gradviz.recording.compiled.inner_region import (
     known_modules,
 )
 from gradviz.recording.compiled.noted_cuts import NotedCuts
-from gradviz.recording.compiled.recomputed_operations import recomputed_operations
+from gradviz.recording.compiled.recomputed_operations import graph_of_backward
 from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
 from gradviz.recording.compiled.region_replay import CannotReplay, Replay, is_alike, replayed
-from gradviz.recording.compiled.told_by_backward import told_tensors
+from gradviz.recording.compiled.told_by_backward import CompiledBackward
 from gradviz.recording.forward.forward_log import CompiledCall, ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -229,11 +229,9 @@ class _Search:
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
         call, facts = self._call_at(index), self.finder.facts
         constants = RegionConstants(traced, found, call, self.constants, self.modules, facts)
-        recomputed = told = None
-        if function_class is not None:
-            recomputed = recomputed_operations(function_class)
-            told = told_tensors(function_class, found.nodes_by_number())
-        return InnerRegionMaker(traced, found, tables, constants, facts, recomputed, call, told).make(results)
+        graph = graph_of_backward(function_class) if function_class is not None else None
+        backward = CompiledBackward(graph, found.nodes_by_number()) if graph is not None else None
+        return InnerRegionMaker(traced, found, tables, constants, facts, call, graph, backward).make(results)
 
 
 def _in_a_line(error: Exception) -> str:

@@ -417,6 +417,7 @@ def _region_of(node: Node, found: FoundRegion, tables: _Moved | None = None) -> 
             replace(each, call_site=None if each.call_site is None else tables.sites + each.call_site)
             for each in inner.recomputed
         ),
+        backward_parts=tuple(inner.backward_parts),
     )
 
 

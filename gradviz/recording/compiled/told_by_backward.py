@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from gradviz.recording.compiled.recomputed_operations import graph_of_backward
+from gradviz.recording.compiled.recomputed_operations import TAG, computes, operation_of
 
 _INPUT = re.compile(r"primals_(\d+)")
 _END_OF_NODE = re.compile(r"(Backward)?\d*$")
@@ -30,6 +30,9 @@ _OTHER_KINDS = {
     "reshape": "view",
 }
 """Operators and nodes that are called otherwise in compiled code; and views that one call can make."""
+_BACKWARD = "is_backward"
+_SUM = "Gradient addition node"
+"""How torch marks the sum of gradients of a tensor that several operations use."""
 _LEAST_SHARE = 2 / 3
 """If fewer of the operators stand at nodes of their kind, the numbers are not those of the replay."""
 
@@ -59,20 +62,53 @@ class _Operator(NamedTuple):
     """``nativelayernorm`` for ``aten.native_layer_norm.default`` and its backward."""
 
 
-def told_tensors(function_class: Any, nodes: Mapping[int, NumberedNode]) -> list[ToldTensor] | None:
-    """The tensors in the order of the slots; None if torch does not tell what they are.
+class CompiledBackward:
+    """What the graph of a compiled backward tells.
 
     Args:
+        graph: as `graph_of_backward` gives it.
         nodes: those of the replay, by number.
     """
-    graph = graph_of_backward(function_class)
-    if graph is None:
-        return None
-    shift = _shift({each for node in graph.nodes if (each := _operator(node)) is not None}, nodes)
-    saved = [node for node in graph.nodes if _is_saved_tensor(node)]
-    if shift is None:
-        return None if any(_INPUT.fullmatch(node.name) is None for node in saved) else [_told(node) for node in saved]
-    return [_told(node, shift, nodes) for node in saved]
+
+    def __init__(self, graph: fx.Graph, nodes: Mapping[int, NumberedNode]) -> None:
+        self._graph, self._nodes = graph, nodes
+        self._shift = _shift({each for node in graph.nodes if (each := _operator(node)) is not None}, nodes)
+
+    def tensors(self) -> list[ToldTensor] | None:
+        """The saved tensors, in the order of the slots; None if torch does not tell what they are."""
+        saved = [node for node in self._graph.nodes if _is_saved_tensor(node)]
+        inputs = [_INPUT.fullmatch(node.name) for node in saved]
+        if self._shift is None and None in inputs:
+            return None
+        return [
+            ToldTensor(_shape(node), node=self.number_of(node))
+            if found is None
+            else ToldTensor(_shape(node), input=int(found[1]) - 1)
+            for node, found in zip(saved, inputs, strict=True)
+        ]
+
+    def number_of(self, node: fx.Node) -> int | None:
+        """The number in the replay of the operation that a node stands for; None if torch does not tell it."""
+        sequence_nr = node.meta.get("seq_nr")
+        if self._shift is None or sequence_nr is None:
+            return None
+        number = int(sequence_nr) - self._shift
+        operator, module = _operator(node), innermost_module(node.meta)
+        made, after = self._nodes.get(number), self._nodes.get(number + 1)
+        is_before = operator is not None and made is not None and _kind_of_node(made.name) != operator.kind
+        is_after = is_before and made is not None and made.module != module
+        return number + 1 if is_after and after is not None and after.module == module else number
+
+    def backward_of(self) -> dict[int, Counter[str]]:
+        """The operators that the backward of each operation was compiled into, by its number in the replay."""
+        found: dict[int, Counter[str]] = {}
+        for node in self._graph.nodes:
+            if node.op == "call_function" and node.meta.get(TAG) == _BACKWARD and computes(node.target):
+                sequence_nr = node.meta.get("seq_nr")
+                is_sum = str(node.meta.get("stack_trace") or "").startswith(_SUM)
+                if self._shift is not None and sequence_nr is not None and not is_sum:
+                    found.setdefault(int(sequence_nr) - self._shift, Counter())[operation_of(node)] += 1
+        return found
 
 
 def innermost_module(meta: Mapping[str, Any]) -> str:
@@ -86,17 +122,8 @@ def _is_saved_tensor(node: fx.Node) -> bool:
     return is_tensor and not node.name.startswith("tangents_")
 
 
-def _told(node: fx.Node, shift: int = 0, nodes: Mapping[int, NumberedNode] = {}) -> ToldTensor:
-    shape = tuple(size if type(size) is int else None for size in node.meta["val"].shape)
-    found, operator = _INPUT.fullmatch(node.name), _operator(node)
-    if found is not None:
-        return ToldTensor(shape, input=int(found[1]) - 1)
-    if operator is None:
-        return ToldTensor(shape)
-    number, module = operator.sequence_nr - shift, innermost_module(node.meta)
-    made, after = nodes.get(number), nodes.get(number + 1)
-    is_before = made is not None and _kind_of_node(made.name) != operator.kind and made.module != module
-    return ToldTensor(shape, node=number + 1 if is_before and after is not None and after.module == module else number)
+def _shape(node: fx.Node) -> tuple[int | None, ...]:
+    return tuple(size if type(size) is int else None for size in node.meta["val"].shape)
 
 
 def _operator(node: fx.Node) -> _Operator | None:
@@ -105,7 +132,7 @@ def _operator(node: fx.Node) -> _Operator | None:
     if number is None or operator is None:
         return None
     name = str(operator).split(".")[1]
-    if node.meta.get("partitioner_tag") == "is_backward" and node.op != "placeholder" and "_backward" not in name:
+    if node.meta.get(TAG) == _BACKWARD and node.op != "placeholder" and "_backward" not in name:
         return None
     return _Operator(number, _kind(name.removesuffix("_backward")))
 
