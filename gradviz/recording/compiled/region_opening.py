@@ -273,8 +273,12 @@ class _Opening:
         first = self.first[node.id]
         tables = self._moved_tables(node, found.call, inner)
         region = _region_of(node, found, tables)
-        storages = self.old.storages
-        by_region = SavedByRegion(inner.nodes, inner.expected, inner.told, self._inputs_by_name(node), storages)
+        made_before = {
+            (edge.target, edge.input_nr): number for number, edge in enumerate(node.edges) if edge is not None
+        }
+        by_region = SavedByRegion(
+            inner.nodes, inner.expected, inner.told, self._inputs_by_name(node), made_before, self.old.storages
+        )
         operations, is_guessed = by_region.placed(node.saved)
         self.regions.append(replace(region, is_saved_guessed=is_guessed))
         figures = _Boundary(node, inner)

@@ -62,6 +62,7 @@ class SavedByRegion:
         expected: what autograd would have saved.
         told: what torch tells of each tensor, by slot; None if it tells nothing.
         inputs: inputs by the names of parameters.
+        made_before: inputs by the operation outside that made them, and the number of its result.
     """
 
     def __init__(
@@ -70,9 +71,11 @@ class SavedByRegion:
         expected: Sequence[WouldSave],
         told: Sequence[Told | None] | None,
         inputs: Mapping[str, int],
+        made_before: Mapping[tuple[int, int], int],
         storages: Sequence[Storage],
     ) -> None:
         self._nodes, self._told, self._inputs, self._storages = nodes, told, inputs, storages
+        self._made_before = made_before
         self._expected = expected
         self._bases = {node.id: self._base_of(node) for node in nodes}
         self._waiting = sorted(expected, key=self._when_made)
@@ -125,6 +128,8 @@ class SavedByRegion:
     def _told_of(self, tensor: SavedTensor) -> Told | None:
         names = self._storages[tensor.storage].names if tensor.storage is not None else ()
         number = next((self._inputs[name] for name in names if name in self._inputs), None)
+        if number is None and tensor.source is not None:
+            number = self._made_before.get((tensor.source, tensor.source_nr))
         if number is not None:
             return Told((), input=number)
         slot = _LIST_SLOT.fullmatch(tensor.slot)
@@ -142,7 +147,8 @@ class SavedByRegion:
             return self._taken(tensor, [each for each in self._waiting if each.source is None])
         self._is_guessed = True
         found = self._taken(tensor, [each for each in self._waiting if each.source is not None and each.input is None])
-        return found or self._taken(tensor, self._results)
+        last = self._nodes[-1].id
+        return found or self._taken(tensor, self._results) or WouldSave(last, "", (), "", last)
 
     def _taken(self, tensor: SavedTensor, candidates: Sequence[WouldSave]) -> WouldSave | None:
         """The first candidate of the tensor's size, which is a candidate no more."""

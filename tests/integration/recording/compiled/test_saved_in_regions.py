@@ -40,9 +40,12 @@ class Model(nn.Module):
         x = self.embedding(ids) + self.positions(torch.arange(ids.shape[1]))
         return self.head(torch.sigmoid(self.second(self.first(x))))
 
-def of(backend):
+def of(backend, by_block=False):
     model, ids = Model(), torch.randint(0, 9, (4, 6))
-    net = model if backend is None else torch.compile(model, backend=backend)
+    net = model if backend is None or by_block else torch.compile(model, backend=backend)
+    for block in (model.first, model.second) if by_block else ():
+        block.drop.p = 0.0
+        block.compile(backend=backend)
     recording = record(lambda: net(ids).sum().backward())
     document = memory_document(recording.capture, recording.graph)
     kept_by = [(each.names, f"{use.module}.{use.slot}") for each in document.storages for use in each.held_by]
@@ -50,9 +53,11 @@ def of(backend):
         "modules": {each.module: each.own_bytes for each in document.by_module},
         "parameters": {names[0]: slot for names, slot in kept_by if names},
         "guessed": [each.is_guessed for each in document.compiled],
+        "kept": [(each.calls, each.kept_bytes, each.uncompiled_bytes) for each in document.compiled],
     }
 
-print(json.dumps({str(backend): of(backend) for backend in (None, "aot_eager")}))
+runs = {str(backend): of(backend) for backend in (None, "aot_eager")}
+print(json.dumps(runs | {"by block": of("aot_eager", by_block=True)}))
 """
 
 
@@ -84,3 +89,9 @@ def test_parameters_are_kept_in_the_slots_of_their_own_operations(found: dict[st
 
 def test_it_is_known_and_not_guessed(found: dict[str, Any]) -> None:
     assert found["aot_eager"]["guessed"] == [False]
+
+
+def test_what_a_block_got_from_the_one_before_is_no_result_of_its_own(found: dict[str, Any]) -> None:
+    ((calls, kept, uncompiled),) = found["by block"]["kept"]
+    assert calls == 2
+    assert kept == uncompiled
