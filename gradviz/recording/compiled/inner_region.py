@@ -12,12 +12,11 @@ import torch
 from torch import fx
 
 from gradviz.graph.model import BackwardPart, CallSite, Edge, ModuleScope, Node, Recomputed
-from gradviz.recording.compiled.recomputed_operations import operation_of, recomputed_operations
 from gradviz.recording.compiled.region_constants import RegionConstant, RegionConstants
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
 from gradviz.recording.compiled.saved_in_region import Told, WouldSave
-from gradviz.recording.compiled.told_by_backward import CompiledBackward
+from gradviz.recording.compiled.told_by_backward import CompiledBackward, operation_of, recomputed_operations
 from gradviz.recording.compiled.traced_nodes import ModuleCalls, TracedNode, dotted_source, module_at
 from gradviz.recording.forward.forward_log import CompiledCall
 from gradviz.recording.forward.forward_memory import storage_of

@@ -23,11 +23,10 @@ from gradviz.recording.compiled.inner_region import (
     known_modules,
 )
 from gradviz.recording.compiled.noted_cuts import NotedCuts
-from gradviz.recording.compiled.recomputed_operations import graph_of_backward
 from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
 from gradviz.recording.compiled.region_replay import CannotReplay, Replay, is_alike, replayed
-from gradviz.recording.compiled.told_by_backward import CompiledBackward
+from gradviz.recording.compiled.told_by_backward import CompiledBackward, graph_of_backward
 from gradviz.recording.forward.forward_log import CompiledCall, ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (

@@ -1,4 +1,4 @@
-"""What the graph of a compiled backward says of the tensors that it gets: inputs, or results of which operations.
+"""What the graph of a compiled backward tells: which tensors it gets, and what it computes again and instead of what.
 
 Each tensor that a compiled function saves is a placeholder there. An input is called ``primals_3``. For a result torch
 keeps the operator that made it, and the sequence number that autograd had when that operator was traced; the operators
@@ -17,8 +17,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from gradviz.recording.compiled.recomputed_operations import TAG, computes, operation_of
+from gradviz.recording.torch_access.dynamo.dynamo_graphs import schema_of
+from gradviz.recording.torch_access.engine import compiled_backward_of
+from gradviz.recording.torch_access.name_lookup import find
 
+_TAG = "partitioner_tag"
+"""Where a partitioner notes whether a node belongs to the forward or to the backward."""
 _INPUT = re.compile(r"primals_(\d+)")
 _END_OF_NODE = re.compile(r"(Backward)?\d*$")
 _OTHER_KINDS = {
@@ -62,6 +66,24 @@ class _Operator(NamedTuple):
     """``nativelayernorm`` for ``aten.native_layer_norm.default`` and its backward."""
 
 
+def graph_of_backward(function_class: Any) -> fx.Graph | None:
+    """The graph of a compiled backward, if torch tells what it consists of.
+
+    Code from a cache has no such graph, and inductor strips it once backward has run.
+    """
+    module = compiled_backward_of(function_class)
+    is_whole = isinstance(module, fx.GraphModule) and any(_TAG in node.meta for node in module.graph.nodes)
+    return module.graph if is_whole else None
+
+
+def recomputed_operations(graph: fx.Graph) -> list[fx.Node]:
+    """Operations of the forward in the graph of a backward, without views."""
+    nodes = [node for node in graph.nodes if node.op == "call_function"]
+    # Until torch 2.6 only operations of the backward had a tag.
+    forward = "is_forward" if find("torch._functorch.partitioners._has_tag_is_forward") is not None else None
+    return [node for node in nodes if node.meta.get(_TAG) == forward and _computes(node.target)]
+
+
 class CompiledBackward:
     """What the graph of a compiled backward tells.
 
@@ -103,7 +125,7 @@ class CompiledBackward:
         """The operators that the backward of each operation was compiled into, by its number in the replay."""
         found: dict[int, Counter[str]] = {}
         for node in self._graph.nodes:
-            if node.op == "call_function" and node.meta.get(TAG) == _BACKWARD and computes(node.target):
+            if node.op == "call_function" and node.meta.get(_TAG) == _BACKWARD and _computes(node.target):
                 sequence_nr = node.meta.get("seq_nr")
                 is_sum = str(node.meta.get("stack_trace") or "").startswith(_SUM)
                 if self._shift is not None and sequence_nr is not None and not is_sum:
@@ -132,7 +154,7 @@ def _operator(node: fx.Node) -> _Operator | None:
     if number is None or operator is None:
         return None
     name = str(operator).split(".")[1]
-    if node.meta.get(TAG) == _BACKWARD and node.op != "placeholder" and "_backward" not in name:
+    if node.meta.get(_TAG) == _BACKWARD and node.op != "placeholder" and "_backward" not in name:
         return None
     return _Operator(number, _kind(name.removesuffix("_backward")))
 
@@ -156,3 +178,14 @@ def _kind_of_node(name: str) -> str:
 def _kind(name: str) -> str:
     plain = name.replace("_", "").lower()
     return _OTHER_KINDS.get(plain, plain)
+
+
+def operation_of(node: fx.Node) -> str:
+    """``erf`` for ``aten.erf.default``."""
+    return str(node.target).split(".")[1]
+
+
+def _computes(target: Any) -> bool:
+    """Whether an operator does more than look at the memory of what it gets in another way."""
+    schema = schema_of(target)
+    return schema is not None and not any(argument.alias_info is not None for argument in schema.arguments)
