@@ -236,6 +236,17 @@ class Recomputed(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_de
     call_site: Index | None = None
     count: Count = 1
     """How often it is computed again at that line."""
+    inner_nr: Count = 0
+    """`Node.inner_nr` of the operation of the program that it is part of; 0 if that is not known."""
+
+
+class BackwardPart(Struct, frozen=True, gc=False):
+    """What the backward of one operation of a compiled region was compiled into."""
+
+    inner_nr: Count
+    """`Node.inner_nr` of that operation."""
+    operators: dict[str, Count]
+    """How often each operator of torch, as ``mul``, is there, before a compiler fuses them."""
 
 
 class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaults=True):
@@ -259,6 +270,10 @@ class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaul
     """What autograd would keep of its results without compilation; None if that is not known."""
     recomputed: tuple[Recomputed, ...] | None = None
     """None if torch does not tell it, as for code from its cache."""
+    backward_parts: tuple[BackwardPart, ...] = ()
+    """Empty if torch does not tell them."""
+    is_saved_guessed: bool = False
+    """Whether only their sizes say which operations keep what it saved."""
 
 
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):

@@ -27,6 +27,7 @@ from gradviz.graph.fingerprints import Fingerprint, packed_projections
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures
 from gradviz.graph.model import (
     BackwardCall,
+    BackwardPart,
     CustomFunction,
     Edge,
     Graph,
@@ -217,7 +218,9 @@ def whole_graph() -> Graph:
                 NodeRun(4, 0.5),
                 is_measured=True,
                 uncompiled_bytes=4096,
-                recomputed=(Recomputed("tanh", 1, 3),),
+                recomputed=(Recomputed("tanh", 1, 3, 1),),
+                backward_parts=(BackwardPart(1, {"mul": 2, "sub": 1}),),
+                is_saved_guessed=True,
             ),
             Region("", closed="its code could not be run again"),
         ),

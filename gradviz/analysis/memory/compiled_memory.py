@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gradviz.graph.gradients import at_index
 from gradviz.graph.model import Graph
 from gradviz.graph.query.own_line import own_lines
+from gradviz.graph.saved_tensors import SavedTensor
 
 
 @dataclass
@@ -24,6 +26,8 @@ class CompiledMemory:
     """By file and line: how often each operation is computed again."""
     is_known: bool = True
     """Whether torch tells what is computed again."""
+    is_guessed: bool = False
+    """Whether only sizes say which lines and modules keep what it keeps."""
 
     @property
     def operations(self) -> int:
@@ -48,6 +52,7 @@ def compiled_memory(graph: Graph) -> list[CompiledMemory]:
             of.kept_bytes += kept[index]
         of.uncompiled_bytes += region.uncompiled_bytes
         of.is_known = of.is_known and region.recomputed is not None
+        of.is_guessed = of.is_guessed or region.is_saved_guessed
         for each in region.recomputed or ():
             site = graph.call_sites[lines[each.call_site]] if each.call_site is not None else None
             at = (site.file, site.line) if site is not None else ("", 0)
@@ -61,9 +66,23 @@ def _kept_by_region(graph: Graph) -> Counter[int]:
         if node.region is None:
             continue
         for saved in node.saved:
-            if saved.storage is not None and graph.storages[saved.storage].kind == "intermediate":
-                region_of[saved.storage] = node.region
+            storage = saved.storage
+            if storage is None or graph.storages[storage].kind != "intermediate":
+                continue
+            if _region_that_made(graph, saved) == node.region:
+                region_of[storage] = node.region
     kept: Counter[int] = Counter()
     for storage, region in region_of.items():
         kept[region] += graph.storages[storage].bytes
     return kept
+
+
+def _region_that_made(graph: Graph, saved: SavedTensor) -> int | None:
+    """The region in which the memory of a saved tensor was made; None if it was made outside, as far as known."""
+    source = saved.source
+    while source is not None and graph.nodes[source].kind == "view":
+        edge = at_index(graph.nodes[source].edges, 0)
+        if edge is None:
+            break
+        source = edge.target
+    return None if source is None else graph.nodes[source].region

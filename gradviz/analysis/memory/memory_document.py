@@ -63,6 +63,8 @@ class CompiledBytes(Struct, frozen=True):
     """What autograd would keep without compilation."""
     recomputed: tuple[RecomputedLine, ...] | None
     """None where torch does not tell it."""
+    is_guessed: bool = False
+    """Whether only sizes say which lines and modules keep these results."""
 
 
 class MemoryDocument(Struct, frozen=True):
@@ -112,7 +114,15 @@ def _compiled(each: CompiledMemory) -> CompiledBytes:
         RecomputedLine(file or None, line or None, dict(counts)) for (file, line), counts in each.recomputed.items()
     )
     recomputed = tuple(lines) if each.is_known else None
-    return CompiledBytes(each.function, each.backend, each.calls, each.kept_bytes, each.uncompiled_bytes, recomputed)
+    return CompiledBytes(
+        each.function,
+        each.backend,
+        each.calls,
+        each.kept_bytes,
+        each.uncompiled_bytes,
+        recomputed,
+        each.is_guessed,
+    )
 
 
 def _line(capture: Capture, group: Group) -> LineBytes:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import fx
 
-from gradviz.graph.model import CallSite, Edge, ModuleScope, Node, Recomputed
-from gradviz.recording.compiled.recomputed_operations import operation_of
+from gradviz.graph.model import BackwardPart, CallSite, Edge, ModuleScope, Node, Recomputed
 from gradviz.recording.compiled.region_constants import RegionConstant, RegionConstants
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
 from gradviz.recording.compiled.run_log import custom_function_name
-from gradviz.recording.compiled.saved_in_region import WouldSave
+from gradviz.recording.compiled.saved_in_region import Told, WouldSave
+from gradviz.recording.compiled.told_by_backward import CompiledBackward, operation_of, recomputed_operations
 from gradviz.recording.compiled.traced_nodes import ModuleCalls, TracedNode, dotted_source, module_at
 from gradviz.recording.forward.forward_log import CompiledCall
 from gradviz.recording.forward.forward_memory import storage_of
@@ -62,10 +62,13 @@ class InnerRegion:
     function: str
     expected: Sequence[WouldSave] = ()
     """What autograd would have saved."""
+    told: Sequence[Told | None] | None = None
+    """What torch tells of each saved tensor."""
     uncompiled_bytes: int | None = None
     """How much that is, without inputs."""
     recomputed: Sequence[Recomputed] | None = None
     """With local call sites."""
+    backward_parts: Sequence[BackwardPart] = ()
 
 
 @dataclass
@@ -169,8 +172,9 @@ class InnerRegionMaker:
     """Makes the nodes of one region.
 
     Args:
-        recomputed: operations that the compiled backward computes again.
         call: that of the compiled code, if it was seen.
+        backward: the graph of the compiled backward, if torch tells it.
+        told: what it tells.
     """
 
     def __init__(
@@ -180,24 +184,34 @@ class InnerRegionMaker:
         tables: RegionTables,
         constants: RegionConstants,
         facts: FactsTable,
-        recomputed: Sequence[fx.Node] | None = None,
         call: CompiledCall | None = None,
+        backward: fx.Graph | None = None,
+        told: CompiledBackward | None = None,
     ) -> None:
         self._traced, self._replay, self._tables, self._facts = traced, replay, tables, facts
         self._constants = constants
         self._is_checkpointed = call is not None and call.is_checkpointed
         self._function = traced.function if call is None else call.function
-        self._recomputed = self._with_sites(recomputed)
+        self._told = told
+        self._recomputed = None if backward is None else self._with_sites(recomputed_operations(backward))
         storages = [storage_of(each) for each in replay.tensors[0] if isinstance(each, torch.Tensor)]
-        self._memory_of_inputs = {storage_address(each) for each in storages if each is not None}
+        self._input_of_memory = {
+            storage_address(each): number for number, each in enumerate(storages) if each is not None
+        }
         self._classes: dict[type, NodeClass] = {}
 
-    def _with_sites(self, nodes: Sequence[fx.Node] | None) -> list[Recomputed] | None:
-        """Operations that are computed again, each once for each line."""
-        if nodes is None:
-            return None
-        counts = Counter((operation_of(node), self._tables.site_of(node)) for node in nodes)
-        return [Recomputed(operation, site, count) for (operation, site), count in counts.items()]
+    def _with_sites(self, nodes: Sequence[fx.Node]) -> list[Recomputed]:
+        """Operations that are computed again, each once for each line and operation of the program."""
+        counts = Counter((operation_of(node), self._tables.site_of(node), self._inner_nr(node)) for node in nodes)
+        return [Recomputed(operation, site, count, inner_nr) for (operation, site, inner_nr), count in counts.items()]
+
+    def _inner_nr(self, node: fx.Node) -> int:
+        number = self._told.number_of(node) if self._told is not None else None
+        return 0 if number is None or number < 0 else number + 1
+
+    def _backward_parts(self) -> list[BackwardPart]:
+        found = self._told.backward_of() if self._told is not None else {}
+        return [BackwardPart(number + 1, dict(operators)) for number, operators in sorted(found.items()) if number >= 0]
 
     def make(self, results: list[Result]) -> InnerRegion:
         """The region, whose outputs are `results` in the ids of the walk."""
@@ -222,9 +236,27 @@ class InnerRegionMaker:
             self._traced.backend,
             self._traced.function,
             expected,
+            self._told_of(local),
             sum({each.memory: each.bytes for each in expected}.values()),
             self._recomputed,
+            self._backward_parts(),
         )
+
+    def _told_of(self, local: dict[int, int]) -> list[Told | None] | None:
+        """What torch tells of each saved tensor, in the ids of the region and the numbers of its tensors."""
+        tensors_told = self._told.tensors() if self._told is not None else None
+        if tensors_told is None:
+            return None
+        sequence_nrs, first_nr = self._replay.walk.sequence_nrs, self._replay.first_nr
+        by_number = {sequence_nrs[index] - first_nr: new for index, new in local.items()}
+        tensors = [index for index, each in enumerate(self._traced.inputs) if isinstance(each, TensorInput)]
+        number_of = {index: number for number, index in enumerate(tensors)}
+        found: list[Told | None] = []
+        for shape, given, node in tensors_told:
+            number = None if given is None else number_of.get(given)
+            new = None if node is None else by_number.get(node)
+            found.append(None if number is None and new is None else Told(shape, number, new))
+        return found
 
     def _expected(self, local: dict[int, int]) -> Iterator[WouldSave]:
         walked = self._replay.walk
@@ -243,13 +275,15 @@ class InnerRegionMaker:
             number = tensor.output_nr
         storage = storage_of(tensor)
         memory = storage_address(storage) if storage is not None else 0
-        size = 0 if storage is None or memory in self._memory_of_inputs else storage.nbytes()
+        given = self._input_of_memory.get(memory)
+        size = 0 if storage is None or given is not None else storage.nbytes()
         if slot.result_nr is not None:
-            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr, memory, size)
+            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr, memory, size, given)
         is_input = made_by is None and any(tensor is each for each in self._replay.tensors[0])
         source = local.get(position) if position is not None else None if is_input else new
         number = number if position is not None else 0
-        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number, memory, size)
+        has_gradient = position is not None or is_input
+        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number, memory, size, given, has_gradient)
 
     def _node(
         self, index: int, new: int, outputs: Any, local: dict[int, int], constants: tuple[torch.Tensor, ...]

@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 from msgspec.structs import replace
-from torch import fx
 
 from gradviz.graph.compilations import Compilation, GradientCut
 from gradviz.graph.model import Edge, Graph
@@ -24,10 +23,10 @@ from gradviz.recording.compiled.inner_region import (
     known_modules,
 )
 from gradviz.recording.compiled.noted_cuts import NotedCuts
-from gradviz.recording.compiled.recomputed_operations import recomputed_operations
 from gradviz.recording.compiled.region_constants import RegionConstants
 from gradviz.recording.compiled.region_opening import FoundRegion, FoundRegions, UncompiledRegion
 from gradviz.recording.compiled.region_replay import CannotReplay, Replay, is_alike, replayed
+from gradviz.recording.compiled.told_by_backward import CompiledBackward, graph_of_backward
 from gradviz.recording.forward.forward_log import CompiledCall, ThreadLog
 from gradviz.recording.forward.tensor_names import ModuleNames
 from gradviz.recording.torch_access.dynamo.dynamo_graphs import (
@@ -197,7 +196,7 @@ class _Search:
         _check_inputs(traced, edges)
         _check_outputs(found, results, plan, input_metadata(wrapper))
         leaves = [_leaf(self.walked, edge) for edge in edges]
-        return self._made(index, traced, found, leaves, results, recomputed_operations(function_class))
+        return self._made(index, traced, found, leaves, results, function_class)
 
     def _call_at(self, index: int) -> CompiledCall | None:
         """The call of compiled code that made a node."""
@@ -223,13 +222,15 @@ class _Search:
         found: Replay,
         leaves: list[Any],
         results: list[Result],
-        recomputed: list[fx.Node] | None = None,
+        function_class: Any = None,
     ) -> InnerRegion:
         frame = frame_module(traced, self._running_module(index), leaves, self.modules, self.known)
         tables = RegionTables(self.modules, self.known, frame, traced.module_variable)
         call, facts = self._call_at(index), self.finder.facts
         constants = RegionConstants(traced, found, call, self.constants, self.modules, facts)
-        return InnerRegionMaker(traced, found, tables, constants, facts, recomputed, call).make(results)
+        graph = graph_of_backward(function_class) if function_class is not None else None
+        backward = CompiledBackward(graph, found.nodes_by_number()) if graph is not None else None
+        return InnerRegionMaker(traced, found, tables, constants, facts, call, graph, backward).make(results)
 
 
 def _in_a_line(error: Exception) -> str:

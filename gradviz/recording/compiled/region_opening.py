@@ -25,7 +25,7 @@ from gradviz.recording.compiled.inner_region import InnerRegion, Result
 from gradviz.recording.compiled.nan_lines import BROKEN_BY
 from gradviz.recording.compiled.region_constants import RegionConstant
 from gradviz.recording.compiled.region_replay import RESHAPES
-from gradviz.recording.compiled.saved_in_region import with_saved_tensors
+from gradviz.recording.compiled.saved_in_region import SavedByRegion, Told
 
 NOT_MEASURED = "inside compiled code"
 """`TensorFigures.unmeasured` of the gradients between the operations of a region."""
@@ -272,9 +272,17 @@ class _Opening:
     def _open(self, node: Node, found: FoundRegion, inner: InnerRegion) -> None:
         first = self.first[node.id]
         tables = self._moved_tables(node, found.call, inner)
-        self.regions.append(_region_of(node, found, tables))
+        region = _region_of(node, found, tables)
+        made_before = {
+            (edge.target, edge.input_nr): number for number, edge in enumerate(node.edges) if edge is not None
+        }
+        by_region = SavedByRegion(
+            inner.nodes, inner.expected, inner.told, self._inputs_by_name(node), made_before, self.old.storages
+        )
+        operations, is_guessed = by_region.placed(node.saved)
+        self.regions.append(replace(region, is_saved_guessed=is_guessed))
         figures = _Boundary(node, inner)
-        for own in with_saved_tensors(inner.nodes, inner.expected, node.saved, self.old.storages):
+        for own in operations:
             edges = tuple(
                 None
                 if edge is None
@@ -304,6 +312,15 @@ class _Opening:
                     region=len(self.regions) - 1,
                 )
             )
+
+    def _inputs_by_name(self, node: Node) -> dict[str, int]:
+        """Inputs of a region that are parameters."""
+        return {
+            name: number
+            for number, edge in enumerate(node.edges)
+            if edge is not None
+            for name in self.old.nodes[edge.target].names
+        }
 
     def _frame_scope(self, node: Node, call: int, inner: InnerRegion) -> int | None:
         """The module or function that was compiled: the one around it, if it is the same, or a new one."""
@@ -375,7 +392,15 @@ def only_used(inner: InnerRegion, wanted: Iterable[Result]) -> InnerRegion:
         for each in inner.expected
         if each.node in new_ids
     ]
-    return dataclasses.replace(inner, nodes=nodes, results=results, expected=expected)
+    told = inner.told and [_renumbered(each, new_ids) for each in inner.told]
+    return dataclasses.replace(inner, nodes=nodes, results=results, expected=expected, told=told)
+
+
+def _renumbered(told: Told | None, new_ids: Mapping[int, int]) -> Told | None:
+    """None if the operation is left out."""
+    if told is None or told.node is None:
+        return told
+    return told._replace(node=new_ids[told.node]) if told.node in new_ids else None
 
 
 def _region_of(node: Node, found: FoundRegion, tables: _Moved | None = None) -> Region:
@@ -396,6 +421,7 @@ def _region_of(node: Node, found: FoundRegion, tables: _Moved | None = None) -> 
             replace(each, call_site=None if each.call_site is None else tables.sites + each.call_site)
             for each in inner.recomputed
         ),
+        backward_parts=tuple(inner.backward_parts),
     )
 
 

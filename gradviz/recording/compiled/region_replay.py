@@ -20,6 +20,7 @@ from torch import fx
 
 from gradviz.recording.backward.program_state import generators_restored
 from gradviz.recording.compiled.run_log import RunLog
+from gradviz.recording.compiled.told_by_backward import NumberedNode, innermost_module
 from gradviz.recording.compiled.traced_nodes import TracedNode, moved
 from gradviz.recording.forward.copies import COPYING, Copies
 from gradviz.recording.forward.forward_memory import storage_of
@@ -113,6 +114,16 @@ class Replay:
     """Every torch call of the run, if they are wanted."""
     copies: Copies = field(default_factory=Copies)
     """Which tensors without gradient are copies of others."""
+
+    def nodes_by_number(self) -> dict[int, NumberedNode]:
+        """The nodes by their number in the run, beginning with 0."""
+        found: dict[int, NumberedNode] = {}
+        for wrapper, number in zip(self.walk.wrappers, self.walk.sequence_nrs, strict=True):
+            call = self.call_of(number) if number != LEAF_SEQUENCE_NR else None
+            if number != LEAF_SEQUENCE_NR:
+                module = innermost_module(call.traced.meta) if call is not None else ""
+                found[number - self.first_nr] = NumberedNode(wrapper.name(), module)
+        return found
 
     def call_of(self, sequence_nr: int) -> ReplayedCall | None:
         """The call that made the node with this number."""

@@ -60,16 +60,20 @@ def compiled_words(each: CompiledMemory) -> list[str]:
     calls = f" in {each.calls} calls" if each.calls > 1 else ""
     keeps, instead = _keeps_words(each.kept_bytes), byte_words(each.uncompiled_bytes)
     first = f"{of}, by {each.backend}{calls}: {keeps}; without compilation it would be {instead}"
+    guessed = [_GUESSED] * each.is_guessed
     if not each.is_known:
-        return [f"{first}; what it computes again is not known: torch took it from its cache"]
+        return [f"{first}; what it computes again is not known: torch took it from its cache", *guessed]
     if not each.operations:
-        return [f"{first}; nothing is computed again in backward"]
+        return [f"{first}; nothing is computed again in backward", *guessed]
     lines = [
         f"{counts.total():>10,}  {line_words_of(file, line) if line else 'at lines that are not known'}: "
         + ", ".join(f"{name} x{count}" if count > 1 else name for name, count in counts.most_common())
         for (file, line), counts in sorted(each.recomputed.items(), key=lambda entry: -entry[1].total())
     ]
-    return [f"{first}; {counted(each.operations, 'operation')} computed again in backward", *lines]
+    return [f"{first}; {counted(each.operations, 'operation')} computed again in backward", *lines, *guessed]
+
+
+_GUESSED = "torch does not tell which operation each result is of: lines and modules go by size, and may be others"
 
 
 def _keeps_words(kept: int | None) -> str:

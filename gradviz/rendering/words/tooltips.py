@@ -12,6 +12,7 @@ from gradviz.graph.query.operation_names import autograd_name
 from gradviz.graph.query.own_line import line_words
 from gradviz.rendering.words.box_words import operations_in, scope_tooltip
 from gradviz.rendering.words.common_words import counted, full_tensor_words, listed
+from gradviz.rendering.words.compiled_tooltips import compiled_lines
 from gradviz.rendering.words.flags import findings_on, gradient_flag, item_flag
 from gradviz.rendering.words.gradient_tooltips import (
     MAX_NUMBERS,
@@ -65,6 +66,7 @@ def _operation(facts: SubjectFacts, item: Item, node: Node) -> Iterator[Section]
     yield "gradients", tuple(node_gradients(facts, item, node))
     yield "run", tuple(node_run(facts, item, node))
     yield "saved for backward", tuple(kept_by_node(facts, node))
+    yield "compiled code", tuple(compiled_lines(facts, node))
     yield "drawn with it", (*_merged(facts, item, node), *_not_drawn(facts, item))
 
 

@@ -18,6 +18,9 @@ from torch import nn
 from gradviz.analysis.memory.kept_memory import memory_of
 from gradviz.analysis.memory.memory_document import memory_document
 from gradviz.rendering.reports.memory_report import ReportOptions, memory_report
+from gradviz.rendering.words.compiled_tooltips import compiled_lines
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.view.build import view_of
 
 warnings.simplefilter("ignore")
 
@@ -39,7 +42,10 @@ def of(backend):
     document = memory_document(capture, graph)
     results = sum(each.bytes for each in document.storages if each.kind == "intermediate")
     report = memory_report(capture, graph, ReportOptions(width=200))
-    return {"results": results, "compiled": msgspec.to_builtins(document.compiled), "report": report}
+    facts = SubjectFacts(capture, graph, view_of(graph).view)
+    made_into = [(node.name, list(compiled_lines(facts, node))) for node in graph.nodes]
+    compiled = msgspec.to_builtins(document.compiled)
+    return {"results": results, "compiled": compiled, "report": report, "made into": made_into}
 
 print(json.dumps({str(backend): of(backend) for backend in (None, "aot_eager", "aot_eager_decomp_partition")}))
 """
@@ -72,3 +78,18 @@ def test_what_a_partitioner_saves_and_what_that_costs_have_their_figures_and_lin
     assert again["tanh"] >= 1
     operations = sum(sum(line["operations"].values()) for line in compiled["recomputed"])
     assert f"{operations} operations computed again in backward" in one["report"]
+
+
+def test_an_operation_says_what_of_it_is_computed_again_and_what_its_backward_was_compiled_into(
+    found: dict[str, Any],
+) -> None:
+    plain, whole, divided = (
+        dict(found[backend]["made into"]) for backend in ("None", "aot_eager", "aot_eager_decomp_partition")
+    )
+    assert not any(plain.values())
+    assert whole["NativeLayerNormBackward0"] == ["its backward was compiled into: native_layer_norm_backward"]
+    assert whole["SigmoidBackward0"] == ["its backward was compiled into: sigmoid_backward"]
+    again, into = divided["SigmoidBackward0"]
+    assert again == "computed again in backward: sigmoid"
+    assert "mul" in into
+    assert "sigmoid_backward" not in into, "divided into smaller operators"
