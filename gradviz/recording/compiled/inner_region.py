@@ -189,7 +189,9 @@ class InnerRegionMaker:
         self._function = traced.function if call is None else call.function
         self._recomputed = self._with_sites(recomputed)
         storages = [storage_of(each) for each in replay.tensors[0] if isinstance(each, torch.Tensor)]
-        self._memory_of_inputs = {storage_address(each) for each in storages if each is not None}
+        self._input_of_memory = {
+            storage_address(each): number for number, each in reversed([*enumerate(storages)]) if each is not None
+        }
         self._classes: dict[type, NodeClass] = {}
 
     def _with_sites(self, nodes: Sequence[fx.Node] | None) -> list[Recomputed] | None:
@@ -243,13 +245,14 @@ class InnerRegionMaker:
             number = tensor.output_nr
         storage = storage_of(tensor)
         memory = storage_address(storage) if storage is not None else 0
-        size = 0 if storage is None or memory in self._memory_of_inputs else storage.nbytes()
+        input_nr = self._input_of_memory.get(memory)
+        size = 0 if storage is None or input_nr is not None else storage.nbytes()
         if slot.result_nr is not None:
-            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr, memory, size)
+            return WouldSave(new, slot.name, facts.shape, facts.dtype, new, slot.result_nr, memory, size, input_nr)
         is_input = made_by is None and any(tensor is each for each in self._replay.tensors[0])
         source = local.get(position) if position is not None else None if is_input else new
         number = number if position is not None else 0
-        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number, memory, size)
+        return WouldSave(new, slot.name, facts.shape, facts.dtype, source, number, memory, size, input_nr)
 
     def _node(
         self, index: int, new: int, outputs: Any, local: dict[int, int], constants: tuple[torch.Tensor, ...]

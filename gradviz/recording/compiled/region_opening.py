@@ -274,7 +274,7 @@ class _Opening:
         tables = self._moved_tables(node, found.call, inner)
         self.regions.append(_region_of(node, found, tables))
         figures = _Boundary(node, inner)
-        for own in with_saved_tensors(inner.nodes, inner.expected, node.saved, self.old.storages):
+        for own in with_saved_tensors(inner.nodes, inner.expected, node, self.old):
             edges = tuple(
                 None
                 if edge is None
