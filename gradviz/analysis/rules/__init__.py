@@ -77,13 +77,17 @@ from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLa
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.future_visible import FutureVisible
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
+from gradviz.analysis.rules.wrong_data.mask_without_effect import MaskWithoutEffect
+from gradviz.analysis.rules.wrong_data.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
+from gradviz.analysis.rules.wrong_data.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
 from gradviz.analysis.rules.wrong_data.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
@@ -181,6 +185,10 @@ RULES: tuple[type[Rule], ...] = (
     OtherNoiseAsTarget,
     SplitTwice,
     DivergenceOutweighs,
+    MaskWithoutEffect,
+    FutureVisible,
+    OneDirectionOnly,
+    SimilarToItself,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
