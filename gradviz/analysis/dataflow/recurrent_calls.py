@@ -12,3 +12,8 @@ def is_batch_first(call: Call) -> bool | None:
     """Whether a layer takes the first of three axes for the samples; not for packed sequences, which have two axes."""
     flag = call.scalars.get("8")
     return flag if isinstance(flag, bool) else None
+
+
+def is_bidirectional(call: Call) -> bool:
+    """Whether a layer reads the sequence in both directions; not told for packed sequences, which have two axes."""
+    return call.scalars.get("7") is True and isinstance(call.scalars.get("8"), bool)

@@ -78,7 +78,10 @@ from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLa
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.future_visible import FutureVisible
 from gradviz.analysis.rules.wrong_data.inverted_mask import InvertedMask
+from gradviz.analysis.rules.wrong_data.mask_without_effect import MaskWithoutEffect
+from gradviz.analysis.rules.wrong_data.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
@@ -86,6 +89,7 @@ from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
+from gradviz.analysis.rules.wrong_data.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
 from gradviz.analysis.rules.wrong_data.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
@@ -189,6 +193,10 @@ RULES: tuple[type[Rule], ...] = (
     ArgumentOutOfRange,
     TargetNeverReached,
     TargetWithoutInfluence,
+    MaskWithoutEffect,
+    FutureVisible,
+    OneDirectionOnly,
+    SimilarToItself,
     StraightThroughReversed,
     OverlapNotClamped,
     RequiresGradFalse,

@@ -424,6 +424,22 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("scale the targets to its range", (("5 * x[:, :1]", "torch.sigmoid(x[:, :1])"),)),
     ),
     "GV641": (("(prediction - target).square().mean()", (("- y).mean()", "- y).square().mean()"),)),),
+    "GV642": (
+        ('scores.masked_fill(mask, float("-inf"))', (("padding[:, None], 1e-9", 'padding[:, None], float("-inf")'),)),
+    ),
+    "GV643": (
+        (
+            "nn.Transformer.generate_square_subsequent_mask(T)",
+            (("layer(embed(tokens[:, :-1]))", "layer(embed(tokens[:, :-1]), src_mask=mask)"),),
+        ),
+    ),
+    "GV644": (("torch.cat([h[-2], h[-1]], dim=1)", (("out[:, -1]", "torch.cat([h[-2], h[-1]], dim=1)"),)),),
+    "GV645": (
+        (
+            'similar.masked_fill(torch.eye(n, dtype=torch.bool), float("-inf"))',
+            (("z @ z.T / 0.2", '(z @ z.T / 0.2).masked_fill(diagonal, float("-inf"))'),),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

@@ -42,6 +42,7 @@ class ZeroGradientOp(ZeroGradientRule):
 
     code = "GV201"
     name = "zero_gradient_op"
+    yields_to = ("one_direction_only",)
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":

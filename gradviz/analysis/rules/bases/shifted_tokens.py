@@ -1,0 +1,178 @@
+"""Targets of a language model: the tokens that it looks up, shifted by one position.
+
+Inputs and targets are parts of one tensor: ``tokens[:, :-1]`` and ``tokens[:, 1:]``, windows of a stream that are
+stacked, rows of two tables that were cut out of one, or ``cat([start, targets[:, :-1]])``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call
+
+
+class Part(Struct, frozen=True):
+    """Which part of which tensor some tokens are."""
+
+    source: tuple[object, ...]
+    """The tensor, and what was picked from it by numbers and tensors."""
+    moves: tuple[tuple[int, int], ...]
+    """By how much each call moved the start, with the length that was left."""
+
+    @property
+    def start(self) -> int:
+        return sum(by for by, _ in self.moves)
+
+
+def part_of(flow: Dataflow, tensor: int, row: int) -> Part:
+    """Where tokens come from, as far as only slices, picks, shifts and changes of shape made them."""
+    picks: list[object] = []
+    moves: list[tuple[int, int]] = []
+    for _ in range(_MAX_CALLS):
+        made = flow.producers(tensor, row)
+        if not made:
+            break
+        call = flow.log.calls[made[-1]]
+        name = plain_name(call.function)
+        if name not in _SHAPES:
+            step = _step(flow, made[-1], call, name)
+            if step is None:
+                break
+            moves += [step.move] if step.move is not None else []
+            picks += step.picks
+            tensor, row = step.tensor, made[-1]
+        else:
+            tensor, row = call.inputs[0].tensor, made[-1]
+    return Part((tensor, *picks), tuple(moves))
+
+
+_MAX_CALLS = 16
+_SHAPES = frozenset({
+    "view", "reshape", "flatten", "contiguous", "to", "long", "int", "clone", "detach", "cuda", "cpu", "pin_memory",
+    "squeeze", "unsqueeze", "t", "T", "transpose",
+})  # fmt: skip
+
+
+class _Step(Struct, frozen=True):
+    tensor: int
+    move: tuple[int, int] | None = None
+    picks: tuple[object, ...] = ()
+
+
+def _step(flow: Dataflow, row: int, call: Call, name: str) -> _Step | None:
+    """What a call took and by how much it moved it; None for a call that makes other tokens."""
+    if not call.inputs or not call.outputs:
+        return None
+    given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+    if name == "getitem":
+        return _indexed(flow, row, call, given, made)
+    if name == "index_select":
+        return _Step(call.inputs[0].tensor, None, (call.inputs[1].tensor,))
+    if name == "stack":
+        return _Step(call.inputs[0].tensor, None, (len(call.inputs),))
+    start = call.scalars.get("2", call.scalars.get("start"))
+    if name == "narrow" and type(start) is int:
+        axis = call.scalars.get("1", call.scalars.get("dim"))
+        return _Step(call.inputs[0].tensor, (start, made[axis])) if type(axis) is int else None
+    changed = next((axis for axis, pair in enumerate(zip(given, made, strict=False)) if pair[0] != pair[1]), None)
+    if name in ("cat", "concat") and len(call.inputs) == _TWO and changed is not None:
+        sizes = [shape_of(flow, use.tensor)[changed] for use in call.inputs]
+        is_first = sizes[0] <= sizes[1]
+        return _Step(call.inputs[1 if is_first else 0].tensor, (-sizes[0] if is_first else 0, made[changed]))
+    if name == "pad" and changed is not None and type(call.scalars.get("1[0]")) is int:
+        return _Step(call.inputs[0].tensor, (-call.scalars["1[0]"], made[changed]))  # type: ignore[operator]
+    if name == "roll":
+        shift = call.scalars.get("shifts", call.scalars.get("1", call.scalars.get("1[0]")))
+        axis = next((call.scalars[each] for each in ("dims", "dims[0]", "2", "2[0]") if each in call.scalars), None)
+        if type(shift) is int and type(axis) is int:
+            return _Step(call.inputs[0].tensor, (-shift, made[axis]))
+    return None
+
+
+_TWO = 2
+
+
+def _indexed(flow: Dataflow, row: int, call: Call, given: tuple[int, ...], made: tuple[int, ...]) -> _Step:
+    if len(call.inputs) > 1:
+        index, by = _index_from(flow, call.inputs[1].tensor, row)
+        return _Step(call.inputs[0].tensor, (by, made[-1]) if by and made else None, (index,))
+    numbers = tuple((place, value) for place, value in call.scalars.items() if "." not in place)
+    start = next((value for place, value in call.scalars.items() if place.endswith(".start") and value), 0)
+    if len(given) != len(made) or given == made:
+        return _Step(call.inputs[0].tensor, None, numbers)
+    axis = next(axis for axis, pair in enumerate(zip(given, made, strict=True)) if pair[0] != pair[1])
+    by = start % given[axis] if type(start) is int else 0
+    return _Step(call.inputs[0].tensor, (by, made[axis]), numbers)
+
+
+def _index_from(flow: Dataflow, tensor: int, row: int) -> tuple[int, int]:
+    """What an index was made from, and by how much it was increased: ``i + 1`` is made from ``i``."""
+    by = 0
+    for maker, call in flow.makers(tensor, row, _MAX_CALLS):
+        name, number = plain_name(call.function), call.scalars.get("1", call.scalars.get("other"))
+        if name not in ("add", "sub") or len(call.inputs) != 1 or type(number) is not int:
+            break
+        by += number if name == "add" else -number
+        tensor, row = call.inputs[0].tensor, maker
+    return tensor, by
+
+
+# -- which look-up a loss is about -------------------------------------------------------------------------------------
+
+
+class Shifted(Struct, frozen=True):
+    """A loss of classes, and the look-up of its own targets, some positions before them."""
+
+    loss: int
+    lookup: int
+    by: int
+    samples: int
+    lengths: frozenset[int]
+    """Positions of the tokens that are looked up, and of the targets."""
+
+
+LOSSES = frozenset({"cross_entropy", "nll_loss"})
+_LOOKS_UP = frozenset({"embedding", "one_hot"})
+
+
+def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
+    """The only look-up of tokens above a loss that are the targets of later positions.
+
+    None if the tokens of the targets are looked up elsewhere, too: an autoencoder reads what it should write.
+    """
+    call = flow.log.calls[row]
+    target = part_of(flow, call.inputs[1].tensor, row)
+    found: dict[tuple[int, tuple[int, ...]], tuple[int, Part]] = {}
+    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
+        lookup = flow.log.calls[each]
+        if plain_name(lookup.function) not in _LOOKS_UP or not lookup.inputs:
+            continue
+        part = part_of(flow, lookup.inputs[0].tensor, each)
+        if part.source == target.source:
+            found[part.start, shape_of(flow, lookup.inputs[0].tensor)] = each, part
+    if len(found) != 1:
+        return None
+    ((_, shape), (lookup_row, part)) = next(iter(found.items()))
+    lengths = _lengths(target, part)
+    length = next((size for size in shape if size in lengths or size - 1 in lengths), None)
+    by = target.start - part.start
+    if length is None or length <= _MIN_LENGTH or not 0 < by < length:
+        return None
+    count = 1
+    for size in shape:
+        count *= size
+    return Shifted(row, lookup_row, by, count // length, frozenset({length, *(lengths & {length, length - 1})}))
+
+
+_MIN_LENGTH = 2
+
+
+def _lengths(target: Part, given: Part) -> set[int]:
+    """The lengths that calls left on the axis along which only one of two parts was moved."""
+    one, other = Counter(target.moves), Counter(given.moves)
+    return {length for _, length in (one - other) + (other - one)}

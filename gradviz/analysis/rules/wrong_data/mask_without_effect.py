@@ -1,0 +1,195 @@
+"""GV642."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of, ends_of_axes
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.scores_before_softmax import (
+    FAR_BELOW,
+    Edit,
+    is_of_yes_and_no,
+    scores_of,
+    varies_along,
+)
+from gradviz.graph.call_log import Call
+
+
+class MaskWithoutEffect(Rule):
+    """A mask before a softmax does not hide anything.
+
+    What it finds
+    -------------
+    Scores that are filled with a number among the other scores, such as 0, 1e-9 or -1, before ``softmax()`` or
+    ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones, or of which ``tril()`` keeps a
+    triangle. As a note: attention weights that are multiplied by a mask after the softmax, and not divided by their sum
+    again. Rows that are filled as a whole are left alone, and so are masks that are applied to the weights once more.
+
+    Why it matters
+    --------------
+    A softmax takes the exponential of the scores, and exp(0) is 1: the positions that should be hidden get as much
+    weight as others. Only scores far below all others, such as -inf, get a weight of 0.
+
+    Example
+    -------
+    key, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD([*key.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        x, lengths = torch.randn(6, 5, 4), torch.randint(2, 5, (6, 1))
+        padding = torch.arange(5) >= lengths
+        scores = x @ key(x).transpose(1, 2)
+        scores = scores.masked_fill(padding[:, None], 1e-9)
+        h = torch.softmax(scores, dim=-1) @ x
+        loss = torch.nn.functional.cross_entropy(head(h[:, 0]), torch.randint(0, 2, (6,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    key, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD([*key.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        x, lengths = torch.randn(6, 5, 4), torch.randint(2, 5, (6, 1))
+        padding = torch.arange(5) >= lengths
+        scores = x @ key(x).transpose(1, 2)
+        scores = scores.masked_fill(padding[:, None], float("-inf"))
+        h = torch.softmax(scores, dim=-1) @ x
+        loss = torch.nn.functional.cross_entropy(head(h[:, 0]), torch.randint(0, 2, (6,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV642"
+    name = "mask_without_effect"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        healthy: set[int | None] = set()
+        found: dict[int | None, Finding] = {}
+        for row, call in enumerate(flow.log.calls):
+            is_softmax = plain_name(call.function) in _SOFTMAXES and bool(call.live_inputs) and bool(call.outputs)
+            if not is_softmax or call.call_site in healthy or not flow.has_step_after(row):
+                continue
+            finding = self._finding_at(case, row, call)
+            if finding is None:
+                healthy.add(call.call_site)
+            else:
+                found.setdefault(call.call_site, finding)
+        yield from (finding for site, finding in found.items() if site not in healthy)
+
+    def _finding_at(self, case: Case, row: int, call: Call) -> Finding | None:
+        flow = case.dataflow
+        axis = axis_of(call, len(shape_of(flow, call.inputs[0].tensor)))
+        until = next((each for each in case.histories.backward_calls if each > row), None)
+        if axis is None or until is None:
+            return None
+        edits = scores_of(flow, row).edits
+        masked = _masked_after(case, row, call, axis)
+        if masked is not None:
+            return None if edits else self._of_weights(case, row, masked, axis, until)
+        if any(_is_effective(edit) for edit in edits):
+            return None
+        for edit in edits:
+            what = _without_effect(case, edit, axis)
+            if what is not None:
+                return self._of_scores(case, row, edit, what)
+        return None
+
+    def _of_scores(self, case: Case, row: int, edit: Edit, what: str) -> Finding:
+        flow = case.dataflow
+        location, used = location_of_call(flow, edit.row), location_of_call(flow, row)
+        softmax = call_words(flow.log.calls[row])
+        return self.finding(
+            f"{what} before {softmax}{at_line(used) if used != location else ''}: what should be hidden keeps its "
+            "weight",
+            symptom="grad_wrong",
+            why=f"{softmax} takes the exponential of the scores: only those far below all others get a weight of 0",
+            fix='fill in minus infinity: scores.masked_fill(mask, float("-inf")), with a mask that is true where it '
+            "hides",
+            location=location,
+            symptom_location=used if used != location else None,
+        )
+
+    def _of_weights(self, case: Case, row: int, masked: int, axis: int, until: int) -> Finding | None:
+        flow = case.dataflow
+        ends = list(ends_of_axes(flow, row, flow.log.calls[row].outputs[0].tensor, until))
+        is_attention = any(end.kind == "contracted" and axis in end.axes and not end.is_divided for end in ends)
+        if not is_attention or any(end.kind in ("summed", "normalized") and axis in end.axes for end in ends):
+            return None
+        location, made = location_of_call(flow, masked), location_of_call(flow, row)
+        return self.finding(
+            f"a mask multiplies the weights after {call_words(flow.log.calls[row])}"
+            f"{at_line(made) if made != location else ''}, and nothing divides them by their sum again",
+            severity="note",
+            symptom="grad_wrong",
+            why="hidden positions took part in the sum: the others get too little weight, the less the more is hidden",
+            fix='mask the scores instead: scores.masked_fill(mask, float("-inf")) before the softmax',
+            location=location,
+            symptom_location=made if made != location else None,
+        )
+
+
+_SOFTMAXES = frozenset({"softmax", "log_softmax"})
+_NEAR = 4.0
+"""Scores that are less than this below the highest one keep a weight: exp(-4) is 2 % of the highest."""
+_PASSES = frozenset({"to", "float", "half", "type_as", "dropout", "view", "reshape", "contiguous", "exp"})
+_MAX_PASSED = 4
+
+
+def _is_effective(edit: Edit) -> bool:
+    """Whether a call may hide something, or is not understood."""
+    return edit.kind == "term" or (edit.kind == "fill" and (edit.value is None or edit.value <= FAR_BELOW))
+
+
+def _without_effect(case: Case, edit: Edit, axis: int) -> str | None:
+    """What a call does that hides nothing; None if it hides something or was not meant to."""
+    flow = case.dataflow
+    if edit.kind == "triangle":
+        shape = shape_of(flow, edit.scores)
+        is_attention = len(shape) > 1 and shape[-1] == shape[-2] and axis == len(shape) - 1
+        name = plain_name(flow.log.calls[edit.row].function)
+        return f"{name}() sets scores to 0, and exp(0) is 1," if is_attention else None
+    if edit.mask is None or not varies_along(flow, edit.mask, edit.scores, axis):
+        return None
+    if edit.kind == "factor":
+        is_mask = is_of_yes_and_no(flow, edit.row, edit.mask)
+        return "scores are multiplied by a mask, which makes them 0, and exp(0) is 1," if is_mask else None
+    values, mask = flow.values(edit.scores, edit.row), flow.values(edit.mask, edit.row)
+    is_used = mask is not None and 0 < mask.zeros < mask.count
+    if not is_used or values is None or values.minimum is None or values.maximum is None or edit.value is None:
+        return None
+    if edit.value < values.minimum and edit.value < values.maximum - _NEAR:
+        return None
+    return f"the mask fills in {edit.value:g}, and the other scores are from {values.minimum:.3g} to " + (
+        f"{values.maximum:.3g},"
+    )
+
+
+def _masked_after(case: Case, row: int, call: Call, axis: int) -> int | None:
+    """The call that multiplies the weights by a mask along the axis of the softmax, or fills it with zeros."""
+    flow, tensor = case.dataflow, call.outputs[0].tensor
+    for _ in range(_MAX_PASSED):
+        users = [(user, flow.log.calls[user]) for user in flow.users(tensor, row)]
+        for user, used in users:
+            name = plain_name(used.function)
+            others = [use.tensor for use in used.inputs if not use.requires_grad]
+            if name in ("masked_fill", "where", "tril", "triu", "setitem") or (
+                name == "mul"
+                and len(others) == 1
+                and varies_along(flow, others[0], tensor, axis)
+                and is_of_yes_and_no(flow, user, others[0])
+            ):
+                return user
+        passed = next((each for each in users if plain_name(each[1].function) in _PASSES and each[1].outputs), None)
+        if passed is None:
+            return None
+        row, tensor = passed[0], passed[1].outputs[0].tensor
+    return None

@@ -1,0 +1,200 @@
+"""GV645."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class SimilarToItself(Rule):
+    """In a contrastive loss, each sample is also compared with itself.
+
+    What it finds
+    -------------
+    A table of products of a set of vectors with itself, ``z @ z.T``, that goes into ``cross_entropy()`` with classes,
+    into ``log_softmax()`` of which classes are chosen, or into a sum of exponentials, without a call that takes its
+    diagonal away: ``masked_fill()``, ``fill_diagonal_()``, a large number that is subtracted, a choice of the other
+    elements.
+
+    Why it matters
+    --------------
+    Nothing is as similar to a sample as the sample itself. The diagonal dominates every row, and the loss pushes the
+    other samples away from it, the right one among them: it cannot become small, and its gradient tells little.
+
+    Example
+    -------
+    encoder = torch.nn.Linear(6, 4)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    targets = (torch.arange(16) + 8) % 16
+    diagonal = torch.eye(16, dtype=torch.bool)
+    for step in range(3):
+        x = torch.randn(8, 6)
+        z = torch.nn.functional.normalize(encoder(torch.cat([x, x + 0.1 * torch.randn(8, 6)])), dim=1)
+        similar = z @ z.T / 0.2
+        loss = torch.nn.functional.cross_entropy(similar, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    encoder = torch.nn.Linear(6, 4)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    targets = (torch.arange(16) + 8) % 16
+    diagonal = torch.eye(16, dtype=torch.bool)
+    for step in range(3):
+        x = torch.randn(8, 6)
+        z = torch.nn.functional.normalize(encoder(torch.cat([x, x + 0.1 * torch.randn(8, 6)])), dim=1)
+        similar = (z @ z.T / 0.2).masked_fill(diagonal, float("-inf"))
+        loss = torch.nn.functional.cross_entropy(similar, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV645"
+    name = "similar_to_itself"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        seen: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            if call.call_site in seen or not call.live_inputs or not _compares_with_itself(flow, row, call):
+                continue
+            if not flow.has_step_after(row):
+                continue
+            seen.add(call.call_site)
+            end = _contrast(flow, row, call.outputs[0].tensor)
+            if end is not None:
+                yield self._finding(case, row, end)
+
+    def _finding(self, case: Case, row: int, end: int) -> Finding:
+        flow = case.dataflow
+        count = shape_of(flow, flow.log.calls[row].outputs[0].tensor)[0]
+        location, used = location_of_call(flow, row), location_of_call(flow, end)
+        return self.finding(
+            f"the table of similarities compares all {count} samples with each other, and goes with its diagonal into "
+            f"{call_words(flow.log.calls[end])}{at_line(used) if used != location else ''}: each sample is among its "
+            "own candidates",
+            symptom="grad_wrong",
+            why="nothing is as similar to a sample as itself: the diagonal dominates each row, and the right answer is "
+            "pushed away with all others",
+            fix='hide the diagonal: similar.masked_fill(torch.eye(n, dtype=torch.bool), float("-inf"))',
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"samples": count},
+        )
+
+
+_VIEWS = frozenset({"t", "T", "mT", "transpose", "permute", "contiguous", "unsqueeze", "getitem", "detach", "clone"})
+_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity"})
+_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone"})
+_MAX_VIEWS = 3
+_MAX_SCALES = 6
+_TWO = 2
+
+
+def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call multiplies all rows of a tensor with all rows of the same one."""
+    if plain_name(call.function) not in _PRODUCTS or len(call.inputs) != _TWO or len(call.outputs) != 1:
+        return False
+    shape = shape_of(flow, call.outputs[0].tensor)
+    sources = {_source(flow, use.tensor, row) for use in call.inputs}
+    source = sources.pop()
+    given = shape_of(flow, source)
+    return (
+        not sources
+        and shape == (given[0], given[0])
+        and len(given) == _TWO
+        and shape[0] > _TWO
+        and (flow.log.tensors[source].role != "parameter")
+    )
+
+
+def _source(flow: Dataflow, tensor: int, row: int) -> int:
+    for _ in range(_MAX_VIEWS):
+        made = flow.producers(tensor, row)
+        if not made or plain_name(flow.log.calls[made[-1]].function) not in _VIEWS:
+            break
+        call = flow.log.calls[made[-1]]
+        if len(call.inputs) != 1 or call.scalars.keys() & {"1.start", "1.stop", "1[0].start", "1[0].stop"}:
+            break
+        row, tensor = made[-1], call.inputs[0].tensor
+    return tensor
+
+
+def _contrast(flow: Dataflow, row: int, tensor: int) -> int | None:
+    """The call that makes a loss of the whole table, if nothing but factors came before it and no other call has a use
+    for it that may take the diagonal away."""
+    for _ in range(_MAX_SCALES):
+        users = [(user, flow.log.calls[user]) for user in flow.users(tensor, row)]
+        if any(_changes(call, tensor) for _, call in users):
+            return None
+        end = next((user for user, call in users if _is_contrast(flow, user, call)), None)
+        if end is not None:
+            return end
+        scaled = [(user, call) for user, call in users if _is_scaled(call)]
+        if len(scaled) != 1:
+            return None
+        row, tensor = scaled[0][0], scaled[0][1].outputs[0].tensor
+    return None
+
+
+def _changes(call: Call, tensor: int) -> bool:
+    return any(use.tensor == tensor for use in call.changed)
+
+
+def _is_scaled(call: Call) -> bool:
+    """Whether a call multiplies by a number, which may be one that is learned."""
+    return plain_name(call.function) in _SCALES and bool(call.outputs)
+
+
+def _is_contrast(flow: Dataflow, row: int, call: Call) -> bool:
+    name = plain_name(call.function)
+    if not call.outputs or not call.inputs[0].requires_grad:
+        return False
+    if name == "cross_entropy":
+        return len(call.inputs) > 1 and _is_of_classes(flow, call.inputs[1].tensor)
+    result = call.outputs[0].tensor
+    users = [flow.log.calls[user] for user in flow.users(result, row)]
+    if name == "log_softmax":
+        return bool(users) and all(_picks(flow, user) for user in users)
+    if name == "logsumexp":
+        return axis_of(call, _TWO) is not None and any(plain_name(user.function) == "sub" for user in users)
+    if name == "exp" and users:
+        return all(plain_name(user.function) == "sum" and axis_of(user, _TWO) is not None for user in users) and all(
+            _is_denominator(flow, user, row) for user in users
+        )
+    return False
+
+
+def _is_of_classes(flow: Dataflow, tensor: int) -> bool:
+    return flow.log.tensors[tensor].facts.dtype.startswith("int")
+
+
+def _picks(flow: Dataflow, call: Call) -> bool:
+    """Whether a call takes one class of each row."""
+    name = plain_name(call.function)
+    if name == "gather" or name == "nll_loss":
+        return True
+    return (
+        name == "getitem"
+        and len(call.inputs) > _TWO
+        and all(_is_of_classes(flow, use.tensor) for use in call.inputs[1:])
+    )
+
+
+def _is_denominator(flow: Dataflow, call: Call, row: int) -> bool:
+    """Whether a sum is only divided by, or its logarithm taken, with nothing subtracted from it."""
+    users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
+    is_divided = (plain_name(user.function) == "div" and len(user.inputs) > 1 for user in users)
+    return bool(users) and (all(plain_name(user.function) == "log" for user in users) or all(is_divided))
