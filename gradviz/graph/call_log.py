@@ -29,6 +29,7 @@ from gradviz.graph.bounded_types import (
 )
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
+from gradviz.graph.modules_and_schedules import IdleAttribute, RepeatedModule, Schedule, StateLoad
 from gradviz.graph.tensor_facts import TensorFacts
 
 CallKind = Literal[
@@ -379,6 +380,12 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     program."""
     shared_steps: tuple[SharedSteps, ...] = ()
     """For each two optimizers that step on the same parameters by turns."""
+    loads: tuple[StateLoad, ...] = ()
+    """What was loaded with ``strict=False``, in order."""
+    idle_attributes: tuple[IdleAttribute, ...] = ()
+    repeated_modules: tuple[RepeatedModule, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+    """In the order in which they were made."""
 
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"

@@ -178,6 +178,15 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
     for shared in log.shared_steps:
         yield "shared steps", [("optimizer", index) for index in shared.optimizers]
         yield "shared steps", [("tensor", index) for index in shared.tensors]
+    for load in log.loads:
+        yield "a load", [("call site", load.call_site)]
+    for attribute in log.idle_attributes:
+        yield "an attribute", [("tensor", index) for index in attribute.tensors]
+    for repeated in log.repeated_modules:
+        yield "a repeated module", [("call site", repeated.call_site)]
+        yield "a repeated module", [("tensor", index) for index in repeated.tensors]
+    for schedule in log.schedules:
+        yield "a schedule", [("call site", schedule.call_site), ("optimizer", schedule.optimizer)]
     for number, scope in enumerate(log.scopes):
         yield f"scope {number}", [("call site", scope.call_site)]
     for moment in log.moments:

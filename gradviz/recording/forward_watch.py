@@ -205,6 +205,8 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.modules.start()
             self.calls.variables.start()
+            self.calls.loads.start()
+            self.calls.schedules.start()
             self.calls.optimizers.start()
         if self.replicas is not None:
             self.replicas.start()
@@ -217,6 +219,8 @@ class ForwardWatch:
         if self.calls is not None:
             self.calls.modules.stop()
             self.calls.variables.stop()
+            self.calls.loads.stop()
+            self.calls.schedules.stop()
             self.calls.optimizers.stop()
         if self.replicas is not None:
             self.replicas.stop()

@@ -53,11 +53,13 @@ from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongG
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
+from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.optimizers.steps_from_the_start import StepsFromTheStart
 from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.optimizers.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
+from gradviz.analysis.rules.parameters.attribute_without_effect import AttributeWithoutEffect
 from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
@@ -65,6 +67,8 @@ from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
 from gradviz.analysis.rules.parameters.frozen_at_zero import FrozenAtZero
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
+from gradviz.analysis.rules.parameters.nothing_loaded import NothingLoaded
+from gradviz.analysis.rules.parameters.one_module_at_many_places import OneModuleAtManyPlaces
 from gradviz.analysis.rules.parameters.padding_row_used import PaddingRowUsed
 from gradviz.analysis.rules.parameters.parameter_without_gradient import ParameterWithoutGradient
 from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
@@ -72,6 +76,7 @@ from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFa
 from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
+from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
@@ -221,6 +226,11 @@ RULES: tuple[type[Rule], ...] = (
     PaddingRowUsed,
     WarmupNeverEnds,
     StepsFromTheStart,
+    NothingLoaded,
+    AttributeWithoutEffect,
+    ScheduleWithoutEffect,
+    OneModuleAtManyPlaces,
+    UpdateDiscarded,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -8,12 +8,15 @@ from msgspec.structs import replace
 
 from gradviz.graph.call_log import Call, CallLog, Holder, LoggedOptimizer, LoggedTensor, SharedSteps, TensorUse
 from gradviz.graph.model import CallSite
+from gradviz.graph.modules_and_schedules import IdleAttribute, RepeatedModule, Schedule, StateLoad
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.kept_alive import StoringLines
 from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
+from gradviz.recording.calls.module_oddities import AttributeLines
 from gradviz.recording.calls.optimizers import KnownOptimizer
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.calls.schedules import is_stepped_in_source
 from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward.grad_mode_watch import Location
 from gradviz.recording.forward.tensor_names import ModuleNames
@@ -39,6 +42,8 @@ class CallLogBuilder:
         self._tensors: list[KnownTensor] = []
         self._storages: dict[int, int] = {}
         self._storing = StoringLines(())
+        self._setting = AttributeLines(())
+        self._own_files: tuple[str, ...] = ()
         self._checksums: dict[int, dict[str, int]] = {}
         meter = recorder.writer.uses.fingerprints
         with measuring():
@@ -51,13 +56,15 @@ class CallLogBuilder:
             row.number = number
         self._note_checksums(rows)
         self._find_all_sites(rows)
-        self._storing = StoringLines(dict.fromkeys(each.file for each in self._sites.sites if not each.is_library))
+        self._own_files = tuple(dict.fromkeys(each.file for each in self._sites.sites if not each.is_library))
+        self._storing, self._setting = StoringLines(self._own_files), AttributeLines(self._own_files)
         calls = tuple([self._call(row) for row in rows])
         for known in self._recorder.writer.uses.tensors.living():
             if known.role == "parameter" or known.status == (True, True):
                 self._number(known)
         optimizers = tuple(self._optimizer(known, rows) for known in self._recorder.optimizers.all)
         shared = tuple(self._shared_steps())
+        attributes, repeated = tuple(self._idle_attributes()), tuple(self._repeated_modules())
         return CallLog(
             calls=calls,
             tensors=tuple(self._logged_tensors()),
@@ -70,7 +77,33 @@ class CallLogBuilder:
             dropped_at=self._recorder.writer.rows.dropped_at,
             moments=tuple(sorted({row.number for row in self._recorder.living.moments if row.number >= 0})),
             shared_steps=shared,
+            loads=tuple(self._loads()),
+            idle_attributes=attributes,
+            repeated_modules=repeated,
+            schedules=tuple(self._schedules()),
         )
+
+    def _loads(self) -> Iterator[StateLoad]:
+        for load, stack in self._recorder.loads.all:
+            yield replace(load, call_site=self._sites.site_of(stack))
+
+    def _schedules(self) -> Iterator[Schedule]:
+        for known in self._recorder.schedules.all:
+            site, optimizer = self._sites.site_of(known.stack), self._optimizers[id(known.optimizer)]
+            made = None if site is None else self._sites.sites[site]
+            is_stepped = made is None or is_stepped_in_source(made.file, made.line, self._own_files)
+            yield Schedule(known.class_name, optimizer, site, known.looks, known.has_moved, known.is_alive, is_stepped)
+
+    def _idle_attributes(self) -> Iterator[IdleAttribute]:
+        for each in self._recorder.oddities.attributes.values():
+            tensors = tuple(map(self._number, each.parameters))
+            lines = self._setting.that_set(each.name)
+            yield IdleAttribute(each.name, each.value, each.owner, each.is_of_module, tensors, lines)
+
+    def _repeated_modules(self) -> Iterator[RepeatedModule]:
+        for each in self._recorder.oddities.repeated.values():
+            tensors, site = tuple(map(self._number, each.parameters)), self._sites.site_of(each.stack)
+            yield RepeatedModule(each.path, each.class_name, each.repeated, each.count, each.size, site, tensors)
 
     def _shared_steps(self) -> Iterator[SharedSteps]:
         with measuring():
@@ -91,6 +124,8 @@ class CallLogBuilder:
         """Add the call sites of all stacks first: those of other lines come after them."""
         for row in rows:
             self._sites.site_of(row.stack)
+        for stack in self._recorder.other_stacks():
+            self._sites.site_of(stack)
         behind = len(self._sites.sites)
         for row in rows:
             for location in (row.grad_mode_location, row.checkpoint_location):

@@ -22,7 +22,7 @@ from gradviz.recording.forward.forward_log import ForwardLog
 from gradviz.recording.forward.module_tree import distinct_modules, modules_inside
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
 from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS
-from gradviz.recording.run.line_attribution import StackTable
+from gradviz.recording.run.line_attribution import NO_STACK, StackTable
 from gradviz.recording.torch_access.distributed.sharded_parameters import is_flat_parameter, own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 
@@ -87,6 +87,7 @@ class CallLogNames:
                 self._name_all("parameter", own_parameters(module), modules.parameters)
                 self._name_all("buffer", own_buffers(module), modules.buffers)
                 self._note_hidden(module, modules)
+                self._note_oddities(module, modules)
             for tensor, _ in names.tensors.values():
                 table = self._recorder.writer.uses.tensors
                 known = table.known(tensor) if requires_grad(tensor) else table.find(tensor)
@@ -111,6 +112,12 @@ class CallLogNames:
                     known.names[name] = None
                     known.hidden_in = path
 
+    def _note_oddities(self, module: torch.nn.Module, modules: ModuleNames) -> None:
+        made = self._recorder.modules.row_of(module)
+        path = modules.paths.get(id(module), "")
+        stack = NO_STACK if made is None else made.stack
+        self._recorder.oddities.note_module(module, path, stack, self._recorder.writer.uses.tensors.known)
+
     def note_end(self, namespaces: Sequence[Mapping[str, Any]]) -> None:
         """The program has ended: name what it holds, and note the state of its leaves."""
         self._recorder.living.note_living(namespaces)
@@ -124,6 +131,7 @@ class CallLogNames:
         for optimizer in optimizers.all:
             if optimizer.weak() is not None:
                 optimizers.note_groups(optimizer)
+        self._recorder.schedules.at_end()
         tensors = [tensor for tensor, _ in names.tensors.values()]
         held = [tensor for optimizer in optimizers.all for tensor in _tensors_of(optimizer)]
         roots = (*self._forward.called_modules(), *(module for module, _ in names.modules.values()))

@@ -31,10 +31,13 @@ from gradviz.recording.calls.derivative_check import NotComparable, check_deriva
 from gradviz.recording.calls.kept_alive import LivingTensors
 from gradviz.recording.calls.known_tensors import requires_grad
 from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
+from gradviz.recording.calls.module_oddities import Oddities
 from gradviz.recording.calls.optimizers import Optimizers
 from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.calls.schedules import Schedules
 from gradviz.recording.calls.shared_parameters import SharedParameters
+from gradviz.recording.calls.state_loads import StateLoads
 from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.fingerprints.elements import has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
@@ -76,6 +79,10 @@ class CallRecorder:
         self.modules = ModuleMakers(self.writer)
         self.variables = VariableConstructor(self.writer)
         self.living = LivingTensors(self.writer)
+        self.loads = StateLoads(self.writer)
+        self.schedules = Schedules(self.writer, self.optimizers.find)
+        self.optimizers.rates_used = self.schedules.at_step
+        self.oddities = Oddities()
         self._functions = FunctionTable()
         self.derivatives: tuple[DerivativeCheck, ...] = ()
         """Results of `check_custom_functions`."""
@@ -93,6 +100,12 @@ class CallRecorder:
         self.events.samples.samples.clear()
         self.derivatives = tuple(checks)
         return reasons
+
+    def other_stacks(self) -> Iterator[int]:
+        """The stacks of what is noted without a row."""
+        yield from (stack for _, stack in self.loads.all)
+        yield from (schedule.stack for schedule in self.schedules.all)
+        yield from (repeated.stack for repeated in self.oddities.repeated.values())
 
     def release_all(self) -> None:
         """The log has been built: forget all tensors and copies."""

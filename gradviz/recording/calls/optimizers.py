@@ -118,6 +118,8 @@ class Optimizers:
         """Called when an optimizer is made: by then all models have names."""
         self.step_ended: Callable[[object], None] = lambda optimizer: None
         """Called after each step; what it raises ends the program."""
+        self.rates_used: Callable[[], None] = lambda: None
+        """Called after each step, to see which schedules changed what it used."""
         self.not_compared: set[int] = set()
         """Ids of what is known of parameters whose values cannot be read before a step."""
         self._hooks: list[Any] = []
@@ -268,6 +270,7 @@ class Optimizers:
         writer = self._writer
         with writer.shield(), measuring():
             row = self._row_of_step(known, optimizer, frame)
+            self.rates_used()
             for (position, tensor), earlier in zip(_parameters_of(optimizer), before, strict=False):
                 use = _plain_use(writer, tensor, position, row)
                 use.version = earlier.version
@@ -325,6 +328,7 @@ class Optimizers:
             del self._stepping[self._stepping.index(row) :]
             writer.close(row)
             known.note_state(getattr(optimizer, "state", None))
+            self.rates_used()
             before = {id(use.known): use.version for use in row.inputs}
             for position, tensor in _parameters_of(optimizer):
                 found = writer.uses.tensors.find(tensor)

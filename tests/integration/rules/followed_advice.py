@@ -598,6 +598,54 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV906": (("not at all", (("named(x, str(step))", 'named(x, "step")'),)),),
+    "GV725": (
+        (
+            "strip the prefix: {key.removeprefix('module.'): value for key, value in state.items()}",
+            (("(state, strict=False)", "({key.removeprefix('module.'): value for key, value in state.items()})"),),
+        ),
+    ),
+    "GV726": (
+        (
+            "call module.requires_grad_(False)",
+            (
+                ("body.requires_grad = False", "body.requires_grad_(False)"),
+                ("[*body.parameters(), *head.parameters()]", "head.parameters()"),
+            ),
+        ),
+    ),
+    "GV727": (
+        (
+            "call its step() after optimizer.step()",
+            (("    optimizer.step()", "    optimizer.step()\n    schedule.step()"),),
+        ),
+    ),
+    "GV728": (
+        (
+            "make a module for each place",
+            (
+                ("block = torch", "make_block = lambda: torch"),
+                ("[block] * 3", "[make_block() for _ in range(3)]"),
+            ),
+        ),
+        (
+            "copy.deepcopy(block)",
+            (("[block] * 3", "[__import__('copy').deepcopy(block) for _ in range(3)]"),),
+        ),
+    ),
+    "GV729": (
+        ("change the parameter in place", (("p = p - 0.1 * p.grad", "p -= 0.1 * p.grad"),)),
+        ("p.copy_(new)", (("p = p - 0.1 * p.grad", "p.copy_(p - 0.1 * p.grad)"),)),
+        (
+            "use an optimizer",
+            (
+                ("for step", "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nfor step"),
+                (
+                    "    with torch.no_grad():\n        for p in model.parameters():\n            p = p - 0.1 * p.grad",
+                    "    optimizer.step()",
+                ),
+            ),
+        ),
+    ),
     "GV799": (),
     "GV901": (),
 }

@@ -1,0 +1,119 @@
+"""GV727."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import LoggedOptimizer
+from gradviz.graph.modules_and_schedules import Schedule
+
+
+class ScheduleWithoutEffect(Rule):
+    """A schedule of learning rates is never stepped, or belongs to an optimizer that never steps.
+
+    What it finds
+    -------------
+    A schedule from ``torch.optim.lr_scheduler`` that does not move while its optimizer steps, in a program that ran to
+    its end and has no line that steps it; and one whose optimizer never steps, while another optimizer trains the same
+    parameters. A schedule beside another one of the same optimizer that moves is left alone: it may wait for its turn.
+
+    Why it matters
+    --------------
+    The learning rate stays as it was when the schedule was made: for a warm-up, at a small part of what was meant; for
+    a decay, at its highest value. Training still runs, only worse.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    for step in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, step_size=2)
+    for step in range(6):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+        schedule.step()
+    """
+
+    code = "GV727"
+    name = "schedule_without_effect"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.capture.outcome != "finished" or case.capture.error is not None:
+            return
+        log = case.dataflow.log
+        by_optimizer: dict[int, list[Schedule]] = defaultdict(list)
+        for schedule in log.schedules:
+            by_optimizer[schedule.optimizer].append(schedule)
+        for number, schedules in by_optimizer.items():
+            optimizer = log.optimizers[number]
+            if optimizer.steps >= _MIN_STEPS:
+                yield from self._never_stepped(case, number, schedules)
+            elif not optimizer.steps:
+                yield from self._of_idle_optimizer(case, optimizer, schedules[0])
+
+    def _never_stepped(self, case: Case, number: int, schedules: list[Schedule]) -> Iterator[Finding]:
+        optimizer, first = case.dataflow.log.optimizers[number], schedules[0]
+        steps = case.histories.steps_by_optimizer.get(number, [])
+        may_move = any(each.has_moved or each.is_stepped_in_source or each.looks < _MIN_STEPS for each in schedules)
+        if may_move or optimizer.rate_changes or not steps or not _is_stepped_by_program(case, steps[-1]):
+            return
+        here, step = case.location_of_site(first.call_site), location_of_call(case.dataflow, steps[-1])
+        yield self.finding(
+            f"{first.class_name} of {optimizer_words(optimizer)} is never stepped: the learning rate is "
+            f"{optimizer.first_rate or 0:.3g} in all {optimizer.steps:,} steps",
+            symptom="grad_wrong",
+            why="a schedule changes the learning rate only in its own step()",
+            fix=f"call its step() after {optimizer_words(optimizer)}.step(){at_line(step)}: for each batch or each "
+            "epoch, as its figures count",
+            location=here,
+            symptom_location=step,
+            evidence={"steps": optimizer.steps},
+        )
+
+    def _of_idle_optimizer(self, case: Case, optimizer: LoggedOptimizer, schedule: Schedule) -> Iterator[Finding]:
+        held = {tensor for group in optimizer.groups for tensor in group}
+        others = [
+            other
+            for other in case.dataflow.log.optimizers
+            if other.steps >= _MIN_STEPS and not held.isdisjoint(tensor for group in other.groups for tensor in group)
+        ]
+        if not others or schedule.looks < _MIN_STEPS:
+            return
+        idle, stepped = optimizer_words(optimizer), optimizer_words(others[0])
+        yield self.finding(
+            f"{schedule.class_name} belongs to {idle}, which never steps: {stepped} trains the same parameters, and "
+            "its learning rate does not follow the schedule",
+            symptom="grad_wrong",
+            why="a schedule changes the learning rate of the optimizer that it was made for",
+            fix=f"give {stepped} to the schedule"
+            + (f", and make it again if {stepped} replaces {idle}" if not optimizer.names else ""),
+            location=case.location_of_site(schedule.call_site),
+            tensors=names_of(case.dataflow, sorted(held)),
+            evidence={"steps": others[0].steps},
+        )
+
+
+_MIN_STEPS = 3
+
+
+def _is_stepped_by_program(case: Case, step: int) -> bool:
+    """Whether the program itself steps the optimizer, not a library, which may step the schedule when it likes."""
+    site = case.dataflow.log.calls[step].call_site
+    return site is not None and not case.dataflow.log.call_sites[site].is_library

@@ -1,0 +1,81 @@
+"""What a program did with modules and learning rates that no torch call shows: states loaded, attributes set, modules
+repeated, schedules made."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gradviz.graph.bounded_types import Count, Index, LineNumber
+
+
+class StateLoad(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A call of ``load_state_dict(..., strict=False)`` that did not raise."""
+
+    module: Count
+    """The same number for the same module."""
+    class_name: str
+    call_site: Index | None = None
+    """Index in `CallLog.call_sites`."""
+    given: Count = 0
+    """Keys that it was given."""
+    missing_count: Count = 0
+    """Parameters and buffers for which there was no key."""
+    unexpected_count: Count = 0
+    """Keys for which there was no parameter or buffer."""
+    missing: tuple[str, ...] = ()
+    """The first of these names."""
+    unexpected: tuple[str, ...] = ()
+    nested: tuple[str, ...] = ()
+    """Unexpected keys whose values are dicts."""
+
+
+class IdleAttribute(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A switch that torch does not know, set on a module or parameter: ``module.requires_grad = False``."""
+
+    name: str
+    value: bool
+    owner: str
+    """Path of the module, or name of the parameter."""
+    is_of_module: bool = False
+    tensors: tuple[Index, ...] = ()
+    """The parameters that it is about."""
+    lines: tuple[tuple[str, LineNumber], ...] = ()
+    """Files and lines of the program that set an attribute with this name."""
+
+
+class RepeatedModule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """One module with parameters at several indexes of one ``Sequential`` or ``ModuleList``."""
+
+    path: str
+    """Of the container; empty if it has no name."""
+    class_name: str
+    """Of the container."""
+    repeated: str
+    """Class of the module."""
+    count: Count
+    """How often it is there."""
+    size: Count
+    """How many modules the container has."""
+    call_site: Index | None = None
+    """Index in `CallLog.call_sites` of the line that made the container."""
+    tensors: tuple[Index, ...] = ()
+    """Parameters of the module."""
+
+
+class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A schedule of learning rates from torch that was made while an optimizer stepped later."""
+
+    class_name: str
+    optimizer: Index
+    """Index in `CallLog.optimizers`."""
+    call_site: Index | None = None
+    """Index in `CallLog.call_sites` of the line that made it."""
+    looks: Count = 0
+    """Steps of any optimizer at which it was looked at."""
+    has_moved: bool = False
+    """Whether its count of steps was another one at one of these, or at the end."""
+    is_alive: bool = False
+    """Whether it was still alive at the end, so that its last step would have been seen."""
+    is_stepped_in_source: bool = False
+    """Whether some line of the program's own files calls ``step()`` of the variable that holds it, or of one that is
+    named like a schedule: that line may not have been reached."""

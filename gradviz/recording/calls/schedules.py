@@ -1,0 +1,149 @@
+"""Notes torch's schedules of learning rates, and whether anything steps them.
+
+Their ``step()`` is not replaced, because it warns at the line that called it. Instead their counts are read at each
+step of an optimizer, and when the program ends.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from gradviz.recording.calls.row_writer import CallWriter
+from gradviz.recording.calls.rows import Row
+from gradviz.recording.run.line_attribution import calling_frame
+from gradviz.recording.torch_access.patches import Replacement
+
+_MAX_SCHEDULES = 1_000
+_MAX_SOURCE_LINES = 20_000
+_LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
+
+
+@dataclass(eq=False)
+class KnownSchedule:
+    """A schedule that the program made."""
+
+    weak: weakref.ref[Any]
+    class_name: str
+    optimizer: Any
+    """What is known of its optimizer."""
+    stack: int
+    first_count: tuple[object, ...] | None = None
+    """At the first step of an optimizer: one schedule inside another is reset when the outer one is made."""
+    looks: int = 0
+    has_moved: bool = False
+    is_alive: bool = False
+
+    def look(self) -> bool:
+        """Compare its counts with the first ones; False once it is gone."""
+        schedule = self.weak()
+        if schedule is None:
+            return False
+        known = vars(schedule)
+        count = known.get("last_epoch"), known.get("_step_count")
+        if self.first_count is None:
+            self.first_count = count
+        self.has_moved = self.has_moved or count != self.first_count
+        return True
+
+
+class Schedules:
+    """Replaces the constructors of schedules between `start` and `stop`."""
+
+    def __init__(self, writer: CallWriter, find_optimizer: Callable[[Any], Any]) -> None:
+        self._writer = writer
+        self._find_optimizer = find_optimizer
+        self._replacements = [
+            Replacement("torch.optim.lr_scheduler.LRScheduler.__init__"),
+            Replacement("torch.optim.lr_scheduler.ReduceLROnPlateau.__init__"),
+        ]
+        self.all: list[KnownSchedule] = []
+        self._alive: list[KnownSchedule] = []
+
+    def start(self) -> None:
+        """Begin to note."""
+        for each in self._replacements:
+            each.put(self._noting)
+
+    def stop(self) -> None:
+        """Put the constructors back; safe to call twice."""
+        for each in self._replacements:
+            each.take_back()
+
+    def at_step(self) -> None:
+        """An optimizer has stepped."""
+        if self._alive:
+            self._alive = [each for each in self._alive if each.look()]
+            for each in self._alive:
+                each.looks += 1
+
+    def at_end(self) -> None:
+        """The program has ended: look at those that are still alive."""
+        for each in self._alive:
+            each.is_alive = each.look()
+
+    def _noting(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
+            original(self, *args, **kwargs)
+            note(self)
+
+        note = self._note
+        return __init__
+
+    def _note(self, schedule: Any) -> None:
+        writer = self._writer
+        if writer.is_elsewhere() or len(self.all) >= _MAX_SCHEDULES:
+            return
+        with writer.shield():
+            optimizer = vars(schedule).get("optimizer")
+            if optimizer is not None:
+                row = writer.locate(Row("torch.optim.lr_scheduler"), calling_frame())
+                known = KnownSchedule(
+                    weakref.ref(schedule), type(schedule).__name__, self._find_optimizer(optimizer), row.stack
+                )
+                self.all.append(known)
+                self._alive.append(known)
+
+
+def is_stepped_in_source(file: str, line: int, own_files: Iterable[str]) -> bool:
+    """Whether some line calls ``step()`` of a schedule that was made on this one, or of something named like one."""
+    held = _names_assigned_at(file, line)
+    return any(name in held or _LIKE_A_SCHEDULE.search(name) for each in own_files for name in _stepped_in(each))
+
+
+def _nodes_of(file: str) -> tuple[ast.AST, ...]:
+    lines = linecache.getlines(file)
+    try:
+        return tuple(ast.walk(ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")))
+    except (SyntaxError, ValueError, RecursionError):
+        return ()  # For example a notebook's magic commands.
+
+
+def _stepped_in(file: str) -> Iterator[str]:
+    for node in _nodes_of(file):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
+            yield _last_name(node.func.value)
+
+
+def _names_assigned_at(file: str, line: int) -> frozenset[str]:
+    targets = (
+        target
+        for node in _nodes_of(file)
+        if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or node.lineno)
+        for target in node.targets
+    )
+    return frozenset(name for target in targets if (name := _last_name(target)))
+
+
+def _last_name(node: ast.expr) -> str:
+    """``scheduler`` for ``self.scheduler`` and ``scheduler[0]``."""
+    while isinstance(node, (ast.Subscript, ast.Call)):
+        node = node.value if isinstance(node, ast.Subscript) else node.func
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

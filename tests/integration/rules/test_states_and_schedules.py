@@ -1,0 +1,196 @@
+"""States that fit no key, attributes that freeze nothing, schedules that nobody steps, one layer at many places, and
+updates that are lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+NET = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 8)), nn.Linear(8, 1)
+    def forward(self, x):
+        return self.head(torch.relu(self.body(x)))
+
+inputs, targets = torch.randn(16, 4), torch.randn(16, 1)
+old, model = Net(), Net()
+state = old.state_dict()
+"""
+LOOP = """
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = F.mse_loss(model(inputs), targets)
+"""
+NOT_LOADED = (
+    "model.load_state_dict({'model.' + key: value for key, value in state.items()}, strict=False)  # HERE",
+    "model.load_state_dict({'net': state, 'epoch': 3}, strict=False)  # HERE",
+    "model.load_state_dict(state_dict={}, strict=False)  # HERE",
+    "def restore(net, found):\n    return net.load_state_dict(found, False)  # HERE\n"
+    "restore(model, old.body.state_dict())",
+)
+LOADED = (
+    "model.load_state_dict({key: value for key, value in state.items() if 'head' not in key}, strict=False)",
+    "model.load_state_dict({**state, 'epoch': torch.tensor(3)}, strict=False)",
+    "model.load_state_dict({'head.bias': state['head.bias']}, strict=False)",
+    "model.load_state_dict({'module.' + key: value for key, value in state.items()}, strict=False)\n"
+    "model.load_state_dict(state, strict=False)",
+)
+
+
+@pytest.mark.parametrize("load", NOT_LOADED)
+def test_a_state_whose_keys_are_others_is_told(load: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + NET + load + LOOP + TRAIN, "nothing_loaded", tmp_path)
+
+
+@pytest.mark.parametrize("load", LOADED)
+def test_a_state_that_fits_in_part_is_right(load: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + NET + load + LOOP + TRAIN, tmp_path)
+
+
+FREEZES_NOTHING = (
+    "model.body.requires_grad = False  # HERE",
+    "for p in model.body.parameters():\n    p.requires_gradient = False  # HERE",
+    "for module in model.body:\n    setattr(module, 'requires_grad', False)  # HERE",
+    "for p in model.body.parameters():\n    p.requires_grad_ = False  # HERE",
+)
+FREEZES = (
+    "model.body.requires_grad_(False)",
+    "for p in model.body.parameters():\n    p.require_grad = False\n    p.requires_grad = False",
+    "class Body(nn.Sequential):\n    def __init__(self, *layers):\n        super().__init__(*layers)\n"
+    "        self.requires_grad = False\nmodel.body = Body(*model.body)",
+    "for p in model.body.parameters():\n    p.require_decay = False",
+)
+
+
+@pytest.mark.parametrize("freeze", FREEZES_NOTHING)
+def test_an_attribute_that_torch_does_not_know_freezes_nothing(freeze: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + NET + freeze + LOOP + TRAIN, "attribute_without_effect", tmp_path)
+
+
+@pytest.mark.parametrize("freeze", FREEZES)
+def test_attributes_that_freeze_and_those_of_the_program_are_right(freeze: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + NET + freeze + LOOP + TRAIN, tmp_path)
+    assert "attribute_without_effect" not in [each.cause for each in found]
+
+
+SCHEDULED = """
+inputs, targets = torch.randn(16, 4), torch.randn(16, 1)
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{made}
+for step in range(6):
+    loss = F.mse_loss(model(inputs), targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {stepped}
+"""
+RATES = "torch.optim.lr_scheduler"
+UNSTEPPED = (
+    (f"schedule = {RATES}.ExponentialLR(optimizer, 0.9)  # HERE", ""),
+    (f"plateau = {RATES}.ReduceLROnPlateau(optimizer)  # HERE", ""),
+    (f"def make(o):\n    return {RATES}.LambdaLR(o, lambda n: 1 / (n + 1))  # HERE\nrule = make(optimizer)", ""),
+    (
+        f"other = torch.optim.SGD(model.parameters(), lr=0.1)\nschedule = {RATES}.StepLR(other, 2)  # HERE",
+        "schedule.step()",
+    ),
+)
+STEPPED = (
+    (f"schedule = {RATES}.ExponentialLR(optimizer, 0.9)", "schedule.step()"),
+    (f"plateau = {RATES}.ReduceLROnPlateau(optimizer)", "plateau.step(loss.item())"),
+    (f"schedule = {RATES}.StepLR(optimizer, 2)", "schedule.step() if step == 99 else None"),
+    (
+        f"inner = [{RATES}.ConstantLR(optimizer), {RATES}.ExponentialLR(optimizer, 0.9)]\n"
+        f"joined = {RATES}.SequentialLR(optimizer, inner, [50])",
+        "joined.step()",
+    ),
+)
+
+
+@pytest.mark.parametrize(("made", "stepped"), UNSTEPPED)
+def test_a_schedule_that_changes_no_learning_rate_is_told(made: str, stepped: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SCHEDULED.format(made=made, stepped=stepped), "schedule_without_effect", tmp_path)
+
+
+@pytest.mark.parametrize(("made", "stepped"), STEPPED)
+def test_a_schedule_that_moves_or_waits_is_right(made: str, stepped: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + SCHEDULED.format(made=made, stepped=stepped), tmp_path)
+
+
+LAYERS = """
+inputs, targets = torch.randn(16, 4), torch.randn(16, 1)
+{layers}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = F.mse_loss(model(inputs), targets)
+"""
+ONE_LAYER = (
+    "block = nn.Sequential(nn.Linear(4, 4), nn.Tanh())\nmodel = nn.Sequential(*([block] * 3), nn.Linear(4, 1))  # HERE",
+    """
+class Stack(nn.Module):
+    def __init__(self, layer, n):
+        super().__init__()
+        self.layers = nn.ModuleList([layer for _ in range(n)])  # HERE
+        self.last = nn.Linear(4, 1)
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.tanh(layer(x))
+        return self.last(x)
+model = Stack(nn.Linear(4, 4), 3)
+""",
+)
+OWN_LAYERS = (
+    "model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(3)], nn.Tanh(), nn.Linear(4, 1))",
+    "act = nn.ReLU()\nmodel = nn.Sequential(nn.Linear(4, 4), act, nn.Linear(4, 4), act, nn.Linear(4, 1))",
+    "class Loop(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.cell, self.last = nn.Linear(4, 4), nn.Linear(4, 1)\n        self.same = self.cell\n"
+    "    def forward(self, x):\n        for _ in range(3):\n            x = torch.tanh(self.cell(x))\n"
+    "        return self.last(self.same(x))\nmodel = Loop()",
+    "cell = nn.Linear(4, 4)\nmodel = nn.Sequential(cell, nn.Tanh(), cell, nn.Tanh(), nn.Linear(4, 1))",
+)
+
+
+@pytest.mark.parametrize("layers", ONE_LAYER)
+def test_one_layer_at_many_places_of_a_list_is_told(layers: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + LAYERS.format(layers=layers) + TRAIN, "one_module_at_many_places", tmp_path)
+
+
+@pytest.mark.parametrize("layers", OWN_LAYERS)
+def test_layers_of_their_own_and_shared_ones_are_right(layers: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + LAYERS.format(layers=layers) + TRAIN, tmp_path)
+
+
+BY_HAND = """
+inputs, targets = torch.randn(16, 4), torch.randn(16, 1)
+model = nn.Linear(4, 1)
+for step in range(4):
+    model.zero_grad()
+    F.mse_loss(model(inputs), targets).backward()
+"""
+LOST = (
+    "    with torch.no_grad():\n        for p in model.parameters():\n            p = p - 0.1 * p.grad  # HERE",
+    "    new = [p.data.add(p.grad, alpha=-0.1) for p in model.parameters()]  # HERE",
+)
+KEPT = (
+    "    with torch.no_grad():\n        for p in model.parameters():\n            p -= 0.1 * p.grad",
+    "    for p in model.parameters():\n        p.data = p.data - 0.1 * p.grad",
+    "    with torch.no_grad():\n        for p in model.parameters():\n            p.copy_(p - 0.1 * p.grad)",
+    "    fast = {name: p.detach() - 0.1 * p.grad for name, p in model.named_parameters()}\n"
+    "    print(torch.func.functional_call(model, fast, inputs).mean())",
+)
+
+
+@pytest.mark.parametrize("update", LOST)
+def test_an_update_that_no_parameter_gets_is_told(update: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + BY_HAND + update, "update_discarded", tmp_path)
+
+
+@pytest.mark.parametrize("update", KEPT)
+def test_an_update_that_is_written_or_used_is_right(update: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + BY_HAND + update, tmp_path)
+    assert "update_discarded" not in [each.cause for each in found]
