@@ -27,6 +27,7 @@ from gradviz.recording.calls.call_arguments import (
     tensors_with_positions,
 )
 from gradviz.recording.calls.calls_unseen_by_mode import CallEvents, ModuleMakers, VariableConstructor, first_line
+from gradviz.recording.calls.data_loading import DataLoading
 from gradviz.recording.calls.derivative_check import NotComparable, check_derivatives
 from gradviz.recording.calls.kept_alive import LivingTensors
 from gradviz.recording.calls.known_tensors import requires_grad
@@ -76,6 +77,8 @@ class CallRecorder:
         self.modules = ModuleMakers(self.writer)
         self.variables = VariableConstructor(self.writer)
         self.living = LivingTensors(self.writer)
+        self.loading: DataLoading | None = None
+        """If not every batch of a loader is to be logged."""
         self._functions = FunctionTable()
         self.derivatives: tuple[DerivativeCheck, ...] = ()
         """Results of `check_custom_functions`."""

@@ -43,6 +43,11 @@ _NEVER_LOGGED = frozenset(
 )
 
 
+_PLAIN_ATTRIBUTES = frozenset(
+    f"torch.Tensor.{name}" for name in ("shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_mps")
+)
+"""They are read very often, and are no tensors."""
+
 _UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
 """Their results hold whatever was in that memory before."""
 
@@ -93,7 +98,7 @@ class FunctionTable:
         if function is GRAD_SWITCH:
             return FunctionKind.GRAD_SWITCH
         if name == "__get__":
-            return FunctionKind.GETTER
+            return FunctionKind.NEVER_LOGGED if self.name(function) in _PLAIN_ATTRIBUTES else FunctionKind.GETTER
         if self.name(function) in _ALWAYS_LOGGED:
             return FunctionKind.ALWAYS_LOGGED
         is_plain = name in _NEVER_LOGGED or name.partition(".")[0] in _NEVER_LOGGED
