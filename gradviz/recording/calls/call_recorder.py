@@ -33,6 +33,7 @@ from gradviz.recording.calls.kept_alive import LivingTensors
 from gradviz.recording.calls.known_tensors import requires_grad
 from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
 from gradviz.recording.calls.optimizers import Optimizers
+from gradviz.recording.calls.repeated_blocks import RepeatedBlocks
 from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.shared_parameters import SharedParameters
@@ -77,6 +78,7 @@ class CallRecorder:
         self.modules = ModuleMakers(self.writer)
         self.variables = VariableConstructor(self.writer)
         self.living = LivingTensors(self.writer)
+        self.blocks = RepeatedBlocks(self.writer)
         self.loading: DataLoading | None = None
         """If not every batch of a loader is to be logged."""
         self._functions = FunctionTable()
@@ -126,6 +128,10 @@ class CallRecorder:
             return None
         if kind is FunctionKind.GRAD_SWITCH:
             self.writer.grad_mode.note(args, frame)
+            if self.writer.uses.fingerprints is None:
+                self.blocks.switch(self.writer.grad_mode.newest, on=not args or bool(args[0]))
+            return None
+        if self.blocks.is_left_out and not self._functions.may_write(function, kind, kwargs):
             return None
         pending = Pending(function, args, kwargs, frame, Row(self._functions.name(function)))
         if kind is FunctionKind.GETTER:

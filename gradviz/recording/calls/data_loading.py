@@ -10,12 +10,12 @@ memory in place that existed before, as a data set that scales its own images at
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from gradviz.graph.number_words import counted
 from gradviz.recording.calls.row_writer import CallWriter
-from gradviz.recording.calls.rows import Row
+from gradviz.recording.calls.rows import written_from_outside
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.recording.torch_access.nodes import peek_sequence_nr
 from gradviz.recording.torch_access.patches import Replacement
@@ -64,7 +64,7 @@ class DataLoading:
             batch = original(iterator)
             self._batches[data] += 1
             new = self._writer.rows.last(self._writer.rows.added - rows)
-            if peek_sequence_nr() != nodes or _writes_into_what_was_there(new):
+            if peek_sequence_nr() != nodes or any(True for _ in written_from_outside(new)):
                 self._never_left_out.add(data)
             return batch
 
@@ -95,16 +95,3 @@ class DataLoading:
             f"the torch calls with which DataLoaders made {counted(self.left_out, 'batch', 'batches')} of "
             f"{self._batches.total():,}: those for the others made no graph and changed no data in place"
         ]
-
-
-def _writes_into_what_was_there(rows: Iterable[Row]) -> bool:
-    """Whether one of these calls changed memory in place that none of them had made."""
-    made: set[int] = set()
-    for row in rows:
-        foreign = {id(use.known.storage) for use in row.inputs} - made
-        for use in row.outputs:
-            if id(use.known.storage) not in foreign:
-                made.add(id(use.known.storage))
-            elif use.version and any(other.known is use.known and other.version != use.version for other in row.inputs):
-                return True
-    return False

@@ -65,6 +65,7 @@ class FunctionTable:
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self._kinds: dict[Any, FunctionKind] = {}
+        self._writing: dict[Any, bool] = {}
 
     def name(self, function: Any) -> str:
         """The name as the user would write it; a setter of an attribute ends in ``.__set__``."""
@@ -92,6 +93,17 @@ class FunctionTable:
     def leaves_uninitialized(self, function: Any) -> bool:
         """True if the function allocates memory without writing to it."""
         return getattr(function, "__name__", None) in _UNINITIALIZED
+
+    def may_write(self, function: Any, kind: FunctionKind, kwargs: dict[str, Any]) -> bool:
+        """False if a call only computes something new from what it takes."""
+        if kind is not FunctionKind.ORDINARY or "out" in kwargs:
+            return True
+        known = self._writing.get(function)
+        if known is None:
+            name = getattr(function, "__name__", "_")
+            is_in_place = name.endswith("_") and not name.endswith("__")
+            known = self._writing[function] = is_in_place or name.startswith(("__i", "__set"))
+        return known
 
     def _classify(self, function: Any) -> FunctionKind:
         name = getattr(function, "__name__", "")

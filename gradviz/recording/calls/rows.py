@@ -203,3 +203,15 @@ def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
 def _is_computed(known: KnownTensor) -> bool:
     """False for parameters, buffers and other leaves that require grad."""
     return known.role == "tensor" and known.status != (True, True)
+
+
+def written_from_outside(rows: Iterable[Row]) -> Iterator[KnownTensor]:
+    """Tensors that these calls changed in place, in memory that none of them had made."""
+    made: set[int] = set()
+    for row in rows:
+        foreign = {id(use.known.storage) for use in row.inputs} - made
+        for use in row.outputs:
+            if id(use.known.storage) not in foreign:
+                made.add(id(use.known.storage))
+            elif use.version and any(other.known is use.known and other.version != use.version for other in row.inputs):
+                yield use.known
