@@ -40,7 +40,7 @@ class RepeatedBlocks:
         """Gradients are about to be switched by the block at this line."""
         if on:
             self._end()
-        elif location is not None and torch.is_grad_enabled():
+        elif location is not None and torch.is_grad_enabled() and not self._writer.is_inside("step"):
             self._begin(location)
 
     def _begin(self, location: Location) -> None:

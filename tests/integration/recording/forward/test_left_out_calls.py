@@ -122,3 +122,15 @@ def test_gradients_that_are_switched_on_inside_of_such_a_block_are_logged() -> N
 
     runs = 2 * repeated_blocks.ALWAYS_LOGGED
     assert calls_of(acting(act, runs), "torch.Tensor.exp") == runs
+
+
+def test_steps_of_an_optimizer_are_no_such_blocks() -> None:
+    def program() -> None:
+        model = nn.Linear(3, 1)
+        optimizer = torch.optim.Adam(model.parameters())
+        for _ in range(repeated_blocks.ALWAYS_LOGGED + 2):
+            optimizer.zero_grad()
+            model(torch.ones(3)).sum().backward()
+            optimizer.step()
+
+    assert not any("no_grad" in sentence for sentence in record(program, EVERY_CALL).capture.disclosures)
