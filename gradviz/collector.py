@@ -36,6 +36,15 @@ def collector_paused(expected: int = 0) -> Iterator[None]:
             gc.enable()
 
 
+def count_as_old() -> None:
+    """What exists now is kept for long: the collector does not look through all of it again for each quarter that is
+    added. Garbage that was made shortly before is collected first."""
+    if gc.isenabled() and not gc.get_freeze_count():
+        gc.collect(1)
+        gc.freeze()
+        gc.unfreeze()
+
+
 class SparedObjects:
     """What exists at `begin` is not looked through until `end`, if it is `MANY` objects; what is made since is."""
 

@@ -195,6 +195,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     @property
     def changed(self) -> tuple[TensorUse, ...]:
         """Tensors as they were after it had changed them in place."""
+        if not any(use.version for use in self.outputs):
+            return ()  # the usual case: nothing was ever changed
         before = {use.tensor: use.version for use in self.inputs}
         return tuple(
             use

@@ -23,6 +23,7 @@ from torch.nn.modules import module as module_call
 from gradviz.graph.compilations import Compilation
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.calls.call_recorder import CallRecorder
+from gradviz.recording.calls.data_loading import DataLoading
 from gradviz.recording.calls.rows import Row as CallRow
 from gradviz.recording.compiled.noted_cuts import NotedCuts
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
@@ -89,6 +90,8 @@ class ForwardWatch:
         self.values = ForwardValues(facts, values_up_to)
         self.facts = facts
         self._mode = CallMode(self._note_call, also=frozenset({_Tensor.register_hook, *COPYING}))
+        if self.calls is not None and not fingerprints:
+            self.calls.loading = DataLoading(self.calls.writer, self._mode.take_off, self._mode.put_on)
         self._mode_was_on = False
         self._main_thread = threading.get_ident()
         self._main_log = self.log.of_thread(self._main_thread)
@@ -122,6 +125,8 @@ class ForwardWatch:
         ]
         self._install_probe()
         self._swapped.start()
+        if self.calls is not None and self.calls.loading is not None:
+            self.calls.loading.start()
         self.remote_backward.start()
         if self.peers is not None:
             self.peers.start()
@@ -142,6 +147,8 @@ class ForwardWatch:
         # Every time, because a thread that called backward cannot reach the mode stack of another thread.
         self._mode.take_off_permanently()
         self._remove_probe()
+        if self.calls is not None and self.calls.loading is not None:
+            self.calls.loading.stop()
         self._swapped.stop()
         self._sharding.stop()
         self.exchanges.stop()

@@ -15,6 +15,7 @@ BENCHMARKS = (
     "training_step",
     "recorded_step",
     "compiled_run",
+    "check_cost",
     "render_time",
     "page_time",
     "page_cost",

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
 
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location, location_of_line
@@ -43,6 +44,7 @@ def short_name(function: str) -> str:
     return f"{owner.rpartition('.')[2]}.apply" if name == "apply" else name
 
 
+@cache
 def plain_name(function: str) -> str:
     """The name of the function without affixes: ``div`` for ``torch.Tensor.__rtruediv__`` and ``torch.Tensor.div_``."""
     name = function.rpartition(".")[2]

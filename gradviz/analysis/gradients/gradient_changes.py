@@ -222,7 +222,7 @@ def _factor(call: Call) -> float | None:
     name, number = plain_name(call.function).removeprefix("_foreach_"), call.scalars.get("1", call.scalars.get("0"))
     if type(number) not in (int, float) or not number or name not in ("mul", "div"):
         return None
-    return float(number) if name == "mul" else 1 / number  # type: ignore[arg-type, operator]
+    return float(number) if name == "mul" else 1 / number  # type: ignore[operator]
 
 
 def _is_same(number: float, scale: float | None) -> bool:

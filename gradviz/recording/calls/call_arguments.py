@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -16,38 +15,62 @@ _MAX_TEXT = 40
 _MAX_DEPTH = 3
 
 
-def tensors_with_positions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[str, torch.Tensor]]:
+_ATOMS = frozenset({int, float, bool, str, type(None), torch.dtype, torch.device, slice})
+
+Placed = tuple[str, torch.Tensor]
+"""A tensor among arguments or results, behind its position."""
+
+
+def tensors_with_positions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Placed]:
     """Every tensor among the arguments, with its position: ``0``, ``0[2]``, ``weight``."""
+    found: list[Placed] = []
     for position, value in enumerate(args):
-        yield from tensors_inside(value, str(position))
+        _note_tensors(found, value, str(position), _MAX_DEPTH)
     for name, value in kwargs.items():
-        yield from tensors_inside(value, name)
+        _note_tensors(found, value, name, _MAX_DEPTH)
+    return found
 
 
-def tensors_inside(value: Any, position: str, depth: int = _MAX_DEPTH) -> Iterator[tuple[str, torch.Tensor]]:
-    """Every tensor in a value: the value itself, or elements of lists, tuples and dicts, nested up to `depth`."""
+def tensors_inside(value: Any, position: str) -> list[Placed]:
+    """Every tensor in a value: the value itself, or elements of lists, tuples and dicts, nested a few deep."""
+    found: list[Placed] = []
+    _note_tensors(found, value, position, _MAX_DEPTH)
+    return found
+
+
+def _note_tensors(found: list[Placed], value: Any, position: str, depth: int) -> None:
     kind = type(value)
-    if issubclass(kind, torch.Tensor):
-        yield position, value
-    elif depth and issubclass(kind, (list, tuple)):
+    if kind is torch.Tensor or issubclass(kind, torch.Tensor):
+        found.append((position, value))
+    elif kind in _ATOMS or not depth:
+        return
+    elif issubclass(kind, (list, tuple)):
         elements = list.__iter__(value) if issubclass(kind, list) else tuple.__iter__(value)
         for index, element in enumerate(islice(elements, _MAX_ELEMENTS)):
-            yield from tensors_inside(element, f"{position}[{index}]", depth - 1)
-    elif depth and kind is dict:
+            if type(element) not in _ATOMS:
+                _note_tensors(found, element, f"{position}[{index}]", depth - 1)
+    elif kind is dict:
         for key, element in list(value.items())[:_MAX_ELEMENTS]:
-            yield from tensors_inside(element, f"{position}[{key!r}]", depth - 1)
+            _note_tensors(found, element, f"{position}[{key!r}]", depth - 1)
 
 
 def scalars_with_positions(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Scalar]:
     """Numbers, booleans and short strings among the arguments, also in slices and in one level of lists."""
     found: dict[str, Scalar] = {}
-    for position, value in (*((str(position), value) for position, value in enumerate(args)), *kwargs.items()):
-        if type(value) in (list, tuple):
-            for index, element in enumerate(value[:_MAX_NUMBERS]):
-                _note_all(found, f"{position}[{index}]", element)
-        else:
-            _note_all(found, position, value)
+    for position, value in enumerate(args):
+        if type(value) is not torch.Tensor:
+            _note_argument(found, str(position), value)
+    for name, value in kwargs.items():
+        _note_argument(found, name, value)
     return found
+
+
+def _note_argument(found: dict[str, Scalar], position: str, value: Any) -> None:
+    if type(value) in (list, tuple):
+        for index, element in enumerate(value[:_MAX_NUMBERS]):
+            _note_all(found, f"{position}[{index}]", element)
+    else:
+        _note_all(found, position, value)
 
 
 def _note_all(found: dict[str, Scalar], position: str, value: Any) -> None:

@@ -173,6 +173,9 @@ class CallLogNames:
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
         sentences = self._recorder.writer.disclosures()
+        sentences += self._recorder.blocks.disclosures()
+        if self._recorder.loading is not None:
+            sentences += self._recorder.loading.disclosures()
         elsewhere = sorted({self._forward.modules[index][1] for index in self._modules_elsewhere()})[:MAX_CLASSES]
         if elsewhere:
             sentences.append(

@@ -27,12 +27,14 @@ from gradviz.recording.calls.call_arguments import (
     tensors_with_positions,
 )
 from gradviz.recording.calls.calls_unseen_by_mode import CallEvents, ModuleMakers, VariableConstructor, first_line
+from gradviz.recording.calls.data_loading import DataLoading
 from gradviz.recording.calls.derivative_check import NotComparable, check_derivatives
 from gradviz.recording.calls.kept_alive import LivingTensors
 from gradviz.recording.calls.known_tensors import requires_grad
 from gradviz.recording.calls.logged_functions import FunctionKind, FunctionTable
 from gradviz.recording.calls.module_oddities import Oddities
 from gradviz.recording.calls.optimizers import Optimizers
+from gradviz.recording.calls.repeated_blocks import RepeatedBlocks
 from gradviz.recording.calls.row_writer import CallWriter, Locate
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.schedules import Schedules
@@ -83,6 +85,9 @@ class CallRecorder:
         self.schedules = Schedules(self.writer, self.optimizers.find)
         self.optimizers.rates_used = self.schedules.at_step
         self.oddities = Oddities()
+        self.blocks = RepeatedBlocks(self.writer)
+        self.loading: DataLoading | None = None
+        """If not every batch of a loader is to be logged."""
         self._functions = FunctionTable()
         self.derivatives: tuple[DerivativeCheck, ...] = ()
         """Results of `check_custom_functions`."""
@@ -136,6 +141,10 @@ class CallRecorder:
             return None
         if kind is FunctionKind.GRAD_SWITCH:
             self.writer.grad_mode.note(args, frame)
+            if self.writer.uses.fingerprints is None:
+                self.blocks.switch(self.writer.grad_mode.newest, on=not args or bool(args[0]))
+            return None
+        if self.blocks.is_left_out and not self._functions.may_write(function, kind, kwargs):
             return None
         pending = Pending(function, args, kwargs, frame, Row(self._functions.name(function)))
         if kind is FunctionKind.GETTER:

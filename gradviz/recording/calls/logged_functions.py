@@ -43,6 +43,11 @@ _NEVER_LOGGED = frozenset(
 )
 
 
+_PLAIN_ATTRIBUTES = frozenset(
+    f"torch.Tensor.{name}" for name in ("shape", "dtype", "device", "layout", "ndim", "is_cuda", "is_sparse", "is_mps")
+)
+"""They are read very often, and are no tensors."""
+
 _UNINITIALIZED = frozenset({"empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided"})
 """Their results hold whatever was in that memory before."""
 
@@ -60,6 +65,7 @@ class FunctionTable:
     def __init__(self) -> None:
         self._names: dict[Any, str] = {}
         self._kinds: dict[Any, FunctionKind] = {}
+        self._writing: dict[Any, bool] = {}
 
     def name(self, function: Any) -> str:
         """The name as the user would write it; a setter of an attribute ends in ``.__set__``."""
@@ -88,12 +94,23 @@ class FunctionTable:
         """True if the function allocates memory without writing to it."""
         return getattr(function, "__name__", None) in _UNINITIALIZED
 
+    def may_write(self, function: Any, kind: FunctionKind, kwargs: dict[str, Any]) -> bool:
+        """False if a call only computes something new from what it takes."""
+        if kind is not FunctionKind.ORDINARY or "out" in kwargs:
+            return True
+        known = self._writing.get(function)
+        if known is None:
+            name = getattr(function, "__name__", "_")
+            is_in_place = name.endswith("_") and not name.endswith("__")
+            known = self._writing[function] = is_in_place or name.startswith(("__i", "__set"))
+        return known
+
     def _classify(self, function: Any) -> FunctionKind:
         name = getattr(function, "__name__", "")
         if function is GRAD_SWITCH:
             return FunctionKind.GRAD_SWITCH
         if name == "__get__":
-            return FunctionKind.GETTER
+            return FunctionKind.NEVER_LOGGED if self.name(function) in _PLAIN_ATTRIBUTES else FunctionKind.GETTER
         if self.name(function) in _ALWAYS_LOGGED:
             return FunctionKind.ALWAYS_LOGGED
         is_plain = name in _NEVER_LOGGED or name.partition(".")[0] in _NEVER_LOGGED

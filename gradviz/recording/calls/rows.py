@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from gradviz.collector import count_as_old
 from gradviz.graph.call_log import CallKind, GradMode, RandomDraw, ValueFacts
 from gradviz.graph.model import Scalar
 from gradviz.recording.calls.known_tensors import KnownTensor
@@ -20,6 +21,8 @@ from gradviz.recording.forward.user_functions import Callback
 from gradviz.recording.run.line_attribution import NO_STACK
 
 MAX_ROWS = 100_000
+_OLD_AFTER = 2_000
+"""So many rows, each with about ten objects, are kept from Python's garbage collector at once."""
 _LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module", "make_module"})
 _STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 
@@ -119,6 +122,8 @@ class Rows:
     def __init__(self, max_rows: int = MAX_ROWS) -> None:
         self._rows: list[Row] = []
         self._max_rows = max_rows
+        self.added = 0
+        """All rows ever, also those that were dropped."""
         self.dropped = 0
         self.dropped_at: int | None = None
         self.dropped_needed = 0
@@ -133,7 +138,14 @@ class Rows:
     def add(self, row: Row) -> Row:
         """Add a row at the end."""
         self._rows.append(row)
+        self.added += 1
+        if self.added % _OLD_AFTER == 0:
+            count_as_old()
         return row
+
+    def last(self, count: int) -> list[Row]:
+        """The last rows, the oldest first."""
+        return self._rows[len(self._rows) - count :] if count else []
 
     def scopes(self) -> set[int]:
         """The module calls in which they ran."""
@@ -191,3 +203,15 @@ def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:
 def _is_computed(known: KnownTensor) -> bool:
     """False for parameters, buffers and other leaves that require grad."""
     return known.role == "tensor" and known.status != (True, True)
+
+
+def written_from_outside(rows: Iterable[Row]) -> Iterator[KnownTensor]:
+    """Tensors that these calls changed in place, in memory that none of them had made."""
+    made: set[int] = set()
+    for row in rows:
+        foreign = {id(use.known.storage) for use in row.inputs} - made
+        for use in row.outputs:
+            if id(use.known.storage) not in foreign:
+                made.add(id(use.known.storage))
+            elif use.version and any(other.known is use.known and other.version != use.version for other in row.inputs):
+                yield use.known

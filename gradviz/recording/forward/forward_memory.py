@@ -67,9 +67,10 @@ class ForwardMemory:
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         """A torch call is about to run that may make the first nodes."""
-        with DISABLE_TORCH_FUNCTION():
-            if torch.is_grad_enabled() and any(_may_need_gradient(value) for value in args):
-                self._candidate = self._read()
+        if torch.is_grad_enabled():
+            with DISABLE_TORCH_FUNCTION():
+                if any(_may_need_gradient(value) for value in args):
+                    self._candidate = self._read()
 
     def after_first_nodes(self, frame: FrameType | None, args: tuple[Any, ...]) -> None:
         """That call made them, and no module was running: the forward began with it."""

@@ -64,6 +64,11 @@ class GradModeWatch:
             self._switches.append(location)
         del self._switches[: -_MAX_SWITCHES or None]
 
+    @property
+    def newest(self) -> Location | None:
+        """The newest line that switched gradients off and has not switched them on again."""
+        return self._switches[-1] if self._switches else None
+
     def location(self, frame: FrameType | None, *, is_inference: bool) -> Location | None:
         """The line that switched gradients off for a call from `frame`."""
         if not is_inference and self._switches and self._switches[-1] is not None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
@@ -21,19 +20,12 @@ class Defects:
         """Count one more."""
         self._counts[f"{type(defect).__name__}: {defect}"] += 1
 
-    @contextmanager
-    def caught(self) -> Iterator[None]:
+    def caught(self) -> _Caught:
         """While entered, failures are counted, and `torch.jit.trace` records nothing.
 
         It would add a node to the traced graph whenever the shape of a tensor is read.
         """
-        tracing = pause_tracing()
-        try:
-            yield
-        except Exception as defect:
-            self.note(defect)
-        finally:
-            resume_tracing(tracing)
+        return _Caught(self)
 
     def sentences(self, what: str) -> list[str]:
         """One sentence for each failure; ``{}`` in `what` is replaced by how often it happened."""
@@ -41,6 +33,25 @@ class Defects:
             f"{what.format(f'{count:,}')}, which is a defect of gradviz: {defect}"
             for defect, count in self._counts.items()
         ]
+
+
+class _Caught:
+    """A class, because it is entered twice at every torch call: a generator takes three times as long."""
+
+    __slots__ = ("_defects", "_tracing")
+
+    def __init__(self, defects: Defects) -> None:
+        self._defects = defects
+
+    def __enter__(self) -> None:
+        self._tracing = pause_tracing()
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
+        resume_tracing(self._tracing)
+        if not isinstance(error, Exception):
+            return False
+        self._defects.note(error)
+        return True
 
 
 _Method = TypeVar("_Method", bound=Callable[..., None])

@@ -37,6 +37,8 @@ class RunLimit:
         self._is_announced = limits.seconds is None
         self._clock = clock
         self._began: float | None = None
+        self._overdue: float | None = None
+        """The time from which on a step is interrupted; asked at every torch call."""
         self._steps: Counter[int] = Counter()
         self.reason: str | None = None
         """Why the run ended: ``after 3 steps``."""
@@ -45,6 +47,8 @@ class RunLimit:
         """The clock starts at the first backward."""
         if self._began is None:
             self._began = self._clock()
+            if self._limits.seconds is not None:
+                self._overdue = self._began + self._limits.seconds * (1 + PATIENCE)
 
     def after_backward(self, calls: int, *, has_optimizer: bool) -> None:
         """A backward call has ended, number `calls`."""
@@ -58,7 +62,7 @@ class RunLimit:
 
     def is_overdue(self) -> bool:
         """Whether a step has gone on too long after the time was up."""
-        return self._is_over(1 + PATIENCE)
+        return self._overdue is not None and self._clock() > self._overdue
 
     def break_off(self) -> None:
         """End the run in the middle of a step."""
@@ -68,17 +72,13 @@ class RunLimit:
         max_steps = self._limits.steps
         if max_steps is not None and steps >= max_steps:
             self._end(f"after {counted(steps, 'step')}")
-        elif self._is_over(1):
+        elif self._limits.seconds is not None and self._has_run_for(self._limits.seconds):
             self._end(self._time_is_up())
         elif not self._is_announced and self._has_run_for(ANNOUNCED_AFTER):
             self._is_announced = True
             self._announce(
                 f"recording the script for up to {self._limits.seconds:g} s (--seconds and --steps end it earlier)"
             )
-
-    def _is_over(self, times: float) -> bool:
-        seconds = self._limits.seconds
-        return seconds is not None and self._has_run_for(seconds * times)
 
     def _has_run_for(self, seconds: float) -> bool:
         return self._began is not None and self._clock() - self._began > seconds

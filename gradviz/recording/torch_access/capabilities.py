@@ -329,6 +329,16 @@ CAPABILITIES = (
         seen="2.6 to 2.15",
     ),
     Capability(
+        "batches of loaders",
+        "to log few of the batches that a loader makes",
+        ("torch.utils.data.dataloader._BaseDataLoaderIter.__next__",),
+        probes.batches_made,
+        instead="every call is logged",
+        lost="",
+        unseen="",
+        seen="2.6 to 2.15",
+    ),
+    Capability(
         "contents of modules",
         "to name parameters and buffers",
         (

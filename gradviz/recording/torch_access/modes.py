@@ -60,6 +60,9 @@ GRAD_SWITCH: Callable[[bool], None] | None = (
 )
 """The function that every switch of gradients except inference mode calls; None if this torch calls another one."""
 
+switch_gradients: Callable[[bool], object] = GRAD_SWITCH or torch.set_grad_enabled
+"""Switches gradients of this thread on or off. A function mode sees it, unless torch functions are disabled."""
+
 _traces = works("tracing")
 _tracing_state: Callable[[], Any] = find("torch._C._get_tracing_state") if _traces else lambda: None
 _set_tracing_state: Callable[[Any], None] = find("torch._C._set_tracing_state") if _traces else lambda _: None

@@ -28,6 +28,7 @@ PATCHES = (
     Patch("torch.autograd.function.FunctionMeta.forward", "to see the arguments of custom functions"),
     Patch("torch.fx.traceback.format_stack", "to keep frames of gradviz out of anomaly mode's stacks"),
     Patch("torch._C._log_api_usage_once", "to notice that a module is made"),
+    Patch("torch.utils.data.dataloader._BaseDataLoaderIter.__next__", "to log few of the batches that a loader makes"),
     Patch("torch.utils.weakref", "to drop references to tensors that are about to be swapped"),
     Patch("torch.autograd.variable.VariableMeta.__call__", "to notice torch.autograd.Variable(...)"),
     Patch("torch.nn.Module.load_state_dict", "to note which keys found no parameter"),

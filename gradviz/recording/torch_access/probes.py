@@ -350,6 +350,24 @@ def module_made() -> bool:
     return "python.nn_module" in told
 
 
+def batches_made() -> bool:
+    """A loader makes its batches with the method that can be replaced."""
+    owner, name = owner_of("torch.utils.data.dataloader._BaseDataLoaderIter.__next__")
+    original, made = getattr(owner, name), []
+
+    def note(iterator: Any) -> Any:
+        made.append(iterator)
+        return original(iterator)
+
+    setattr(owner, name, note)
+    try:
+        # With a generator of its own, as it draws a seed.
+        batches = list(torch.utils.data.DataLoader([0, 1], generator=torch.Generator()))  # type: ignore[arg-type]
+    finally:
+        setattr(owner, name, original)
+    return len(batches) == 2 and len(made) == 3
+
+
 def swapped_tensors() -> bool:
     """`swap_tensors` first asks this global for weak references."""
     owner, name = owner_of("torch.utils.weakref")

@@ -27,6 +27,8 @@ class FactsTable:
 
     def __init__(self) -> None:
         self._by_content: dict[tuple[Any, ...], TensorFacts] = {}
+        self._by_plain: dict[tuple[Any, ...], TensorFacts] = {}
+        """The same for tensors of torch's own class, by what is quickly read of them."""
         self.single: dict[tuple[Any, ...], tuple[TensorFacts]] = {}
         """The outputs of a node that has just one, by shape, dtype and device."""
 
@@ -47,6 +49,21 @@ class FactsTable:
     def of_tensor(self, tensor: torch.Tensor) -> TensorFacts:
         """Facts about a tensor that Python holds. This calls no mode or subclass of the user."""
         kind = type(tensor)
+        if kind is torch.Tensor:
+            with DISABLE_TORCH_FUNCTION():
+                key = (
+                    (_shape(tensor), _dtype(tensor), _device(tensor), _layout(tensor)) if not _is_nested(tensor) else ()
+                )
+            return self._by_plain.get(key) or self._of_plain(key, tensor)
+        return self._of_any(kind, tensor)
+
+    def _of_plain(self, key: tuple[Any, ...], tensor: torch.Tensor) -> TensorFacts:
+        facts = self._of_any(torch.Tensor, tensor)
+        if key:
+            self._by_plain[key] = facts
+        return facts
+
+    def _of_any(self, kind: type, tensor: torch.Tensor) -> TensorFacts:
         type_name = "Tensor" if kind is torch.nn.Parameter else kind.__name__
         if answers_itself(kind):
             return replace(UNREADABLE, type_name=type_name)

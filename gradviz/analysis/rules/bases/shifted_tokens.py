@@ -85,7 +85,7 @@ def _step(flow: Dataflow, row: int, call: Call, name: str) -> _Step | None:
         is_first = sizes[0] <= sizes[1]
         return _Step(call.inputs[1 if is_first else 0].tensor, (-sizes[0] if is_first else 0, made[changed]))
     if name == "pad" and changed is not None and type(call.scalars.get("1[0]")) is int:
-        return _Step(call.inputs[0].tensor, (-call.scalars["1[0]"], made[changed]))  # type: ignore[operator]
+        return _Step(call.inputs[0].tensor, (-call.scalars["1[0]"], made[changed]))  # type: ignore[operator, arg-type]
     if name == "roll":
         shift = call.scalars.get("shifts", call.scalars.get("1", call.scalars.get("1[0]")))
         axis = next((call.scalars[each] for each in ("dims", "dims[0]", "2", "2[0]") if each in call.scalars), None)

@@ -13,8 +13,7 @@ Problems solved here:
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from threading import get_ident
@@ -32,6 +31,7 @@ from gradviz.recording.torch_access.modes import (
     DISABLE_DISPATCH_MODES,
     computes_forward_gradients,
     has_dispatch_modes,
+    switch_gradients,
     without_forward_gradients,
 )
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
@@ -240,13 +240,31 @@ class GradientWatch:
 _NOTHING_SENT = (0, UNDEFINED)
 
 
-@contextmanager
-def measuring() -> Iterator[None]:
-    """Code inside makes no graph, and no mode or subclass of the program sees it."""
-    with (
-        DISABLE_TORCH_FUNCTION(),
-        DISABLE_DISPATCH_MODES(),
-        torch.no_grad(),
-        without_forward_gradients(),
-    ):
-        yield
+class measuring:
+    """Code inside makes no graph, and no mode or subclass of the program sees it.
+
+    It is entered twice at every torch call of a logged program, so it only switches off what is on.
+    """
+
+    __slots__ = ("_entered", "_had_grad")
+
+    def __enter__(self) -> None:
+        self._entered = [DISABLE_TORCH_FUNCTION()]
+        self._entered[0].__enter__()
+        if has_dispatch_modes():
+            self._enter(DISABLE_DISPATCH_MODES())
+        if computes_forward_gradients():
+            self._enter(without_forward_gradients())
+        self._had_grad = torch.is_grad_enabled()
+        if self._had_grad:
+            switch_gradients(False)
+
+    def _enter(self, each: Any) -> None:
+        each.__enter__()
+        self._entered.append(each)
+
+    def __exit__(self, *error: object) -> None:
+        if self._had_grad:
+            switch_gradients(True)
+        for each in reversed(self._entered):
+            each.__exit__(*error)
