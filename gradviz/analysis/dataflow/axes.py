@@ -21,7 +21,8 @@ Axes = tuple[int | None, ...]
 
 EndKind = Literal["contracted", "summed", "drawn", "classes", "normalized"]
 """``contracted``: a matrix product sums over it; ``summed``: a reduction over it; ``drawn``: a choice along it by its
-values, at random; ``classes``: a loss takes it for that of the classes; ``normalized``: it is normalized again."""
+values, at random; ``classes``: a loss takes it for that of the classes, or one of each sample is chosen along it;
+``normalized``: it is normalized again."""
 
 
 class End(Struct, frozen=True):
@@ -109,7 +110,18 @@ def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tu
         return "drawn", rank - 1
     if name in _CLASSES and use is call.inputs[0] and rank >= 2:
         return "classes", 1
+    if name == "ctc_loss" and use is call.inputs[0]:
+        return "classes", rank - 1
+    if name == "getitem" and rank == len(call.inputs) - 1 == 2:
+        return _chosen_of_each(flow, row, call)
     return None
+
+
+def _chosen_of_each(flow: Dataflow, row: int, call: Call) -> tuple[EndKind, int] | None:
+    """The axis along which ``p[torch.arange(n), labels]`` chooses one of each sample."""
+    made = (flow.newest_producer(use.tensor, row) for use in call.inputs[1:])
+    counts = [each is not None and plain_name(flow.log.calls[each].function) == "arange" for each in made]
+    return ("classes", 1 - counts.index(True)) if sum(counts) == 1 else None
 
 
 _PRODUCTS = frozenset({"matmul", "mm", "bmm"})

@@ -28,6 +28,23 @@ for step in range(3):
     loss = F.nll_loss(log_probabilities, torch.randint(0, 3, (8,)))
 """
     + TRAIN,
+    ("wrong_axis", "log-probabilities of symbols, over the frames"): """
+model = nn.Linear(8, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    frames = model(torch.randn(4, 12, 8)).log_softmax(1).transpose(0, 1)  # HERE
+    lengths = torch.full((4,), 12), torch.full((4,), 3)
+    loss = F.ctc_loss(frames, torch.randint(1, 5, (4, 3)), *lengths)
+"""
+    + TRAIN,
+    ("wrong_axis", "probabilities over the batch, of which one of each sample is taken"): """
+model, rows = nn.Linear(4, 3), torch.arange(8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    p = model(torch.randn(8, 4)).softmax(0)  # HERE
+    loss = -(p[rows, torch.randint(0, 3, (8,))] + 1e-6).log().mean()
+"""
+    + TRAIN,
     ("wrong_axis", "weights of time steps that sum to one over the batch"): """
 encoder, score = nn.Linear(4, 6), nn.Linear(6, 1)
 optimizer = torch.optim.SGD([*encoder.parameters(), *score.parameters()], lr=0.1)
@@ -176,6 +193,23 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "log-probabilities of symbols in the order that a loss of sequences asks for": """
+model = nn.Linear(8, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    frames = model(torch.randn(4, 12, 8)).transpose(0, 1).log_softmax(-1)
+    lengths = torch.full((4,), 12), torch.full((4,), 3)
+    loss = F.ctc_loss(frames, torch.randint(1, 5, (4, 3)), *lengths)
+"""
+    + TRAIN,
+    "probabilities of classes, of which one of each sample is taken": """
+model, rows = nn.Linear(4, 3), torch.arange(8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    p = model(torch.randn(8, 4)).softmax(1)
+    loss = -(p[rows, torch.randint(0, 3, (8,))] + 1e-6).log().mean()
+"""
+    + TRAIN,
     "clusters that nodes are summed into, slots, and channels of a mask": """
 assign, key, query, mask = nn.Linear(4, 3), nn.Linear(4, 6), nn.Linear(4, 6), nn.Conv2d(1, 3, 3, padding=1)
 optimizer = torch.optim.SGD([p for m in (assign, key, query, mask) for p in m.parameters()], lr=0.1)

@@ -107,7 +107,7 @@ _USES: dict[str, str] = {
     "contracted": "a matrix product sums over",
     "summed": "what it weighs is summed over",
     "drawn": "values are drawn along",
-    "classes": "the loss has its classes along",
+    "classes": "the classes are taken along",
 }
 
 
