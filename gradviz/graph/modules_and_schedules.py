@@ -74,6 +74,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """Steps of any optimizer at which it was looked at."""
     has_moved: bool = False
     """Whether its count of steps was another one at one of these, or at the end."""
+    idle_moves: Count = 0
+    """Looks at which it had moved, though its optimizer had not stepped since it moved before."""
     is_alive: bool = False
     """Whether it was still alive at the end, so that its last step would have been seen."""
     is_stepped_in_source: bool = False

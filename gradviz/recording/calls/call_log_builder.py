@@ -92,7 +92,16 @@ class CallLogBuilder:
             site, optimizer = self._sites.site_of(known.stack), self._optimizers[id(known.optimizer)]
             made = None if site is None else self._sites.sites[site]
             is_stepped = made is None or is_stepped_in_source(made.file, made.line, self._own_files)
-            yield Schedule(known.class_name, optimizer, site, known.looks, known.has_moved, known.is_alive, is_stepped)
+            yield Schedule(
+                known.class_name,
+                optimizer,
+                site,
+                known.looks,
+                known.has_moved,
+                known.idle_moves,
+                known.is_alive,
+                is_stepped,
+            )
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:
         for each in self._recorder.oddities.attributes.values():

@@ -36,8 +36,11 @@ class KnownSchedule:
     stack: int
     first_count: tuple[object, ...] | None = None
     """At the first step of an optimizer: one schedule inside another is reset when the outer one is made."""
+    last_move: tuple[tuple[object, ...], int] | None = None
+    """Its counts after it moved last, and how many steps its optimizer had made then."""
     looks: int = 0
     has_moved: bool = False
+    idle_moves: int = 0
     is_alive: bool = False
 
     def look(self) -> bool:
@@ -50,6 +53,10 @@ class KnownSchedule:
         if self.first_count is None:
             self.first_count = count
         self.has_moved = self.has_moved or count != self.first_count
+        steps = self.optimizer.turns.steps
+        if self.last_move is None or count != self.last_move[0]:
+            self.idle_moves += self.last_move is not None and steps == self.last_move[1]
+            self.last_move = count, steps
         return True
 
 

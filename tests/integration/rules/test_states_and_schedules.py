@@ -96,6 +96,7 @@ UNSTEPPED = (
     (f"plateau = {RATES}.ReduceLROnPlateau(optimizer)  # HERE", ""),
     (f"def make(o):\n    return {RATES}.LambdaLR(o, lambda n: 1 / (n + 1))  # HERE\nrule = make(optimizer)", ""),
     (
+        "import warnings\nwarnings.simplefilter('ignore')\n"  # torch warns of it, which is an error in these tests
         f"other = torch.optim.SGD(model.parameters(), lr=0.1)\nschedule = {RATES}.StepLR(other, 2)  # HERE",
         "schedule.step()",
     ),
@@ -120,6 +121,33 @@ def test_a_schedule_that_changes_no_learning_rate_is_told(made: str, stepped: st
 @pytest.mark.parametrize(("made", "stepped"), STEPPED)
 def test_a_schedule_that_moves_or_waits_is_right(made: str, stepped: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + SCHEDULED.format(made=made, stepped=stepped), tmp_path)
+
+
+REPLACED = """
+body, head = nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 1)
+parameters = [*body.parameters(), *head.parameters()]
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)  # HERE
+for step in range(16):
+    if step == 6:
+        body.requires_grad_()
+        {unfrozen}
+    loss = head(body(torch.randn(8, 4))).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    schedule.step()
+"""
+
+
+def test_a_schedule_that_goes_on_with_an_optimizer_that_was_replaced_is_told(tmp_path: Path) -> None:
+    script = REPLACED.format(unfrozen="optimizer = torch.optim.SGD(parameters, lr=0.1)")
+    assert_first_alarm(HEAD + script, "schedule_without_effect", tmp_path)
+
+
+def test_a_schedule_of_an_optimizer_that_gets_more_parameters_is_right(tmp_path: Path) -> None:
+    script = REPLACED.format(unfrozen="optimizer.add_param_group(dict(params=list(body.parameters())))")
+    assert not alarms(HEAD + script, tmp_path)
 
 
 LAYERS = """
@@ -194,3 +222,40 @@ def test_an_update_that_no_parameter_gets_is_told(update: str, tmp_path: Path) -
 def test_an_update_that_is_written_or_used_is_right(update: str, tmp_path: Path) -> None:
     found = alarms(HEAD + BY_HAND + update, tmp_path)
     assert "update_discarded" not in [each.cause for each in found]
+
+
+FOLLOWED_BY = """
+model, teacher = nn.Linear(4, 1), nn.Linear(4, 1).requires_grad_(False)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.randn(8, 4)
+    loss = F.mse_loss(model(x), teacher(x + 0.1))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        for p, t in zip(model.parameters(), teacher.parameters()):
+            {update}
+"""
+
+
+@pytest.mark.parametrize(
+    "update", ["t = 0.9 * t + 0.1 * p  # HERE", "p = p.clamp(-0.1, 0.1)  # HERE", "t = t.lerp(p, 0.1)  # HERE"]
+)
+def test_an_average_or_a_bound_that_only_a_variable_gets_is_told(update: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + FOLLOWED_BY.format(update=update), "update_discarded", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        "t.copy_(0.9 * t + 0.1 * p)",
+        "t.data = 0.9 * t + 0.1 * p",
+        "p.clamp_(-0.1, 0.1)",
+        "size = p.mul(2)",
+        "p = p - t; print(p.norm())",
+    ],
+)
+def test_an_average_that_is_written_and_what_only_looks_at_parameters_are_right(update: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + FOLLOWED_BY.format(update=update), tmp_path)
+    assert "update_discarded" not in {each.cause for each in found}

@@ -20,8 +20,9 @@ class ScheduleWithoutEffect(Rule):
     What it finds
     -------------
     A schedule from ``torch.optim.lr_scheduler`` that does not move while its optimizer steps, in a program that ran to
-    its end and has no line that steps it; and one whose optimizer never steps, while another optimizer trains the same
-    parameters. A schedule beside another one of the same optimizer that moves is left alone: it may wait for its turn.
+    its end and has no line that steps it; and one whose optimizer never steps, or steps no more while the schedule goes
+    on, while another optimizer trains the same parameters. A schedule beside another one of the same optimizer that
+    moves is left alone: it may wait for its turn.
 
     Why it matters
     --------------
@@ -55,15 +56,19 @@ class ScheduleWithoutEffect(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        if case.capture.outcome != "finished" or case.capture.error is not None:
-            return
         log = case.dataflow.log
+        has_ended = case.capture.outcome == "finished" and case.capture.error is None
         by_optimizer: dict[int, list[Schedule]] = defaultdict(list)
         for schedule in log.schedules:
             by_optimizer[schedule.optimizer].append(schedule)
         for number, schedules in by_optimizer.items():
             optimizer = log.optimizers[number]
-            if optimizer.steps >= _MIN_STEPS:
+            outlived = next((each for each in schedules if each.idle_moves >= _MIN_IDLE_MOVES), None)
+            if outlived is not None:
+                yield from self._of_idle_optimizer(case, optimizer, outlived)
+            elif not has_ended:
+                continue
+            elif optimizer.steps >= _MIN_STEPS:
                 yield from self._never_stepped(case, number, schedules)
             elif not optimizer.steps:
                 yield from self._of_idle_optimizer(case, optimizer, schedules[0])
@@ -91,14 +96,17 @@ class ScheduleWithoutEffect(Rule):
         held = {tensor for group in optimizer.groups for tensor in group}
         others = [
             other
-            for other in case.dataflow.log.optimizers
-            if other.steps >= _MIN_STEPS and not held.isdisjoint(tensor for group in other.groups for tensor in group)
+            for other in reversed(case.dataflow.log.optimizers)
+            if other is not optimizer
+            and other.steps >= _MIN_STEPS
+            and not held.isdisjoint(tensor for group in other.groups for tensor in group)
         ]
         if not others or schedule.looks < _MIN_STEPS:
             return
         idle, stepped = optimizer_words(optimizer), optimizer_words(others[0])
         yield self.finding(
-            f"{schedule.class_name} belongs to {idle}, which never steps: {stepped} trains the same parameters, and "
+            f"{schedule.class_name} belongs to {idle}, which {'steps no more' if optimizer.steps else 'never steps'}: "
+            f"{stepped} trains the same parameters, and "
             "its learning rate does not follow the schedule",
             symptom="grad_wrong",
             why="a schedule changes the learning rate of the optimizer that it was made for",
@@ -111,6 +119,8 @@ class ScheduleWithoutEffect(Rule):
 
 
 _MIN_STEPS = 3
+_MIN_IDLE_MOVES = 5
+"""A program may step a schedule a few times more than its optimizer."""
 
 
 def _is_stepped_by_program(case: Case, step: int) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -19,8 +21,10 @@ class UpdateDiscarded(Rule):
 
     What it finds
     -------------
-    ``p = p - rate * p.grad`` for a parameter that nothing changes, in several steps, where nothing uses the result.
-    Programs that write it back (``copy_()``, ``.data``) or that compute with it, as meta learning does, are left alone.
+    ``p = p - rate * p.grad`` for a parameter that nothing changes, in several steps, where nothing uses the result; and
+    other new values that a line gives the name of a parameter, where nothing uses them: a moving average
+    (``t = m * t + (1 - m) * p``), a bound (``p = p.clamp(-1, 1)``), a perturbation that is taken back. Programs that
+    write them back (``copy_()``, ``.data``) or that compute with them, as meta learning does, are left alone.
 
     Why it matters
     --------------
@@ -50,21 +54,26 @@ class UpdateDiscarded(Rule):
 
     code = "GV729"
     name = "update_discarded"
-    severity = "warning"
+    severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories
         if not histories.reached_by:
             return
+        first = min(histories.reached_by)
         still = {
             number
             for number in histories.reached - histories.trained
-            if flow.log.tensors[number].role == "parameter" and _never_changes(flow, number, min(histories.reached_by))
+            if flow.log.tensors[number].role == "parameter" and _never_changes(flow, number, first)
         }
         found: dict[Location, dict[int, int]] = defaultdict(lambda: defaultdict(int))
-        for row, call in enumerate(flow.log.calls if still else ()):
+        for row, call in enumerate(flow.log.calls):
+            if row < first or not _may_update(flow, row, call):
+                continue
+            here = location_of_call(flow, row)
             updated = _updated_by(flow, row, call, still)
-            here = location_of_call(flow, row) if updated is not None else None
+            if updated is None and _gives_its_name_away(case, here):
+                updated = _first_parameter(flow, row, call, histories.trained)
             if updated is not None and here is not None:
                 found[here][updated] += 1
         for here, counts in found.items():
@@ -73,13 +82,13 @@ class UpdateDiscarded(Rule):
                 yield self._finding(case, here, repeated, max(counts.values()))
 
     def _finding(self, case: Case, here: Location, parameters: list[int], steps: int) -> Finding:
+        stays = "it stays as it is" if len(parameters) == 1 else "they stay as they are"
         return self.finding(
             f"new values of {case.histories.together(parameters)} are computed {steps:,} times and never written back: "
-            f"{'it keeps its' if len(parameters) == 1 else 'they keep their'} first values",
-            severity="error",
+            + stays,
             symptom="grad_wrong",
             why="the assignment binds a variable to a new tensor, and leaves the parameter as it is",
-            fix="change the parameter in place, under torch.no_grad(): p -= rate * p.grad, or p.copy_(new), or use an "
+            fix="change the parameter in place, under torch.no_grad(): p.copy_(new), or p -= rate * p.grad, or use an "
             "optimizer",
             location=here,
             tensors=names_of(case.dataflow, parameters),
@@ -88,9 +97,53 @@ class UpdateDiscarded(Rule):
 
 
 _MIN_STEPS = 2
+_BOTH = 2
 _MAX_MAKERS = 20
 _COPIES = frozenset({"detach", "data", "clone"})
-_UPDATES = frozenset({"sub", "add"})
+_SCALES = _COPIES | {"mul", "neg", "div"}
+_SUMS = frozenset({"sub", "add"})
+_UPDATES = _SUMS | {"mul", "div", "lerp", "clamp", "clip", "clamp_min", "clamp_max"}
+
+
+def _may_update(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether it computes one tensor, and nothing uses it."""
+    is_update = call.kind == "operation" and plain_name(call.function) in _UPDATES and bool(call.inputs)
+    return is_update and not call.changed and not any(flow.users(use.tensor, row) for use in call.outputs)
+
+
+def _gives_its_name_away(case: Case, here: Location | None) -> bool:
+    """Whether a line is like ``p = p - step``: what the name stood for before can not be meant later."""
+    try:
+        body = ast.parse((case.source_line(here) or "").strip()).body
+    except SyntaxError:  # a line of a statement that is longer
+        return False
+    if len(body) != 1 or not isinstance(body[0], ast.Assign) or len(body[0].targets) != 1:
+        return False
+    target, value = body[0].targets[0], body[0].value
+    read = {node.id for node in ast.walk(value) if isinstance(node, ast.Name)}
+    return isinstance(target, ast.Name) and target.id in read
+
+
+def _first_parameter(flow: Dataflow, row: int, call: Call, trained: set[int]) -> int | None:
+    """The parameter of which new values of its own shape are computed; that of a copy before a trained one."""
+    shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
+    found = [
+        number
+        for use in call.inputs
+        if (number := _scaled_parameter(flow, use.tensor, row)) is not None and shape_of(flow, number) == shape
+    ]
+    return min(found, key=lambda number: number in trained, default=None)
+
+
+def _scaled_parameter(flow: Dataflow, tensor: int, before: int) -> int | None:
+    if flow.log.tensors[tensor].role == "parameter":
+        return tensor
+    for _, call in flow.makers(tensor, before, 2):
+        if plain_name(call.function) not in _SCALES or not call.inputs:
+            return None
+        if flow.log.tensors[call.inputs[0].tensor].role == "parameter":
+            return call.inputs[0].tensor
+    return None
 
 
 def _never_changes(flow: Dataflow, number: int, first: int) -> bool:
@@ -102,10 +155,8 @@ def _never_changes(flow: Dataflow, number: int, first: int) -> bool:
 
 
 def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> int | None:
-    """The parameter that is added to something made of its gradient, if nothing uses the sum."""
-    if call.kind != "operation" or plain_name(call.function) not in _UPDATES or len(call.inputs) < 2 or call.changed:
-        return None
-    if any(flow.users(use.tensor, row) for use in call.outputs):
+    """The parameter that is added to something made of its gradient."""
+    if not still or plain_name(call.function) not in _SUMS or len(call.inputs) != _BOTH:
         return None
     for use, other in ((call.inputs[0], call.inputs[1]), (call.inputs[1], call.inputs[0])):
         parameter = _parameter_of(flow, use.tensor, row, still)
