@@ -197,8 +197,6 @@ class ValueReader:
 
 def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     plain = torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
-    if count <= _FEW and plain.is_cpu:
-        return _of_numbers(plain.reshape(-1).tolist(), count)
     if not plain.is_cpu and plain.is_floating_point():
         return read_at_once(plain, count)
     low, high = (float(extreme) for extreme in torch.aminmax(plain))
@@ -225,20 +223,6 @@ def _count_of_zeros(plain: torch.Tensor) -> int:
 _FEW_FOR_A_KERNEL = 1 << 12
 _PIECE = 1 << 16
 """Elements that stay in the processor's cache, with their marks."""
-
-
-_FEW = 32
-"""Python counts so few numbers faster than two kernels of torch do."""
-
-
-def _of_numbers(numbers: list[float], count: int) -> ValueFacts:
-    finite = [float(number) for number in numbers if isfinite(number)]
-    zeros = finite.count(0.0)
-    low, high = (min(finite), max(finite)) if finite else (None, None)
-    if len(finite) == len(numbers):
-        return ValueFacts(count, low, high, zeros)
-    nans = sum(number != number for number in numbers)
-    return ValueFacts(count, low, high, zeros, nans, len(numbers) - len(finite) - nans)
 
 
 def read_at_once(plain: torch.Tensor, count: int) -> ValueFacts:

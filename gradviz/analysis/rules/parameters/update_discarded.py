@@ -124,7 +124,7 @@ def _gives_its_name_away(case: Case, here: Location | None) -> bool:
     return isinstance(target, ast.Name) and target.id in read
 
 
-def _first_parameter(flow: Dataflow, row: int, call: Call, trained: set[int]) -> int | None:
+def _first_parameter(flow: Dataflow, row: int, call: Call, trained: frozenset[int]) -> int | None:
     """The parameter of which new values of its own shape are computed; that of a copy before a trained one."""
     shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
     found = [

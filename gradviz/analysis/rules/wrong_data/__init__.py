@@ -1,1 +1,1 @@
-"""GV62x and GV63x: axes, masks, pairs and results that are not those that are meant."""
+"""GV62x to GV65x: axes, pairs, targets, signs, arguments and results that are not those that are meant."""

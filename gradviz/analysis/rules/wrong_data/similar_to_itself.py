@@ -163,7 +163,7 @@ def _is_contrast(flow: Dataflow, row: int, call: Call) -> bool:
     if not call.outputs or not call.inputs[0].requires_grad:
         return False
     if name == "cross_entropy":
-        return len(call.inputs) > 1 and _is_of_classes(flow, call.inputs[1].tensor)
+        return len(call.inputs) > 1 and _names_others(flow, call.inputs[1].tensor, row)
     result = call.outputs[0].tensor
     users = [flow.log.calls[user] for user in flow.users(result, row)]
     if name == "log_softmax":
@@ -175,6 +175,13 @@ def _is_contrast(flow: Dataflow, row: int, call: Call) -> bool:
             _is_denominator(flow, user, row) for user in users
         )
     return False
+
+
+def _names_others(flow: Dataflow, target: int, row: int) -> bool:
+    """Whether classes name other samples than each its own: as plain ``arange(n)``, they ask for the diagonal."""
+    made = flow.newest_producer(target, row)
+    is_own = made is not None and plain_name(flow.log.calls[made].function) == "arange"
+    return _is_of_classes(flow, target) and not is_own
 
 
 def _is_of_classes(flow: Dataflow, tensor: int) -> bool:
