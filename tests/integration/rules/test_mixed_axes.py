@@ -9,6 +9,22 @@ import pytest
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
 WRONG: dict[str, str] = {
+    "the last states of two directions are viewed as features of a sample": """
+layer, head = nn.GRU(3, 4, batch_first=True, bidirectional=True), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    _, state = layer(torch.randn(6, 5, 3))
+    loss = (head(state.reshape(6, -1)) - 1).square().mean()  # HERE
+"""
+    + TRAIN,
+    "the last states of two layers are viewed as features of a sample": """
+layer, head = nn.LSTM(3, 4, num_layers=2), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    _, (state, _) = layer(torch.randn(5, 6, 3))
+    loss = (head(state.view(6, 8)) - 1).square().mean()  # HERE
+"""
+    + TRAIN,
     "heads go back into the features without a transposition": """
 class Attention(nn.Module):
     def __init__(self, width, heads):
@@ -66,6 +82,14 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "the last states of two directions, exchanged first": """
+layer, head = nn.GRU(3, 4, batch_first=True, bidirectional=True), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    _, state = layer(torch.randn(6, 5, 3))
+    loss = (head(state.transpose(0, 1).reshape(6, -1)) - 1).square().mean()
+"""
+    + TRAIN,
     "heads are transposed back, viewed after permute and contiguous, and come as tokens from an einsum": """
 qkv, out = nn.Linear(8, 24), nn.Linear(8, 8)
 optimizer = torch.optim.SGD([*qkv.parameters(), *out.parameters()], lr=0.1)

@@ -66,8 +66,10 @@ for step in range(3):
 """
 
 
-@pytest.mark.parametrize("passed", ["q + (z - q).detach()", "q - (q - z).detach()", "(z - q).data + q"])
-def test_a_straight_through_that_keeps_the_continuous_value_is_turned_round(passed: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "passed", ["q + (z - q).detach()", "q - (q - z).detach()", "(z - q).data + q", "z + q - z", "z + (q - z)"]
+)
+def test_a_straight_through_that_is_turned_round_or_lacks_its_detach_is_told(passed: str, tmp_path: Path) -> None:
     script = AUTOENCODER.format(passed=passed, mark="  # HERE")
     assert_first_alarm(HEAD + script + TRAIN, "straight_through_reversed", tmp_path)
 

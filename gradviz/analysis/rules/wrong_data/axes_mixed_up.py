@@ -22,7 +22,8 @@ class AxesMixedUp(Rule):
     What it finds
     -------------
     The result of attention, (batch, heads, tokens, features), reshaped to (batch, tokens, heads * features) without a
-    transposition before; and the result of a convolution, (batch, channels, time), viewed as (batch, time, channels).
+    transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels); and
+    the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features).
     Which axis is which is told from the calls that made them: without such a call, and where two sizes are equal, the
     rule says nothing.
 
@@ -68,8 +69,9 @@ class AxesMixedUp(Rule):
                 continue
             if call.call_site in told or not flow.has_step_after(row):
                 continue
-            mixed = _heads_with_tokens(case, row, call) or _channels_with_positions(case, row, call)
-            if mixed is not None and _is_used_by_axis(case, row, call.outputs[0].tensor):
+            states = _layers_with_samples(case, row, call)
+            mixed = states or _heads_with_tokens(case, row, call) or _channels_with_positions(case, row, call)
+            if mixed is not None and (mixed is states or _is_used_by_axis(case, row, call.outputs[0].tensor)):
                 told.add(call.call_site)
                 yield self._finding(case, row, mixed)
 
@@ -108,6 +110,23 @@ _KEEPS_AXES = frozenset({
     "masked_fill",
 })  # fmt: skip
 _MAX_FOLLOWED = 40
+
+
+# -- layers and samples ------------------------------------------------------------------------------------------------
+
+
+def _layers_with_samples(case: Case, row: int, call: Call) -> _Mixed | None:
+    """(layers * directions, batch, features), the last states of a recurrent layer, to (batch, all features)."""
+    flow = case.dataflow
+    state, made = call.inputs[0].tensor, shape_of(flow, call.outputs[0].tensor)
+    given, maker = shape_of(flow, state), flow.newest_producer(state, row)
+    if len(given) != 3 or min(given[:2]) < 2 or made != (given[1], given[0] * given[2]) or maker is None:
+        return None
+    is_state = any(use.tensor == state and use.place != "return[0]" for use in flow.log.calls[maker].outputs)
+    if plain_name(flow.log.calls[maker].function) not in RECURRENT_LAYERS or not is_state:
+        return None
+    what = f"axis 0 has the layers and directions of {plain_name(flow.log.calls[maker].function)}()"
+    return _Mixed(maker, what, "layers and samples", "exchange the axes first: .transpose(0, 1).reshape(batch, -1)")
 
 
 # -- heads and tokens --------------------------------------------------------------------------------------------------

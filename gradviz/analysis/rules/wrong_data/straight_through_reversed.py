@@ -7,18 +7,20 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class StraightThroughReversed(Rule):
-    """A straight-through estimator is written the wrong way round.
+    """A straight-through estimator is written the wrong way round, or without its detach.
 
     What it finds
     -------------
     ``q + (x - q).detach()``, where ``q`` was computed from ``x`` by an operation without a derivative (the nearest
-    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``.
+    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``. Also
+    ``x + q - x`` without ``detach()``, where the gradient of ``x`` cancels out.
 
     Why it matters
     --------------
@@ -72,6 +74,22 @@ class StraightThroughReversed(Rule):
             if kept is not None and flow.has_step_after(row) and _is_chosen_by(flow, live.tensor, kept, row):
                 told.add(call.call_site)
                 yield self._finding(case, row, live.tensor, kept)
+            cancelled = _cancelled(flow, row, call)
+            if cancelled is not None and flow.has_step_after(row) and _is_chosen_by(flow, *cancelled, row):
+                told.add(call.call_site)
+                yield self._not_detached(case, row, *cancelled)
+
+    def _not_detached(self, case: Case, row: int, chosen: int, value: int) -> Finding:
+        leaves, _ = case.histories.live_leaves((chosen, value), row)
+        return self.finding(
+            f"{case.tensor_name(value)} is added and subtracted again, both with its gradient, which cancels out: the "
+            f"gradient goes to {case.tensor_name(chosen)} only, which was chosen or rounded from it",
+            symptom="grad_wrong",
+            why="a straight-through passes the gradient by what has no derivative; here none passes by",
+            fix="detach the difference: x + (q - x).detach(), with q = f(x)",
+            location=location_of_call(case.dataflow, row),
+            tensors=names_of(case.dataflow, sorted(leaves & case.histories.trained)),
+        )
 
     def _finding(self, case: Case, row: int, live: int, kept: int) -> Finding:
         flow = case.dataflow
@@ -113,6 +131,25 @@ def _kept_value(flow: Dataflow, live: TensorUse, rest: TensorUse, row: int, *, i
     first, second = (use.tensor for use in difference.inputs)
     value, own = (second, first) if is_subtracted else (first, second)
     return value if own == live.tensor else None
+
+
+def _cancelled(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """``q`` and ``x`` of ``x + (q - x)`` or ``(x + q) - x``, where all of them need a gradient."""
+    name = plain_name(call.function)
+    if len(call.live_inputs) != _BOTH or call.scalars.get("alpha") is not None:
+        return None
+    for use, other in zip(call.inputs, reversed(call.inputs), strict=True):
+        made = flow.newest_producer(use.tensor, row)
+        inner = None if made is None else flow.log.calls[made]
+        if inner is None or len(inner.live_inputs) != _BOTH or plain_name(inner.function) not in ("add", "sub"):
+            continue
+        first, second = (each.tensor for each in inner.inputs)
+        is_sum = plain_name(inner.function) == "add"
+        if name == "add" and not is_sum and second == other.tensor:
+            return first, second
+        if name == "sub" and is_sum and use is call.inputs[0] and other.tensor in (first, second):
+            return (second if other.tensor == first else first), other.tensor
+    return None
 
 
 def _is_chosen_by(flow: Dataflow, chosen: int, value: int, row: int) -> bool:
