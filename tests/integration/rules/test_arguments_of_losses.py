@@ -37,6 +37,16 @@ EXCLUDED = (
         "t = torch.tensor([[0, 1, 2]])",
         3,
     ),
+    _script(
+        "loss = criterion(model(x)[:, None].log_softmax(-1), t, (16,), (3,))",
+        "t, criterion = torch.tensor([[0, 1, 2]]), nn.CTCLoss()  # HERE",
+        3,
+    ),
+    _script(
+        'loss = F.kl_div(model(x).log_softmax(-1), t.log(), reduction="batchmean")  # HERE',
+        "t = torch.randn(16, 3).softmax(-1)",
+        3,
+    ),
 )
 
 

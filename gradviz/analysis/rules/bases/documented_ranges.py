@@ -46,6 +46,8 @@ class Demand(Struct, frozen=True):
     """In which part of the calls values outside of the range have to be seen."""
     are_labels: bool = False
     """Whether a program may be right at the call, and wrong where the values were made."""
+    is_option: bool = False
+    """Whether another option mends it, which a module of torch gets where it is made."""
 
 
 _SLACK = 0.25
@@ -161,7 +163,7 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
         Demand(
             1, "target", "probabilities as targets, unless log_target=True", _negative_without_log_target,
             "it multiplies the targets with their logarithm, which is NaN for negative ones", "pass log_target=True "
-            "for log-probabilities; make probabilities of logits with softmax()", _MOST,
+            "for log-probabilities; make probabilities of logits with softmax()", _MOST, is_option=True,
         ),
         Demand(
             1, "target", "log-probabilities as targets, with log_target=True", _probabilities_with_log_target,
@@ -175,13 +177,14 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
             1, "targets", "targets without the index of the blank", _contains_blank,
             "such a target can be reached without any symbol, and decoding removes it",
             "leave index 0 to the blank: count the classes from 1, or pass blank= with an index of its own", _SOME,
+            is_option=True,
         ),
     ),
     "poisson_nll_loss": (
         Demand(
             0, "input", "the logarithm of the rate, unless log_input=False", _rate_for_its_logarithm,
             "it takes the exponential once more: the model learns exp(exp(x))", "pass log_input=False, or leave out "
-            "the function that makes the rate", _MOST,
+            "the function that makes the rate", _MOST, is_option=True,
         ),
         Demand(
             0, "input", "the rate, with log_input=False", _logarithm_for_a_rate,

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.documented_ranges import DEMANDS, Demand, Given
 from gradviz.analysis.rules.bases.loss_arguments import (
@@ -80,7 +81,7 @@ class ArgumentOutOfRange(Rule):
         last = broken[-1]
         function, loss = last.call.function.rpartition(".")[2], location_of_call(flow, last.row)
         made = _line_of_values(flow, last)
-        place = _line_of_labels(flow, last) if demand.are_labels else None
+        place = _line_of_labels(flow, last) if demand.are_labels else _line_of_options(flow, last, demand)
         lowest, highest = min(each.lowest for each in broken), max(each.highest for each in broken)
         is_nan = last.call.outputs[0].values is not None and bool(last.call.outputs[0].values.nans)
         other = loss if place is not None else made
@@ -146,6 +147,12 @@ def _is_swapped(flow: Dataflow, row: int) -> bool:
 def _line_of_values(flow: Dataflow, given: Given) -> Location | None:
     made = value_maker(flow, given.use.tensor, given.row)
     return None if made is None else location_of_call(flow, made[0])
+
+
+def _line_of_options(flow: Dataflow, given: Given, demand: Demand) -> Location | None:
+    """The line that made the module that calls the function, if an option of it is to be changed."""
+    site = line_of_module(flow, given.call) if demand.is_option else None
+    return None if site is None else location_of_line(flow.line(site))
 
 
 def _line_of_labels(flow: Dataflow, given: Given) -> Location | None:
