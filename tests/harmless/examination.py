@@ -11,6 +11,8 @@ import json
 import os
 import random
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from tests.harmless.call_log import CallLog
 from tests.harmless.own_code import is_own_file
 
 AT_THE_END, AT_EXIT = "end.json", "exit.json"
+
+_SECONDS_TO_END = 3.0
 
 
 def examine(namespace: dict[str, Any]) -> None:
@@ -69,6 +73,7 @@ class _Report:
         """The process is about to end; the recorder, if there was one, has."""
         if os.getpid() != self._process:
             return
+        _wait_for_ending_threads()
         facts = self._facts(is_exit=True)
         if "torch" in sys.modules:
             facts["left in torch"] = surroundings.leftover_facts(sys.modules["torch"])
@@ -91,6 +96,17 @@ class _Report:
 
     def _write(self, name: str, facts: dict[str, Any]) -> None:
         (self._folder / name).write_text(json.dumps(facts))
+
+
+def _wait_for_ending_threads() -> None:
+    """Threads that were told to end as the process ends, such as the monitor of tqdm, get the time that this takes.
+
+    Without this it is chance whether such a thread is still there, with gradviz and without.
+    """
+    end = time.monotonic() + _SECONDS_TO_END
+    for thread in threading.enumerate():
+        if thread.daemon:
+            thread.join(max(0.0, end - time.monotonic()))
 
 
 def _variables(namespace: dict[str, Any]) -> dict[str, Any]:
