@@ -16,6 +16,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.graph.bounded_types import Count, Index, LineNumber
+from gradviz.graph.compilations import GraphBreak
 from gradviz.graph.exchanges import Exchange
 from gradviz.graph.gradients import BranchShare, LeafGradient, NodeRun, TensorFigures, at_index
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
@@ -274,6 +275,8 @@ class Region(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defaul
     """Empty if torch does not tell them."""
     is_saved_guessed: bool = False
     """Whether only their sizes say which operations keep what it saved."""
+    graph_break: GraphBreak | None = None
+    """Where it ends before the function does."""
 
 
 class Graph(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True, rename={"cut_edges": "ghost_edges"}):

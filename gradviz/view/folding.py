@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph, NodeKind
 from gradviz.graph.number_words import counted
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.view.fold.arrangement import Arrangements, Limits
 from gradviz.view.fold.nesting import Nesting
 from gradviz.view.fold.open_boxes import Opening, RepeatedBox, choose_depth, repeated_boxes
@@ -216,6 +218,12 @@ def _about_regions(graph: Graph) -> Iterator[str]:
         backends = sorted({graph.regions[index].backend for index in opened})
         regions = counted(len(opened), "region")
         yield f"{counted(sum(opened.values()), 'node')} belong to {regions} of compiled code ({', '.join(backends)})"
+    breaks = [graph.regions[index].graph_break for index in sorted(counts)]
+    places = dict.fromkeys(line_words_of(each.file, each.line) if each.line else "torch" for each in breaks if each)
+    if places:
+        more = ["…"] * (len(places) > MAX_COUNTS_LISTED)
+        where = ", ".join([*islice(places, MAX_COUNTS_LISTED), *more])
+        yield f"{counted(len(places), 'graph break')} between them: {where} (gradviz compiled says why)"
 
 
 def _about_plumbing(graph: Graph, connections: Connections) -> Iterator[str]:

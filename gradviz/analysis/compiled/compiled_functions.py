@@ -40,7 +40,7 @@ class CompiledRegion(Struct, frozen=True):
 
     line: int
     operations: int
-    """Torch calls in its newest version."""
+    """Torch calls in its newest version; 0 for a part of a function that only runs Python between two graph breaks."""
     versions: int
     failed_guards: tuple[str, ...]
     """For each version after the first, what the earlier ones had assumed; empty where torch does not tell."""
@@ -85,6 +85,11 @@ class CompiledFunction(Struct, frozen=True):
     def recompilations(self) -> int:
         """How often a region of it was compiled again."""
         return sum(region.versions - 1 for region in self.regions)
+
+    @property
+    def region_count(self) -> int:
+        """How many of its regions have a torch call."""
+        return sum(region.operations > 0 for region in self.regions)
 
 
 class CompiledDocument(Struct, frozen=True):

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gradviz.graph.compilations import GraphBreak
 from gradviz.graph.model import BackwardPart, CallSite, Edge, ModuleScope, Node, Recomputed
 from gradviz.recording.compiled.region_constants import RegionConstant, RegionConstants
 from gradviz.recording.compiled.region_replay import Replay, ReplayedCall
@@ -69,6 +70,7 @@ class InnerRegion:
     recomputed: Sequence[Recomputed] | None = None
     """With local call sites."""
     backward_parts: Sequence[BackwardPart] = ()
+    graph_break: GraphBreak | None = None
 
 
 @dataclass
@@ -240,6 +242,7 @@ class InnerRegionMaker:
             sum({each.memory: each.bytes for each in expected}.values()),
             self._recomputed,
             self._backward_parts(),
+            self._traced.graph_break,
         )
 
     def _told_of(self, local: dict[int, int]) -> list[Told | None] | None:

@@ -225,7 +225,10 @@ class _Opening:
         found: dict[int, Node] = {}
         for region in self.uncompiled:
             first = self.old.nodes[next(iter(region.nodes))]
-            self.regions.append(Region("", region.inner.function, region.inner.backend, first.call_site))
+            made = region.inner
+            self.regions.append(
+                Region("", made.function, made.backend, first.call_site, graph_break=made.graph_break)
+            )
             tables = self._moved_tables(first, region.call, region.inner)
             for index, own in region.nodes.items():
                 inner = region.inner.nodes[own]
@@ -422,6 +425,7 @@ def _region_of(node: Node, found: FoundRegion, tables: _Moved | None = None) -> 
             for each in inner.recomputed
         ),
         backward_parts=tuple(inner.backward_parts),
+        graph_break=inner.graph_break,
     )
 
 

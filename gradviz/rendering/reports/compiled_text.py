@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -22,6 +23,8 @@ from gradviz.rendering.words.common_words import counted
 MAX_GUARDS = 4
 """How many reasons for compiling again are shown for one region."""
 _MAX_SHOWN_HINTS = 2
+_LEFT_ON_STACK = re.compile(r"___stack\d+")
+"""Dynamo's name in a function behind a graph break for what Python's stack held there."""
 MAX_NAMES = 4
 """How many parameters are named for one cut."""
 
@@ -56,7 +59,7 @@ def _summary(document: CompiledDocument) -> str:
         return f"{document.program}: nothing was compiled by torch.compile while it was recorded"
     breaks = sum(len(function.breaks) for function in functions)
     again = sum(function.recompilations for function in functions)
-    regions = sum(len(function.regions) for function in functions)
+    regions = sum(function.region_count for function in functions)
     return (
         f"{document.program}: {counted(len(functions), 'compiled function')}, {counted(regions, 'region')}, "
         f"{counted(breaks, 'graph break')}, {counted(again, 'recompilation')}"
@@ -83,14 +86,23 @@ def _facts(function: CompiledFunction) -> Iterator[tuple[str, str]]:
 
 def _region(region: CompiledRegion) -> Iterator[tuple[str, str]]:
     again = f", compiled {region.versions} times" if region.versions > 1 else ""
-    yield f"  from line {region.line}", f"{counted(region.operations, 'torch call')}{again}"
+    calls = counted(region.operations, "torch call") if region.operations else "no torch call"
+    yield f"  from line {region.line}", f"{calls}{again}"
     guards = list(dict.fromkeys(region.failed_guards))
     for guard in guards[:MAX_GUARDS]:
-        yield "    again", f"because this did not hold: {guard}" if guard else "this torch does not tell why"
+        yield "    again", _guard(guard)
     if len(guards) > MAX_GUARDS:
         yield "", f"and for {counted(len(guards) - MAX_GUARDS, 'more reason')}"
     if region.is_given_up:
         yield "    given up", "Dynamo makes no more versions (recompile_limit); for other calls it runs uncompiled"
+
+
+def _guard(guard: str) -> str:
+    if not guard:
+        return "this torch does not tell why"
+    left = _LEFT_ON_STACK.search(guard)
+    meaning = f" ({left[0]} is a value that the code before the break left)" if left is not None else ""
+    return f"because this did not hold: {guard}{meaning}"
 
 
 def _break(broken: ExplainedBreak, left: str) -> Iterator[tuple[str, str]]:

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+from gradviz.graph.compilations import GraphBreak
 from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node, TensorFacts
 from gradviz.graph.query.operation_names import autograd_name, call_of
+from gradviz.graph.query.own_line import line_words_of
 from gradviz.graph.traversal import scopes_around
 from gradviz.rendering.words.common_words import counted, full_tensor_words, listed, shape_words
 from gradviz.rendering.words.gradient_tooltips import link_gradients
@@ -59,8 +61,9 @@ class LinkWords:
         tooltip = tuple(line for line in _tooltip(link, flow) if line != target.title)
         branches = self._gradients.along(link)
         numbers = link_numbers(flow.value, branches, is_needed=flow.is_one_of_several and link.edge_count == 1)
-        label = "  ".join(filter(None, (_label(self._facts, link, flow, source), numbers)))
-        return LinkText(label, (ends, *tooltip, *link_gradients(link, branches)))
+        broken = _graph_break_along(self._facts, link, flow)
+        label = "  ".join(filter(None, (_place_of(broken), _label(self._facts, link, flow, source), numbers)))
+        return LinkText(label, (ends, *tooltip, *_break_words(broken), *link_gradients(link, branches)))
 
 
 def _dead_words(facts: SubjectFacts, link: Link) -> str:
@@ -157,6 +160,29 @@ def _label(facts: SubjectFacts, link: Link, flow: _Flow, source: ItemText) -> st
     is_news = shape not in said
     name = flow.name if is_news and flow.name not in (source.title, source.name) else ""
     return " ".join(filter(None, (which or name, shape if is_news else "")))
+
+
+def _graph_break_along(facts: SubjectFacts, link: Link, flow: _Flow) -> GraphBreak | None:
+    """The graph break behind which a link goes on: it leaves a region that ends there."""
+    region = flow.maker.region
+    target = facts.view.items[link.target]
+    if region is None or target.kind == "root":
+        return None
+    nodes = facts.graph.nodes
+    goes_on = any(nodes[each].region == region for each in target.nodes)
+    return None if goes_on else facts.graph.regions[region].graph_break
+
+
+def _place_of(broken: GraphBreak | None) -> str:
+    if broken is None:
+        return ""
+    return "graph break" if broken.is_of_torch or not broken.line else f"graph break, line {broken.line}"
+
+
+def _break_words(broken: GraphBreak | None) -> Iterator[str]:
+    if broken is not None:
+        where = f" at {line_words_of(broken.file, broken.line)}" if broken.line else ""
+        yield f"graph break of torch.compile{where}: {broken.reason.partition(chr(10))[0]}"
 
 
 def _outputs_taken(facts: SubjectFacts, link: Link, flow: _Flow) -> list[int]:

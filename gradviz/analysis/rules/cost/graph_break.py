@@ -64,7 +64,7 @@ class GraphBreak(Rule):
                     why=why,
                     fix=_fix(broken),
                     location=Location(broken.file, broken.line),
-                    evidence={"regions": len(function.regions)},
+                    evidence={"regions": function.region_count},
                 )
 
 

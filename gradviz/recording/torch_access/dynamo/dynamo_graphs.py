@@ -7,7 +7,7 @@ with it afterwards. The backend may change it in place, so it is copied, without
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, wraps
 from types import CodeType
@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from gradviz.graph.compilations import Compilation, GraphBreak
 from gradviz.recording.run.file_kinds import is_torch_file
 from gradviz.recording.torch_access.capabilities import note_failure, works
 from gradviz.recording.torch_access.dynamo.output_graph_watch import OutputGraphWatch
@@ -68,6 +69,8 @@ class TracedGraph:
     """Numbers that AOTAutograd gave to what it compiled from this graph."""
     compilation: int = -1
     """Index of its compilation among those that were noted; -1 if it was not."""
+    graph_break: GraphBreak | None = None
+    """Where the compiled code ends before its function does."""
     code_name: str = ""
     """The name of the code object that runs: also of a part behind a graph break."""
     code_file: str = ""
@@ -117,7 +120,7 @@ class DynamoGraphs(OutputGraphWatch):
         traced: list[TracedGraph],
         note_defect: Callable[[Exception], None],
         around: Callable[[TracedGraph, Callable[..., Any]], Callable[..., Any]],
-        compilations: Sized = (),
+        compilations: Sequence[Compilation] = (),
         *,
         keeps_constants: bool = False,
     ) -> None:
@@ -136,6 +139,7 @@ class DynamoGraphs(OutputGraphWatch):
             if traced is not None:
                 traced.aot_ids = range(before, _next_aot_id())
                 traced.compilation = len(self._compilations) - 1
+                traced.graph_break = self._compilations[-1].broken if self._compilations else None
                 self.traced.append(traced)
                 # Code that Dynamo will write to a file must be as it is.
                 if getattr(output, "package", None) is None:
