@@ -226,9 +226,7 @@ class _Opening:
         for region in self.uncompiled:
             first = self.old.nodes[next(iter(region.nodes))]
             made = region.inner
-            self.regions.append(
-                Region("", made.function, made.backend, first.call_site, graph_break=made.graph_break)
-            )
+            self.regions.append(Region("", made.function, made.backend, first.call_site, graph_break=made.graph_break))
             tables = self._moved_tables(first, region.call, region.inner)
             for index, own in region.nodes.items():
                 inner = region.inner.nodes[own]

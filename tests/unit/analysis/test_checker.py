@@ -206,6 +206,16 @@ def test_an_interruption_by_the_user_is_no_failure_of_the_script(raised: str, to
     assert FindingsText(100).text(report).splitlines()[0] == f"train.py: {told}"
 
 
+def test_the_first_line_says_it_where_something_was_not_recorded() -> None:
+    seen = Report("train.py", (), {}, ("3 backward calls",))
+    first = FindingsText(100).text(seen).splitlines()[0]
+    assert first == "train.py: nothing wrong found"
+    unseen = replace(seen, disclosures=("the numbers inside compiled code",))
+    text = FindingsText(100).text(unseen)
+    assert text.splitlines()[0] == "train.py: nothing wrong found in what was recorded"
+    assert "not recorded: the numbers inside compiled code" in text
+
+
 @pytest.mark.parametrize("name", [each.name for each in FINDING_FORMATS])
 def test_every_format_says_what_was_not_looked_for(name: str) -> None:
     said = finding_format(name).renderer(check_report(Case(BLIND), [Blind]))

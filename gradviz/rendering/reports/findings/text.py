@@ -68,6 +68,8 @@ def _summary(report: Report) -> str:
     if report.raised and not report.checked:
         return f"it raised {report.raised} before any backward(): there was nothing to check"
     found = "nothing new found" if report.known or report.suppressed else "nothing wrong found"
+    if report.disclosures or report.not_looked_for:
+        found += " in what was recorded"
     if report.raised == KeyboardInterrupt.__name__:
         return f"{found} before it was interrupted"
     if report.raised:

@@ -22,6 +22,11 @@ from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 from gradviz.recording.torch_access.capabilities import works
 from gradviz.rendering.reports.compiled_text import CompiledText
+from gradviz.rendering.words.gradient_words import LinkGradients
+from gradviz.rendering.words.item_words import item_texts
+from gradviz.rendering.words.link_words import link_texts
+from gradviz.rendering.words.subject_facts import SubjectFacts
+from gradviz.view.folding import FoldOptions, fold
 from tests.captures import small_capture
 
 BLOCKS = """
@@ -118,6 +123,33 @@ def test_each_version_of_a_block_that_is_compiled_by_itself_has_its_guard(tmp_pa
     assert region.versions == 3
     if works("compilations") and any(region.failed_guards):  # torch tells it from 2.7 on
         assert all(region.failed_guards)
+
+
+def test_a_picture_has_the_break_where_the_data_passes_it(capture: Capture) -> None:
+    views = [fold(graph, FoldOptions()) for graph in capture.graphs]
+    facts = SubjectFacts(capture, capture.graphs[0], views[0])
+    links = link_texts(facts, LinkGradients(facts), item_texts(facts))
+    (crossing,) = (text for text in links if text.label.startswith("graph break"))
+    assert crossing.label == "graph break, line 7"
+    assert crossing.tooltip[0] == "sin → mul"
+    assert any(line.startswith("graph break of torch.compile at train.py:7: ") for line in crossing.tooltip)
+    assert "1 graph break between them: train.py:7 (gradviz compiled says why)" in views[0].notes
+    assert not any("graph break" in note for note in views[-1].notes)
+
+
+def test_python_between_two_breaks_is_no_region() -> None:
+    guard = "___stack0 == 7.5"
+    compilations = (
+        Compilation(0, 0, "f", "train.py", 3, operations=2),
+        Compilation(1, 0, "f", "train.py", 5, is_rest=True),
+        Compilation(1, 1, "f", "train.py", 5, is_rest=True, failed_guard=guard),
+    )
+    text = " ".join(
+        CompiledText(80).text(compiled_document(replace(small_capture(), compilations=compilations))).split()
+    )
+    assert "1 region, 0 graph breaks, 1 recompilation" in text
+    assert "no torch call, compiled 2 times" in text
+    assert "___stack0 is a value that the code before the break left" in text
 
 
 def test_check_notes_both(capture: Capture) -> None:
