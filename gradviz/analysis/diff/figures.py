@@ -8,6 +8,7 @@ from math import inf, log
 from gradviz.analysis.diff.difference import Figure
 from gradviz.analysis.diff.runs import Run
 from gradviz.graph.model import Graph
+from gradviz.graph.query.engine_times import timed
 
 
 def figures_of(a: Run, b: Run, nodes: dict[int, int]) -> tuple[Figure, ...]:
@@ -29,7 +30,7 @@ def _kept(graph: Graph) -> int:
 
 
 def _seconds(graph: Graph) -> float:
-    return sum(node.run.seconds for node in graph.nodes if node.run is not None)
+    return sum(each.run.seconds for each in timed(graph) if each.run is not None)
 
 
 def _gradient_norms(a: Graph, b: Graph, nodes: dict[int, int]) -> Iterator[Figure]:

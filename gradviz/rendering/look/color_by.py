@@ -17,6 +17,7 @@ from gradviz.analysis.numbers.gradient_origins import BROKEN, state_of
 from gradviz.errors import BadInput
 from gradviz.graph.model import Graph
 from gradviz.graph.number_words import seconds_words
+from gradviz.graph.query.engine_times import has_own_time
 from gradviz.graph.query.operation_kinds import OperationKind, kind_of_operation, kind_of_several
 from gradviz.graph.query.root_names import why_it_did_not_begin
 from gradviz.rendering.formats import Subject
@@ -228,8 +229,10 @@ def _bytes(facts: SubjectFacts, item: Item) -> tuple[Reading, ...]:
 def _seconds(facts: SubjectFacts, item: Item) -> tuple[Reading, ...]:
     if not item.nodes:
         return ("plain",)
-    runs = [run for run in (facts.graph.nodes[node].run for node in item.nodes) if run is not None]
-    return (sum(run.seconds for run in runs),) if runs else ("unknown",)
+    ran = [node for node in (facts.graph.nodes[node] for node in item.nodes) if node.run is not None]
+    if not ran or not all(map(has_own_time, ran)):
+        return ("unknown",)
+    return (sum(node.run.seconds for node in ran if node.run is not None),)
 
 
 def _gradient_in_words(facts: SubjectFacts, item: Item, _readings: Sequence[Reading]) -> str:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from gradviz.capture.capture import Capture, Program
 from gradviz.errors import BadInput
 from gradviz.graph.gradients import NodeRun, TensorFigures
-from gradviz.graph.model import Graph
+from gradviz.graph.model import Graph, Region
+from gradviz.graph.query.engine_times import timed
 from gradviz.rendering.formats import FORMATS, Format, Subject, format_named
 from gradviz.rendering.look.color_by import Colouring, colouring_of
 from gradviz.rendering.look.color_ramps import ColorBy
@@ -90,6 +91,20 @@ def test_memory_is_counted_for_each_item_and_leaves_keep_none() -> None:
 def test_time_is_the_sum_over_the_repetitions_of_an_item() -> None:
     found = coloured(fading(stack_of_blocks(2)), "time", depth=0)
     assert found["model"] == (("step6",), "28 ms")
+
+
+def test_compiled_code_has_one_time_for_all_that_is_inside() -> None:
+    graph = fading(graph_of("w -> Mul -> Sin -> Sum -> loss"))
+    leaf, mul, sin, total = graph.nodes
+    inside = (replace(each, region=0, inner_nr=each.id, run=NodeRun(each.id)) for each in (mul, sin))
+    region = Region("CompiledFunctionBackward", run=NodeRun(1, seconds=0.5))
+    compiled = replace(graph, nodes=(leaf, *inside, total), regions=(region,))
+    found = coloured(compiled, "time")
+    assert found["mul"] == found["sin"] == (("unknown",), "")
+    assert found["sum"] == (("step6",), "4 ms")
+    assert [each.run for each in timed(compiled)] == [leaf.run, total.run, region.run]
+    closed = replace(region, closed="this torch does not tell what it was compiled from")
+    assert list(timed(replace(compiled, regions=(closed,)))) == [leaf, total]
 
 
 def test_modules_are_coloured_at_the_deepest_level_with_enough_colours() -> None:
