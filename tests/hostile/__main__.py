@@ -11,13 +11,10 @@ import multiprocessing
 import sys
 import tempfile
 from collections import Counter
-from functools import cache, partial
-from importlib.metadata import entry_points
+from functools import partial
 from pathlib import Path
 from random import Random
-from unittest import mock
 
-from gradviz.analysis.check import installed_rules
 from tests.hostile.driving import memory_limit
 from tests.hostile.mutants import Examined, examined, originals
 
@@ -35,7 +32,7 @@ def main() -> int:
     seeds = range(options.first, options.first + options.mutants)
     kinds, faults, slowest = Counter[str](), Counter[str](), 0.0
     examine = partial(_examined, commands=options.commands, more=tuple(options.original))
-    with multiprocessing.Pool(options.processes, _prepare) as pool:
+    with multiprocessing.Pool(options.processes, memory_limit, (MEMORY,)) as pool:
         for number, result in enumerate(pool.imap_unordered(examine, seeds, chunksize=8), 1):
             kinds["refused" if result.refusal else "loaded"] += 1
             slowest = max(slowest, result.seconds)
@@ -47,12 +44,6 @@ def main() -> int:
                 print(f"{number:,}: {dict(kinds)}, {sum(faults.values())} faults, slowest {slowest:.1f} s", flush=True)
     print(f"{len(seeds):,} mutants: {dict(kinds)}; {len(faults)} kinds of faults; slowest command: {slowest:.1f} s")
     return 1 if faults else 0
-
-
-def _prepare() -> None:
-    memory_limit(MEMORY)
-    # To ask each time which packages have rules takes a third of the time of all commands.
-    mock.patch.object(installed_rules, "entry_points", cache(entry_points)).start()
 
 
 def _examined(seed: int, *, commands: int, more: tuple[Path, ...]) -> Examined:

@@ -7,6 +7,7 @@ run.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from msgspec import Struct
@@ -28,6 +29,7 @@ class RuleSet(Struct, frozen=True):
     """A note for each entry point that could not be used."""
 
 
+@cache
 def all_rules() -> RuleSet:
     """gradviz's own, including those on request, and those of installed packages."""
     return with_installed_rules(sorted((*RULES, *ON_REQUEST), key=lambda rule: rule.code))
