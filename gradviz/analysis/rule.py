@@ -36,7 +36,8 @@ class Rule(ABC):
     """The cause, as findings name it: ``detached``."""
     severity: ClassVar[Severity]
     yields_to: ClassVar[tuple[str, ...]] = ()
-    """Names of rules that explain more: if one of them reports the same tensors, it replaces this rule's finding."""
+    """Names of rules that explain more: if one of them reports the same tensors, or something as severe at the same
+    line, it replaces this rule's finding."""
 
     is_last_resort: ClassVar[bool] = False
     """Whether it only tells what it sees, without a cause: any finding of another rule on the same tensors replaces

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.finding import SEVERITIES, Finding
+from gradviz.analysis.finding import SEVERITIES, Finding, Location, Severity
 from gradviz.analysis.rule import Rule, is_called
 from gradviz.errors import BadInput, near_matches
 
@@ -110,11 +110,11 @@ def failed_rule(rule: type[Rule], defect: Exception) -> Finding:
 
 
 def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
-    """Leaves out a rule's finding if a rule that it yields to reports the same tensors."""
+    """Leaves out a rule's finding if a rule that it yields to reports the same tensors, or at the same line."""
     known = list(rules)
-    explained: dict[str, set[str]] = {}
+    explained: dict[str, set[object]] = {}
     for finding in findings:
-        explained.setdefault(finding.cause, set()).update(finding.tensors)
+        explained.setdefault(finding.cause, set()).update(finding.tensors, _lines_explained(finding))
     last = {rule.code for rule in known if rule.is_last_resort}
     others = [finding for finding in findings if finding.code not in last]
     causes = tuple(finding.cause for finding in others)
@@ -124,8 +124,18 @@ def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]])
         finding
         for finding in findings
         if not (is_told and finding.code in last)
-        and not any(explained.get(name, set()).intersection(finding.tensors) for name in deeper.get(finding.code, ()))
+        and not any(
+            explained.get(name, set()).intersection((*finding.tensors, (finding.severity, finding.location)))
+            for name in deeper.get(finding.code, ())
+        )
     ]
+
+
+def _lines_explained(finding: Finding) -> Iterator[tuple[Severity, Location]]:
+    """The line of a finding, with each severity of what it explains there."""
+    if finding.location is not None:
+        for severity in SEVERITIES[SEVERITIES.index(finding.severity) :]:
+            yield severity, finding.location
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

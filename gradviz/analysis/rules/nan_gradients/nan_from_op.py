@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from gradviz.analysis.case import Case
-from gradviz.analysis.finding import Finding
 from gradviz.analysis.rules.bases.broken_gradient_rule import BrokenGradientFacts, BrokenGradientRule
-from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 
 
 class NanFromOp(BrokenGradientRule):
@@ -40,11 +35,7 @@ class NanFromOp(BrokenGradientRule):
 
     code = "GV301"
     name = "nan_from_op"
-
-    def check(self, case: Case) -> Iterator[Finding]:
-        found = list(super().check(case))
-        told = {each.location for each in ArgumentOutOfRange().check(case) if found and each.severity == "error"}
-        yield from (each for each in found if each.location not in told)
+    yields_to = ("argument_out_of_range",)
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:
