@@ -89,11 +89,14 @@ from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLa
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
+from gradviz.analysis.rules.wrong_data.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
+from gradviz.analysis.rules.wrong_data.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
@@ -204,6 +207,9 @@ RULES: tuple[type[Rule], ...] = (
     SimilarToItself,
     StraightThroughReversed,
     OverlapNotClamped,
+    ScoresTooClose,
+    OneNormForAllSamples,
+    OverlapOfLogits,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

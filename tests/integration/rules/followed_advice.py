@@ -412,6 +412,14 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV650": (("exchange the two: x + (q - x).detach()", (("q + (z - q).detach()", "z + (q - z).detach()"),)),),
+    "GV657": (("divide cosines by a temperature below 1", (("* 0.1,", "/ 0.1,"),)),),
+    "GV658": (
+        (
+            "((g.flatten(1).norm(dim=1) - 1) ** 2).mean()",
+            (("(slopes.norm() - 1) ** 2", "((slopes.flatten(1).norm(dim=1) - 1) ** 2).mean()"),),
+        ),
+    ),
+    "GV659": (("torch.sigmoid() of the logits", (("p = model(x)", "p = torch.sigmoid(model(x))"),)),),
     "GV651": (
         (
             "clamp the sides at 0 before they are multiplied: .clamp(min=0)",

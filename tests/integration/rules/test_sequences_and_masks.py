@@ -23,12 +23,16 @@ for step in range(3):
 WITHOUT_EFFECT = (
     "    scores = torch.where(real[:, None], scores, 0.0)  # HERE\n    weights = scores.softmax(-1)",
     "    scores = scores * real[:, None].float()  # HERE\n    weights = F.softmax(scores, dim=-1)",
+    "    scores = scores + real[:, None].float()  # HERE\n    weights = scores.softmax(-1)",
     "    def hide(s, m):\n        return s.masked_fill(~m, -1)  # HERE\n"
     "    weights = torch.softmax(hide(scores, real[:, None, :]), 2)",
 )
 HIDDEN = (
     "    weights = torch.where(real[:, None], scores, float('-inf')).softmax(-1)",
     "    weights = scores.masked_fill(~real[:, None], -1e9).softmax(-1)",
+    "    weights = (scores + (1 - real[:, None].float()) * -1e9).softmax(-1)",
+    "    weights = torch.add(scores, 1 - real[:, None].float(), alpha=-1e9).softmax(-1)",
+    "    weights = (scores + torch.where(real[:, None], 0.0, -1e9)).softmax(-1)",
     "    m = real[:, None].float()\n    weights = F.softmax(scores * m, -1) * m\n"
     "    weights = weights / weights.sum(-1, keepdim=True)",
     "    weights = scores.masked_fill(~real[:, :, None], 0.0).softmax(-1)",

@@ -120,6 +120,22 @@ def _most_padding(given: Given) -> float:
     return float("inf") if shortest is None else shape[0] * (shape[1] - shortest)
 
 
+def _names_several_classes(given: Given) -> bool:
+    """Targets of 0 and 1 with more than two ones for each sample: a mixture of two samples has two at most."""
+    shape = shape_of(given.flow, given.use.tensor)
+    if len(shape) != _TABLE or given.lowest != 0 or given.highest != 1:
+        return False
+    made = value_maker(given.flow, given.use.tensor, given.row)
+    is_mixed = made is not None and plain_name(made[1].function) in _MIXES
+    return not is_mixed and given.values.count - given.values.zeros > _OF_MIXED * shape[0]
+
+
+_TABLE = 2
+"""Axes of one target for each sample and class."""
+_OF_MIXED = 2.05
+_MIXES = frozenset({"add", "sub", "mul", "div", "lerp", "softmax", "sigmoid", "clamp", "where", "matmul"})
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
@@ -140,6 +156,14 @@ def _log_probabilities(function: str, instead: str) -> Demand:
 
 
 DEMANDS: dict[str, tuple[Demand, ...]] = {
+    "cross_entropy": (
+        Demand(
+            1, "target", "probabilities that add up to 1 for each sample", _names_several_classes,
+            "its softmax shares 1 between all classes, so a sample cannot have several of them: the more one class "
+            "gets, the less is left for the others", "use binary_cross_entropy_with_logits() for samples with several "
+            "classes", _SOME,
+        ),
+    ),
     "binary_cross_entropy": (_targets_0_to_1("binary_cross_entropy"),),
     "binary_cross_entropy_with_logits": (_targets_0_to_1("binary_cross_entropy_with_logits"),),
     "multilabel_soft_margin_loss": (_targets_0_to_1("multilabel_soft_margin_loss"),),

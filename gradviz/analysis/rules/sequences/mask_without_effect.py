@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.scores_before_softmax import (
@@ -26,9 +27,10 @@ class MaskWithoutEffect(Rule):
     What it finds
     -------------
     Scores that are filled with a number among the other scores, such as 0, 1e-9 or -1, before ``softmax()`` or
-    ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones, or of which ``tril()`` keeps a
-    triangle. As a note: attention weights that are multiplied by a mask after the softmax, and not divided by their sum
-    again. Rows that are filled as a whole are left alone, and so are masks that are applied to the weights once more.
+    ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones or to which one is added, or of which
+    ``tril()`` keeps a triangle. As a note: attention weights that are multiplied by a mask after the softmax, and not
+    divided by their sum again. Rows that are filled as a whole are left alone, and so are masks that are applied to the
+    weights once more.
 
     Why it matters
     --------------
@@ -95,7 +97,7 @@ class MaskWithoutEffect(Rule):
         masked = _masked_after(case, row, call, axis)
         if masked is not None:
             return None if edits else self._of_weights(case, row, masked, axis, until)
-        if any(_is_effective(edit) for edit in edits):
+        if any(_is_effective(flow, edit) for edit in edits):
             return None
         for edit in edits:
             what = _without_effect(case, edit, axis)
@@ -144,9 +146,12 @@ _PASSES = frozenset({"to", "float", "half", "type_as", "dropout", "view", "resha
 _MAX_PASSED = 4
 
 
-def _is_effective(edit: Edit) -> bool:
+def _is_effective(flow: Dataflow, edit: Edit) -> bool:
     """Whether a call may hide something, or is not understood."""
-    return edit.kind == "term" or (edit.kind == "fill" and (edit.value is None or edit.value <= FAR_BELOW))
+    if edit.kind == "term":
+        is_factor_given = "alpha" in flow.log.calls[edit.row].scalars
+        return is_factor_given or edit.mask is None or not is_of_yes_and_no(flow, edit.row, edit.mask)
+    return edit.kind == "fill" and (edit.value is None or edit.value <= FAR_BELOW)
 
 
 def _without_effect(case: Case, edit: Edit, axis: int) -> str | None:
@@ -162,6 +167,8 @@ def _without_effect(case: Case, edit: Edit, axis: int) -> str | None:
     if edit.kind == "factor":
         is_mask = is_of_yes_and_no(flow, edit.row, edit.mask)
         return "scores are multiplied by a mask, which makes them 0, and exp(0) is 1," if is_mask else None
+    if edit.kind == "term":  # it is known by now to be of zeros and ones
+        return "a mask of zeros and ones is added to scores, which changes them by 1 at most,"
     values, mask = flow.values(edit.scores, edit.row), flow.values(edit.mask, edit.row)
     is_used = mask is not None and 0 < mask.zeros < mask.count
     if not is_used or values is None or values.minimum is None or values.maximum is None or edit.value is None:

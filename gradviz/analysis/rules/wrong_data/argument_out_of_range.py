@@ -27,9 +27,9 @@ class ArgumentOutOfRange(Rule):
     -------------
     At nearly every step of a training: targets outside of 0 to 1 for the binary cross entropies; targets of 0 and 1 for
     losses that want -1 and 1; raw logits for ``nll_loss``, ``kl_div`` and ``ctc_loss``; targets of ``kl_div`` that do
-    not fit ``log_target``; a rate for ``poisson_nll_loss``, which takes its logarithm; the blank among the targets of
-    ``ctc_loss``. Losses of elements that the program masks are left alone. As a note: a ``kl_div`` whose target is
-    trained, and whose input is not.
+    not fit ``log_target``; several classes for one sample of ``cross_entropy``; a rate for ``poisson_nll_loss``, which
+    takes its logarithm; the blank among the targets of ``ctc_loss``. Losses of elements that the program masks are left
+    alone. As a note: a ``kl_div`` whose target is trained, and whose input is not.
 
     Why it matters
     --------------

@@ -1,0 +1,139 @@
+"""GV658."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class OneNormForAllSamples(Rule):
+    """A gradient penalty takes one norm of the gradients of all samples together.
+
+    What it finds
+    -------------
+    A loss with ``(norm - 1) ** 2``, where the norm is one number of everything that
+    ``autograd.grad(create_graph=True)`` returned for a whole batch of data.
+
+    Why it matters
+    --------------
+    The penalty is meant to keep the slope at every sample near 1. The norm of all of them together is much larger, by
+    the root of the number of samples: the slope at each sample is pushed towards 1 / sqrt(n), and samples with steep
+    slopes make up for others with flat ones.
+
+    Example
+    -------
+    critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(critic.parameters(), lr=0.01)
+    for step in range(3):
+        x = torch.randn(16, 3).requires_grad_()
+        (slopes,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+        penalty = (slopes.norm() - 1) ** 2
+        loss = critic(torch.randn(16, 3)).mean() - critic(1 + torch.randn(16, 3)).mean() + 10 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    critic = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(critic.parameters(), lr=0.01)
+    for step in range(3):
+        x = torch.randn(16, 3).requires_grad_()
+        (slopes,) = torch.autograd.grad(critic(x).sum(), x, create_graph=True)
+        penalty = ((slopes.norm(dim=1) - 1) ** 2).mean()
+        loss = critic(torch.randn(16, 3)).mean() - critic(1 + torch.randn(16, 3)).mean() + 10 * penalty
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV658"
+    name = "one_norm_for_all_samples"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row in flow.rows_of_kind("backward"):
+            call = flow.log.calls[row]
+            if not call.scalars.get("create_graph") or not call.outputs or not flow.has_step_after(row):
+                continue
+            for result, asked in zip(call.outputs, call.asked, strict=False):
+                is_data = flow.log.tensors[asked.tensor].role == "tensor"
+                norm = _norm_of_all(flow, result.tensor, row) if is_data else None
+                if norm is not None and flow.log.calls[norm].call_site not in told:
+                    told.add(flow.log.calls[norm].call_site)
+                    yield self._finding(flow, norm, row, shape_of(flow, result.tensor)[0])
+
+    def _finding(self, flow: Dataflow, norm: int, row: int, samples: int) -> Finding:
+        location, grad = location_of_call(flow, norm), location_of_call(flow, row)
+        return self.finding(
+            f"the penalty compares one norm of the gradients of all {samples:,} samples with a number"
+            f"{', of what autograd.grad() returned' + at_line(grad) if grad != location else ''}",
+            symptom="grad_wrong",
+            why="the norm of all samples together is the root of the sum of their squares: the slope at each is pushed "
+            f"towards {samples**-0.5:.2g} of the number",
+            fix="take the norm of each sample, and average the penalties: ((g.flatten(1).norm(dim=1) - 1) ** 2).mean()",
+            location=location,
+            symptom_location=grad if grad != location else None,
+            evidence={"samples": samples},
+        )
+
+
+_SAMPLES = 2
+_MOST_USERS = 8
+_NORMS = frozenset({"norm", "vector_norm"})
+_SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "squeeze"})
+_DIMS = ("dim", "axis")
+_SQUARE = 2
+
+
+def _norm_of_all(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The call that makes a single number of the gradients of several samples, if it is then compared with another."""
+    shape = shape_of(flow, tensor)
+    if len(shape) < _SAMPLES or shape[0] < _SAMPLES:
+        return None
+    for user in flow.users(tensor, row)[:_MOST_USERS]:
+        call = flow.log.calls[user]
+        if not call.outputs or call.kind != "operation":
+            continue
+        name, result = plain_name(call.function), call.outputs[0].tensor
+        if name in _SHAPES:
+            found = _norm_of_all(flow, result, user) if shape_of(flow, result)[:1] == shape[:1] else None
+        else:
+            found = user if _is_of_all(flow, call, name) and _is_compared(flow, result, user) else None
+        if found is not None:
+            return found
+    return None
+
+
+def _is_of_all(flow: Dataflow, call: Call, name: str) -> bool:
+    is_scalar = shape_of(flow, call.outputs[0].tensor) == ()
+    return name in _NORMS and is_scalar and not any(place.startswith(_DIMS) for place in call.scalars)
+
+
+def _is_compared(flow: Dataflow, norm: int, row: int) -> bool:
+    """Whether a number is subtracted from a norm, or the norm from it, and the difference squared."""
+    for user in flow.users(norm, row)[:_MOST_USERS]:
+        call = flow.log.calls[user]
+        is_difference = plain_name(call.function) == "sub" and len(call.inputs) == 1 and bool(call.outputs)
+        number = next((call.scalars[place] for place in ("1", "other", "0") if place in call.scalars), 0)
+        if is_difference and type(number) in (int, float) and number:
+            squares = (flow.log.calls[each] for each in flow.users(call.outputs[0].tensor, user))
+            return any(_is_square(each) for each in squares)
+    return False
+
+
+def _is_square(call: Call) -> bool:
+    is_power = plain_name(call.function) == "pow" and call.scalars.get("1", call.scalars.get("exponent")) == _SQUARE
+    return (
+        is_power
+        or plain_name(call.function) == "square"
+        or (plain_name(call.function) == "mul" and len({use.tensor for use in call.inputs}) == 1 < len(call.inputs))
+    )

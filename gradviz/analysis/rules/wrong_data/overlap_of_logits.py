@@ -1,0 +1,138 @@
+"""GV659."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.loss_arguments import value_maker
+
+
+class OverlapOfLogits(Rule):
+    """An overlap of two areas, as of Dice or IoU, is computed of numbers that are no probabilities.
+
+    What it finds
+    -------------
+    A ratio whose numerator is a sum of ``p * target``, and whose denominator contains the sum of the same ``p``, where
+    targets lie between 0 and 1 and ``p`` does not, in every step.
+
+    Why it matters
+    --------------
+    The ratio says which part of two areas they have in common. With numbers below 0 and above 1 it is no part of
+    anything: sums of both signs cancel, the denominator can be zero or negative, and the ratio falls or grows without
+    end instead of having its best value where both areas are the same.
+
+    Example
+    -------
+    model = torch.nn.Linear(6, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(3):
+        x = torch.randn(8, 6)
+        target = (x > 0).float()
+        p = model(x)
+        loss = 1 - (2 * (p * target).sum() + 1) / (p.sum() + target.sum() + 1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(6, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    for step in range(3):
+        x = torch.randn(8, 6)
+        target = (x > 0).float()
+        p = torch.sigmoid(model(x))
+        loss = 1 - (2 * (p * target).sum() + 1) / (p.sum() + target.sum() + 1)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV659"
+    name = "overlap_of_logits"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        found: dict[int | None, tuple[int, int]] = {}
+        healthy: set[int | None] = set()
+        for row, call in enumerate(flow.log.calls):
+            is_ratio = plain_name(call.function) == "div" and len(call.live_inputs) == _BOTH == len(call.inputs)
+            overlap = _overlap(flow, row) if is_ratio and flow.has_step_after(row) else None
+            if overlap is None:
+                continue
+            if _is_clearly_outside(flow, *overlap):
+                found[call.call_site] = overlap
+            else:
+                healthy.add(call.call_site)
+        for site, (product, area) in found.items():
+            if site not in healthy:
+                yield self._finding(flow, product, area)
+
+    def _finding(self, flow: Dataflow, product: int, area: int) -> Finding:
+        values, made = flow.values(area, product), value_maker(flow, area, product)
+        bounds = "" if values is None else f" from {values.minimum:.3g} to {values.maximum:.3g}"
+        by = "" if made is None else f", which {operation(made[1])}() made{at_line(flow.line_of(made[0]))}"
+        return self.finding(
+            f"the overlap with a target of zeros and ones is computed of values{bounds}{by}: they are no probabilities",
+            symptom="grad_wrong",
+            why="a ratio of overlapping to all area has its best value at the target for values between 0 and 1 only; "
+            "with others, sums of both signs cancel, and it grows without end",
+            fix="take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
+            location=location_of_call(flow, product),
+        )
+
+
+_BOTH = 2
+_SLACK = 0.05
+_MAX_TERMS = 40
+_SUMS = frozenset({"add", "sub"})
+_KEEPS = frozenset({"sum", "mean", "mul", "div", "clamp", "clamp_min", "flatten", "view", "reshape", "squeeze"})
+"""They are passed where they take a single tensor."""
+
+
+def _overlap(flow: Dataflow, row: int) -> tuple[int, int] | None:
+    """The product ``p * target`` of the numerator of a ratio, and ``p``, if the denominator has a sum of ``p``."""
+    above, below = flow.log.calls[row].inputs
+    summed = set(_summed(flow, below.tensor, row))
+    for tensor in _summed(flow, above.tensor, row):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH:
+            continue
+        live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
+        target = flow.values_of(dead, made)
+        is_area = live.requires_grad and not dead.requires_grad and live.tensor in summed
+        is_target = target is not None and target.minimum == 0 and target.maximum == 1
+        if is_area and is_target and shape_of(flow, live.tensor) == shape_of(flow, dead.tensor):
+            return made, live.tensor
+    return None
+
+
+def _summed(flow: Dataflow, tensor: int, before: int) -> Iterator[int]:
+    """Every tensor of which a number is a sum, perhaps times a number, at any depth."""
+    waiting, seen = [(tensor, before)], set[int]()
+    while waiting and len(seen) < _MAX_TERMS:
+        each, row = waiting.pop()
+        yield each
+        made = flow.newest_producer(each, row)
+        if made is None or made in seen:
+            continue
+        seen.add(made)
+        call = flow.log.calls[made]
+        name = plain_name(call.function)
+        if name in _SUMS or (name in _KEEPS and len(call.inputs) == 1):
+            waiting += [(use.tensor, made) for use in call.live_inputs]
+
+
+def _is_clearly_outside(flow: Dataflow, product: int, area: int) -> bool:
+    values = flow.values(area, product)
+    if values is None or values.minimum is None or values.maximum is None:
+        return False
+    return values.minimum < -_SLACK or values.maximum > 1 + _SLACK

@@ -1,0 +1,165 @@
+"""GV657."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import exp, log
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
+from gradviz.graph.call_log import Call
+
+
+class ScoresTooClose(Rule):
+    """Cosines are made so small before a softmax that no answer can be sure.
+
+    What it finds
+    -------------
+    A cross entropy of products of normalized vectors, multiplied by a number below 1, where even the best possible
+    scores, 1 for the right class and -1 for all others, give the right class a share of less than a half. If they are
+    used as they are, without any factor, that is a note.
+
+    Why it matters
+    --------------
+    Softmax looks at differences: scores between -0.07 and 0.07 are nearly equal for it. The loss stays near the
+    logarithm of the number of classes, and all gradients are small. A temperature is what scores are divided by.
+
+    Example
+    -------
+    normalize = torch.nn.functional.normalize
+    encoder = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 8)
+        a = normalize(encoder(x), dim=1)
+        b = normalize(encoder(x + 0.1 * torch.randn_like(x)), dim=1)
+        loss = torch.nn.functional.cross_entropy(a @ b.T * 0.1, torch.arange(16))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    normalize = torch.nn.functional.normalize
+    encoder = torch.nn.Linear(8, 4)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 8)
+        a = normalize(encoder(x), dim=1)
+        b = normalize(encoder(x + 0.1 * torch.randn_like(x)), dim=1)
+        loss = torch.nn.functional.cross_entropy(a @ b.T / 0.1, torch.arange(16))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV657"
+    name = "scores_too_close"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for rows in calls_in_training(flow, frozenset({"cross_entropy", "log_softmax"})):
+            found = [_cosines(flow, row) for row in rows]
+            last = found[-1]
+            if last is not None and all(each is not None and each.best_share < _HALF for each in found):
+                yield self._finding(flow, rows[-1], last)
+
+    def _finding(self, flow: Dataflow, row: int, cosines: _Cosines) -> Finding:
+        factor, classes = cosines.factor, cosines.classes
+        location, loss = location_of_call(flow, cosines.scaled), location_of_call(flow, row)
+        best = log(1 + (classes - 1) * exp(-2 * factor))
+        return self.finding(
+            f"{call_words(flow.log.calls[row])} gets cosines times {factor:.3g}, from {-factor:.3g} to {factor:.3g}: "
+            f"of {classes:,} classes, the right one cannot get more than {cosines.best_share:.0%}",
+            severity="warning" if factor < 1 else "note",
+            symptom="grad_wrong",
+            why=f"the softmax of scores so close to each other is nearly uniform: the loss cannot fall below "
+            f"{best:.3g}, and chance is {log(classes):.3g}",
+            fix="divide cosines by a temperature below 1, such as 0.07; do not multiply them by it",
+            location=location,
+            symptom_location=loss if loss != location else None,
+            evidence={"factor": factor, "classes": classes},
+        )
+
+
+class _Cosines(Struct, frozen=True):
+    """Logits that are products of normalized vectors."""
+
+    factor: float
+    scaled: int
+    """The call that multiplied them by it, or the product."""
+    classes: int
+
+    @property
+    def best_share(self) -> float:
+        """What softmax gives the right class at most."""
+        return 1 / (1 + (self.classes - 1) * exp(-2 * self.factor))
+
+
+_HALF = 0.5
+_BOTH = 2
+_MAX_STEPS = 10
+_SCALES = frozenset({"mul", "div"})
+_PRODUCTS = frozenset({"matmul", "mm", "einsum", "bmm", "linear", "cosine_similarity"})
+_NORMS = frozenset({"norm", "vector_norm", "clamp", "clamp_min", "add", "sqrt"})
+
+
+def _cosines(flow: Dataflow, row: int) -> _Cosines | None:
+    use = flow.log.calls[row].inputs[0]
+    shape = shape_of(flow, use.tensor)
+    if len(shape) < _BOTH:
+        return None
+    factor, scaled, tensor, before = 1.0, None, use.tensor, row
+    for _ in range(_MAX_STEPS):
+        before = -1 if (made := flow.newest_producer(tensor, before)) is None else made
+        call = flow.log.calls[before]
+        name = plain_name(call.function)
+        if before < 0 or not call.inputs:
+            return None
+        if name in _PRODUCTS:
+            is_cosine = name == "cosine_similarity" or _are_normalized(flow, before, call)
+            return _Cosines(factor, before if scaled is None else scaled, shape[1]) if is_cosine else None
+        number = _factor(flow, before, call) if name in _SCALES else 1.0
+        if number is None or (name not in SHAPE_ONLY and name not in _SCALES):
+            return None
+        if name in _SCALES:
+            factor, scaled = factor * number, before if scaled is None else scaled
+        tensor = call.live_inputs[0].tensor if call.live_inputs else call.inputs[0].tensor
+    return None
+
+
+def _factor(flow: Dataflow, row: int, call: Call) -> float | None:
+    """By which number a call multiplies; None if it is learned, or not a single positive one."""
+    number = next((call.scalars[place] for place in ("1", "other", "0") if place in call.scalars), None)
+    if number is None and len(call.inputs) == _BOTH and len(call.live_inputs) == 1:
+        other = next(use for use in call.inputs if not use.requires_grad)
+        values = flow.values_of(other, row)
+        number = values.minimum if values is not None and values.count == 1 else None
+    if type(number) not in (int, float) or not number > 0:  # type: ignore[operator]
+        return None
+    return float(number) if plain_name(call.function) == "mul" else 1 / float(number)  # type: ignore[arg-type]
+
+
+def _are_normalized(flow: Dataflow, row: int, call: Call) -> bool:
+    return len(call.inputs) == _BOTH and all(_is_normalized(flow, use.tensor, row) for use in call.inputs)
+
+
+def _is_normalized(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a tensor was divided by its norm, and only brought into another shape since."""
+    made = value_maker(flow, tensor, row, through=frozenset({"detach"}))
+    if made is None:
+        return False
+    if plain_name(made[1].function) == "normalize":
+        return True
+    if plain_name(made[1].function) != "div" or len(made[1].inputs) != _BOTH:
+        return False
+    norm = value_maker(flow, made[1].inputs[1].tensor, made[0], through=_NORMS - {"norm", "vector_norm"})
+    return norm is not None and plain_name(norm[1].function) in _NORMS

@@ -1,0 +1,164 @@
+"""Cosines that are too small for a softmax, overlaps of logits, several classes in one softmax, and gradient penalties
+with one norm for a whole batch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+
+def causes(script: str, folder: Path) -> set[str]:
+    return {finding.cause for finding in alarms(script, folder)}
+
+
+PAIRS = """
+encoder, scale = nn.Linear(8, 4), nn.Parameter(torch.tensor(0.07))
+optimizer = torch.optim.SGD([*encoder.parameters(), scale], lr=0.1)
+temperature = torch.tensor(0.07)
+for step in range(3):
+    x = torch.randn(16, 8)
+    a, b = encoder(x), encoder(x + 0.1 * torch.randn_like(x))
+    {loss}
+"""
+SMALL = (
+    "logits = F.normalize(a, dim=1) @ F.normalize(b, dim=1).T * 0.07  # HERE\n"
+    "    loss = F.cross_entropy(logits, torch.arange(16))",
+    "a, b = a / a.norm(dim=1, keepdim=True), b / b.norm(dim=1, keepdim=True).clamp(min=1e-6)\n"
+    "    logits = torch.einsum('id,jd->ij', a, b) * temperature  # HERE\n"
+    "    loss = F.nll_loss(F.log_softmax(logits, dim=1), torch.arange(16))",
+    "logits = F.cosine_similarity(a.unsqueeze(1), b.unsqueeze(0), dim=2) / 10  # HERE\n"
+    "    loss = F.cross_entropy(logits, torch.arange(16))",
+)
+LARGE_ENOUGH = (
+    "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T / 0.07, torch.arange(16))",
+    "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T / temperature, torch.arange(16))",
+    "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T * scale.exp(), torch.arange(16))",
+    "loss = F.cross_entropy(a @ b.T * 0.07, torch.arange(16))",
+    "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1)[:2].T * 0.5, torch.arange(16) % 2)",
+    "loss = 1 - 0.07 * (F.normalize(a, dim=1) @ F.normalize(b, dim=1).T).diagonal().mean()",
+)
+
+
+@pytest.mark.parametrize("loss", SMALL)
+def test_cosines_that_are_multiplied_by_a_temperature_are_too_close(loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + PAIRS.format(loss=loss) + TRAIN, "scores_too_close", tmp_path)
+
+
+@pytest.mark.parametrize("loss", LARGE_ENOUGH)
+def test_divided_or_learned_factors_and_other_products_are_right(loss: str, tmp_path: Path) -> None:
+    assert "scores_too_close" not in causes(HEAD + PAIRS.format(loss=loss) + TRAIN, tmp_path)
+
+
+AREAS = """
+def soft_dice(p, target):
+    {dice}
+
+model = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 1, 3, padding=1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(3):
+    image = torch.randn(4, 1, 6, 6)
+    target = (image > 0).float()
+    loss = soft_dice({given}, target)
+"""
+DICE = (
+    "common = (p * target).sum((1, 2, 3))  # HERE\n"
+    "    return 1 - ((2 * common + 1) / (p.sum((1, 2, 3)) + target.sum((1, 2, 3)) + 1)).mean()",
+    "p, target = p.flatten(), target.flatten()\n    both = (p * target).sum()  # HERE\n"
+    "    return 1 - both / (p.sum() + target.sum() - both + 1e-6)",
+)
+
+
+@pytest.mark.parametrize("dice", DICE)
+@pytest.mark.parametrize("given", ["model(image)", "torch.sigmoid(model(image))", "model(image).clamp(0, 1)"])
+def test_an_overlap_is_one_of_probabilities(given: str, dice: str, tmp_path: Path) -> None:
+    script = HEAD + AREAS.format(given=given, dice=dice) + TRAIN
+    if given == "model(image)":
+        assert_first_alarm(script, "overlap_of_logits", tmp_path)
+    else:
+        assert causes(script, tmp_path) == set()
+
+
+def test_a_ratio_of_other_sums_is_no_overlap(tmp_path: Path) -> None:
+    weighted = "weights = target + 1\n    return (p * weights).sum() / (weights.sum() + 1) + (p * p).mean()"
+    correlation = "return -(p * target).sum() / ((p * p).sum() * (target * target).sum()).sqrt()"
+    for dice in (weighted, correlation):
+        script = HEAD + AREAS.format(given="model(image)", dice=dice) + TRAIN
+        assert "overlap_of_logits" not in causes(script, tmp_path)
+
+
+CLASSES = """
+model = nn.Linear(6, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(16, 6)
+    one_hot = F.one_hot(torch.randint(0, 5, (16,)), 5).float()
+    several = torch.cat([x[:, :3] > -1, x[:, 3:5] > 0], dim=1).float()
+    {loss}
+"""
+
+
+def test_a_softmax_has_no_room_for_several_classes(tmp_path: Path) -> None:
+    loss = "loss = F.cross_entropy(model(x), several)  # HERE"
+    assert_first_alarm(HEAD + CLASSES.format(loss=loss) + TRAIN, "argument_out_of_range", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        "loss = F.cross_entropy(model(x), one_hot)",
+        "loss = F.cross_entropy(model(x), 0.4 * one_hot + 0.6 * one_hot.flip(0))",
+        "loss = F.cross_entropy(model(x), one_hot, label_smoothing=0.1)",
+        "loss = F.cross_entropy(model(x), several / several.sum(1, keepdim=True).clamp(min=1))",
+        "loss = F.binary_cross_entropy_with_logits(model(x), several)",
+    ],
+)
+def test_one_class_mixtures_and_separate_answers_are_right(loss: str, tmp_path: Path) -> None:
+    assert causes(HEAD + CLASSES.format(loss=loss) + TRAIN, tmp_path) == set()
+
+
+PENALTY = """
+critic = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 3).requires_grad_()
+    out = critic(x)
+    g, = torch.autograd.grad(out, x, torch.ones_like(out), create_graph=True)
+    {penalty}
+    loss = critic(torch.randn(16, 3)).mean() - critic(1 + torch.randn(16, 3)).mean() + 10 * penalty
+"""
+OF_ALL = (
+    "penalty = (g.norm(2) - 1) ** 2  # HERE",
+    "penalty = (torch.linalg.vector_norm(g) - 1).square()  # HERE",
+    "norm = g.view(16, -1).norm()  # HERE\n    penalty = (1.0 - norm).pow(2)",
+)
+OF_EACH = (
+    "penalty = ((g.norm(2, dim=1) - 1) ** 2).mean()",
+    "penalty = ((g.view(16, -1).norm(dim=-1) - 1) ** 2).mean()",
+    "penalty = g.square().sum(1).mean()",
+    "penalty = g.norm() ** 2 / 16",
+)
+
+
+@pytest.mark.parametrize("penalty", OF_ALL)
+def test_a_norm_of_all_samples_is_no_slope(penalty: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + PENALTY.format(penalty=penalty) + TRAIN, "one_norm_for_all_samples", tmp_path)
+
+
+@pytest.mark.parametrize("penalty", OF_EACH)
+def test_a_norm_of_each_sample_and_sums_of_squares_are_right(penalty: str, tmp_path: Path) -> None:
+    assert "one_norm_for_all_samples" not in causes(HEAD + PENALTY.format(penalty=penalty) + TRAIN, tmp_path)
+
+
+def test_the_norm_of_the_gradient_of_one_parameter_is_meant(tmp_path: Path) -> None:
+    script = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    error = (model(torch.randn(8, 4)) - torch.randn(8, 2)).square().mean()
+    g, = torch.autograd.grad(error, model.weight, create_graph=True)
+    loss = error + 0.1 * (g.norm() - 1) ** 2
+"""
+    assert "one_norm_for_all_samples" not in causes(HEAD + script + TRAIN, tmp_path)
