@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from gradviz.graph.bounded_types import Count, Index, LineNumber
+from gradviz.graph.bounded_types import Count, Index, LineNumber, Number
 
 
 class StateLoad(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -81,3 +81,7 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     is_stepped_in_source: bool = False
     """Whether some line of the program's own files calls ``step()`` of the variable that holds it, or of one that is
     named like a schedule: that line may not have been reached."""
+    base_rate: Number | None = None
+    """The learning rate of the first group that its factors multiply."""
+    first_rate: Number | None = None
+    """What it made of it when it was made."""

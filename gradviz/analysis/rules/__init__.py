@@ -52,6 +52,7 @@ from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
+from gradviz.analysis.rules.optimizers.rate_multiplied_twice import RateMultipliedTwice
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
@@ -83,12 +84,15 @@ from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffe
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
+from gradviz.analysis.rules.wrong_data.added_to_itself import AddedToItself
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.margin_without_clamp import MarginWithoutClamp
+from gradviz.analysis.rules.wrong_data.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.wrong_data.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
@@ -210,6 +214,9 @@ RULES: tuple[type[Rule], ...] = (
     ScoresTooClose,
     OneNormForAllSamples,
     OverlapOfLogits,
+    MarginWithoutClamp,
+    NothingKeepsApart,
+    AddedToItself,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -237,6 +244,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleWithoutEffect,
     OneModuleAtManyPlaces,
     UpdateDiscarded,
+    RateMultipliedTwice,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -101,6 +101,7 @@ class CallLogBuilder:
                 known.idle_moves,
                 known.is_alive,
                 is_stepped,
+                *known.rates,
             )
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
@@ -34,6 +35,8 @@ class KnownSchedule:
     optimizer: Any
     """What is known of its optimizer."""
     stack: int
+    rates: tuple[float | None, float | None] = (None, None)
+    """Of the first group: the learning rate that its factors multiply, and the one that it began with."""
     first_count: tuple[object, ...] | None = None
     """At the first step of an optimizer: one schedule inside another is reset when the outer one is made."""
     last_move: tuple[tuple[object, ...], int] | None = None
@@ -112,11 +115,18 @@ class Schedules:
             optimizer = vars(schedule).get("optimizer")
             if optimizer is not None:
                 row = writer.locate(Row("torch.optim.lr_scheduler"), calling_frame())
+                rates = _number_in(vars(schedule).get("base_lrs")), _number_in(vars(schedule).get("_last_lr"))
                 known = KnownSchedule(
-                    weakref.ref(schedule), type(schedule).__name__, self._find_optimizer(optimizer), row.stack
+                    weakref.ref(schedule), type(schedule).__name__, self._find_optimizer(optimizer), row.stack, rates
                 )
                 self.all.append(known)
                 self._alive.append(known)
+
+
+def _number_in(rates: object) -> float | None:
+    """The first of a list of learning rates, if it is a number."""
+    first = rates[0] if isinstance(rates, list) and rates else None
+    return float(first) if isinstance(first, int | float) and math.isfinite(first) else None
 
 
 def is_stepped_in_source(file: str, line: int, own_files: Iterable[str]) -> bool:

@@ -420,6 +420,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV659": (("torch.sigmoid() of the logits", (("p = model(x)", "p = torch.sigmoid(model(x))"),)),),
+    "GV660": (("torch.relu(d_pos - d_neg + margin)", (("(near - far + 0.5)", "torch.relu(near - far + 0.5)"),)),),
+    "GV661": (("D(p, z.detach())", (("(predictor(a), b,", "(predictor(a), b.detach(),"),)),),
+    "GV662": (
+        (
+            "add the input to the last one: x + h",
+            (("x = torch.relu", "h = torch.relu"), ("x = self.second(x)", "h = self.second(h)"), ("x + x", "x + h")),
+        ),
+    ),
+    "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (
             "clamp the sides at 0 before they are multiplied: .clamp(min=0)",

@@ -1,0 +1,108 @@
+"""GV662."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import tensor_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class AddedToItself(Rule):
+    """A module adds a tensor to itself, where its input should have been added.
+
+    What it finds
+    -------------
+    ``x + x`` of one tensor of a batch in the forward of a trained module, where ``x`` is a name that got a new value on
+    the way: the input of the module, which a residual connection adds, is nowhere any more.
+
+    Why it matters
+    --------------
+    The sum is twice the result, and there is no way around the layers: the residual connection does not exist. Deep
+    networks then train slowly or not at all.
+
+    Example
+    -------
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = torch.relu(self.first(x))
+            x = self.second(x)
+            return x + x
+
+    model = torch.nn.Sequential(Block(), Block())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    class Block(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            h = torch.relu(self.first(x))
+            h = self.second(h)
+            return x + h
+
+    model = torch.nn.Sequential(Block(), Block())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV662"
+    name = "added_to_itself"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            if call.call_site in told or not _is_sum_of_one(call) or call.scope is None:
+                continue
+            tensor = call.inputs[0].tensor
+            is_own = call.call_site is not None and not flow.log.call_sites[call.call_site].is_library
+            if (
+                is_own
+                and len(shape_of(flow, tensor)) >= _BATCH
+                and flow.is_by_program(call)
+                and flow.has_step_after(row)
+            ):
+                told.add(call.call_site)
+                words = tensor_words(flow, tensor)
+                yield self.finding(
+                    f"{words} is added to itself: the sum is twice the same, and the input of the module is not in it",
+                    symptom="grad_wrong",
+                    why="a name that got a new value on the way does not stand for the input any more, so this is no "
+                    "residual connection",
+                    fix="give the results on the way another name, and add the input to the last one: x + h",
+                    location=location_of_call(flow, row),
+                )
+
+
+_BATCH = 2
+
+
+def _is_sum_of_one(call: Call) -> bool:
+    """Whether a call adds a tensor that has a history to itself."""
+    return (
+        plain_name(call.function) == "add"
+        and len(call.inputs) == _BATCH
+        and call.inputs[0].tensor == call.inputs[1].tensor
+        and all(use.has_grad_fn for use in call.inputs)
+        and "alpha" not in call.scalars
+    )

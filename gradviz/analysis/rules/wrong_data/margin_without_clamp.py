@@ -1,0 +1,134 @@
+"""GV660."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.linear_terms import linear_rows
+from gradviz.analysis.rules.bases.loss_arguments import value_maker
+from gradviz.graph.call_log import Call
+
+
+class MarginWithoutClamp(Rule):
+    """The margin of a loss has no effect, because nothing cuts the loss off at zero.
+
+    What it finds
+    -------------
+    A loss that is linear in ``d_pos - d_neg + margin``, the difference of two results of the same function, or in
+    ``1 - y * score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
+
+    Why it matters
+    --------------
+    A constant that is added to a loss has no gradient. Pairs that are far enough apart are pushed further for ever, and
+    they outweigh those that are not: the loss falls below zero without end.
+
+    Example
+    -------
+    encoder = torch.nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.01)
+    for step in range(3):
+        a, p, n = (encoder(torch.randn(8, 6)) for _ in range(3))
+        near, far = (a - p).norm(dim=1), (a - n).norm(dim=1)
+        loss = (near - far + 0.5).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    encoder = torch.nn.Linear(6, 3)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.01)
+    for step in range(3):
+        a, p, n = (encoder(torch.randn(8, 6)) for _ in range(3))
+        near, far = (a - p).norm(dim=1), (a - n).norm(dim=1)
+        loss = (near - far + 0.5).relu().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV660"
+    name = "margin_without_clamp"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for backward in case.histories.last_backward_of_each_line:
+            if not flow.has_step_after(backward):
+                continue
+            for use in flow.log.calls[backward].roots:
+                for row in linear_rows(flow, backward, use.tensor):
+                    site = flow.log.calls[row].call_site
+                    margin = _margin(flow, row) if site not in told else None
+                    if margin is not None:
+                        told.add(site)
+                        yield self._finding(flow, row, margin)
+
+    def _finding(self, flow: Dataflow, row: int, margin: float) -> Finding:
+        return self.finding(
+            f"the margin {margin:g} has no effect: nothing between this line and the loss cuts off what is below zero",
+            symptom="grad_wrong",
+            why="a constant has no gradient; without a cut at zero, pairs that are right already are pushed on for "
+            "ever, and the loss has no lower bound",
+            fix="cut it off before the average: torch.relu(d_pos - d_neg + margin).mean()",
+            location=location_of_call(flow, row),
+            evidence={"margin": margin},
+        )
+
+
+_BOTH = 2
+_PASSED = frozenset({"mul", "neg", "add"})
+
+
+def _margin(flow: Dataflow, row: int) -> float | None:
+    """The number that a call adds to a difference of two alike results, or from which it takes labels times scores."""
+    call = flow.log.calls[row]
+    name = plain_name(call.function)
+    number = next((call.scalars[place] for place in ("1", "other", "0") if place in call.scalars), None)
+    if name not in ("add", "sub") or len(call.inputs) != 1 or type(number) not in (int, float) or not number:
+        return None
+    is_reversed = call.function.rpartition(".")[2] == "__rsub__"
+    made = value_maker(flow, call.inputs[0].tensor, row)
+    if made is None:
+        return None
+    if name == "add":
+        is_margin = _is_difference(flow, *made) or _is_in_difference(flow, row, call)
+        is_margin &= float(number) > 0
+    else:
+        is_margin = is_reversed and _is_score_by_label(flow, *made)
+    return float(number) if is_margin else None
+
+
+def _is_in_difference(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether what a call made, such as ``margin + d_pos``, is then only subtracted from, or subtracts, another one."""
+    users = flow.users(call.outputs[0].tensor, row) if call.outputs else ()
+    return len(users) == 1 and _is_difference(flow, users[0], flow.log.calls[users[0]])
+
+
+def _is_difference(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call subtracts two results of the same function, both with a gradient."""
+    if plain_name(call.function) != "sub" or len(call.live_inputs) != _BOTH:
+        return False
+    sides = [value_maker(flow, use.tensor, row, through=_PASSED) for use in call.inputs]
+    names = {plain_name(side[1].function) for side in sides if side is not None}
+    return len(names) == 1 and None not in sides and names <= _DISTANCES
+
+
+_DISTANCES = frozenset({
+    "pairwise_distance", "cosine_similarity", "norm", "vector_norm", "sqrt", "sum", "mean", "cdist", "mse_loss",
+    "diagonal", "max", "min", "amax", "amin",
+})  # fmt: skip
+
+
+def _is_score_by_label(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call multiplies a result by labels of 1 and -1."""
+    if plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return False
+    label = next(use for use in call.inputs if not use.requires_grad)
+    values = flow.values_of(label, row)
+    return values is not None and (values.minimum, values.maximum, values.zeros) == (-1, 1, 0)

@@ -1,0 +1,179 @@
+"""GV661."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.signed_terms import Term, signed_terms
+from gradviz.graph.call_log import Call
+
+
+class NothingKeepsApart(Rule):
+    """A loss only asks for equal results of one network, and the same result for everything is its best answer.
+
+    What it finds
+    -------------
+    A loss whose terms all draw together two results of the same trained network, each with a gradient: negated cosines,
+    squared differences, distances. Nothing in it pushes results apart, none of them is compared with data, and no
+    ``detach()`` keeps one side still.
+
+    Why it matters
+    --------------
+    The network can make the loss perfect by returning one constant vector for every input. That is what training finds,
+    often within few steps: the loss looks very good, and the results say nothing.
+
+    Example
+    -------
+    encoder, predictor = torch.nn.Linear(6, 3), torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *predictor.parameters()], lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 6)
+        a, b = encoder(x + 0.1 * torch.randn(8, 6)), encoder(x + 0.1 * torch.randn(8, 6))
+        loss = -torch.nn.functional.cosine_similarity(predictor(a), b, dim=1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    encoder, predictor = torch.nn.Linear(6, 3), torch.nn.Linear(3, 3)
+    optimizer = torch.optim.SGD([*encoder.parameters(), *predictor.parameters()], lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 6)
+        a, b = encoder(x + 0.1 * torch.randn(8, 6)), encoder(x + 0.1 * torch.randn(8, 6))
+        loss = -torch.nn.functional.cosine_similarity(predictor(a), b.detach(), dim=1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV661"
+    name = "nothing_keeps_apart"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for backward in case.histories.last_backward_of_each_line:
+            if not flow.has_step_after(backward):
+                continue
+            pairs = [_drawn_together(case, backward, use.tensor) for use in flow.log.calls[backward].roots]
+            if not pairs or not all(pairs):
+                continue
+            first = pairs[0][0]
+            site = flow.log.calls[first.row].call_site
+            if site not in told:
+                told.add(site)
+                yield self._finding(case, first, backward)
+
+    def _finding(self, case: Case, pair: _Pair, backward: int) -> Finding:
+        flow = case.dataflow
+        location, sent = location_of_call(flow, pair.row), location_of_call(flow, backward)
+        return self.finding(
+            "every term of the loss draws two results of the same network together, and nothing keeps the results of "
+            "different inputs apart",
+            symptom="grad_wrong",
+            why="one constant result for every input makes such a loss perfect, and gradients go into both sides",
+            fix="keep one side still with detach(), behind a predictor: D(p, z.detach()); or add pairs that are to be "
+            "apart, or a term for their variance",
+            location=location,
+            symptom_location=sent if sent != location else None,
+            tensors=names_of(flow, sorted(pair.shared)),
+        )
+
+
+class _Pair(Struct, frozen=True):
+    """A comparison of two results with gradients."""
+
+    row: int
+    shared: frozenset[int]
+    """The trained leaves of both."""
+
+
+_BOTH = 2
+_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "pairwise_distance"})
+_SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
+_KEEPS = frozenset({"normalize", "div", "relu"})
+_MAX_TERMS = 200
+
+
+def _drawn_together(case: Case, backward: int, root: int) -> list[_Pair]:
+    """The pairs that make up a loss; empty if it has any other part."""
+    flow, found = case.dataflow, list[_Pair]()
+    terms = list(signed_terms(flow, backward, root))
+    inner = {term.path[-2] for term in terms if len(term.path) > 1}
+    for term in terms[:_MAX_TERMS]:
+        call = flow.log.calls[term.row]
+        sides = _sides(flow, term, call)
+        if sides is not None:
+            pair = _pair(case, term.row, sides)
+            if pair is None:
+                return []
+            found.append(pair)
+        elif term.row not in inner or _has_data(flow, call):
+            return []
+    return found
+
+
+def _has_data(flow: Dataflow, call: Call) -> bool:
+    """Whether a sum also takes a tensor without a gradient that has more than one value."""
+    dead = (use.tensor for use in call.inputs if not use.requires_grad)
+    return any(flow.log.tensors[each].facts.shape for each in dead)
+
+
+def _sides(flow: Dataflow, term: Term, call: Call) -> tuple[int, int] | None:
+    """The two results that a term compares, if the loss falls as they become alike."""
+    name, live = plain_name(call.function), call.live_inputs
+    if not term.is_sure or (term.is_weighted and term.has_both_signs):
+        return None
+    if name in _ERRORS and term.sign > 0 and len(live) == _BOTH:
+        return live[0].tensor, live[1].tensor
+    if name == "cosine_similarity" and term.sign < 0 and len(live) == _BOTH:
+        return live[0].tensor, live[1].tensor
+    if name == "mul" and term.sign < 0 and len(live) == _BOTH and live[0].tensor != live[1].tensor:
+        return (
+            (live[0].tensor, live[1].tensor)
+            if all(_is_normalized(flow, use.tensor, term.row) for use in live)
+            else None
+        )
+    if name in _SQUARES and term.sign > 0 and len(live) == 1:
+        made = flow.newest_producer(live[0].tensor, term.row)
+        inner = None if made is None else flow.log.calls[made]
+        if inner is not None and plain_name(inner.function) == "sub" and len(inner.live_inputs) == _BOTH:
+            return inner.live_inputs[0].tensor, inner.live_inputs[1].tensor
+    return None
+
+
+def _is_normalized(flow: Dataflow, tensor: int, row: int) -> bool:
+    made = value_maker(flow, tensor, row)
+    return made is not None and plain_name(made[1].function) == "normalize"
+
+
+def _pair(case: Case, row: int, sides: tuple[int, int]) -> _Pair | None:
+    """The comparison, if both sides are results of one network, and of nothing else that a gradient or data gives."""
+    histories = case.histories
+    first, second = (histories.live_leaves((side,), row)[0] & histories.trained for side in sides)
+    shared = first & second
+    is_of_one = bool(shared) and (first <= second or second <= first)
+    if not is_of_one or any(_adds_data(case.dataflow, side, row) for side in sides):
+        return None
+    rows = {each for side in sides for each in case.dataflow.ancestors(side, row, since=case.dataflow.step_before(row))}
+    names = {case.dataflow.log.calls[each].function.rpartition(".")[2] for each in rows}
+    return None if names & {"grad", "jacobian", "jvp", "vjp"} else _Pair(row, shared)
+
+
+def _adds_data(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether the last thing that made one side was to add data to it, as of rewards."""
+    made = value_maker(flow, tensor, row, through=_KEEPS - SHAPE_ONLY)
+    if made is None:
+        return False
+    call = made[1]
+    return plain_name(call.function) in ("add", "sub") and _has_data(flow, call)
