@@ -82,6 +82,7 @@ from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
+from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_data.added_to_itself import AddedToItself
@@ -217,6 +218,7 @@ RULES: tuple[type[Rule], ...] = (
     MarginWithoutClamp,
     NothingKeepsApart,
     AddedToItself,
+    PositionsOfSamples,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

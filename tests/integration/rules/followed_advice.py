@@ -428,6 +428,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("x = torch.relu", "h = torch.relu"), ("x = self.second(x)", "h = self.second(h)"), ("x + x", "x + h")),
         ),
     ),
+    "GV663": (("x + table[: x.size(1)].transpose(0, 1)", (("[: x.size(0)]", "[: x.size(1)].transpose(0, 1)"),)),),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (

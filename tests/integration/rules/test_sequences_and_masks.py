@@ -166,3 +166,50 @@ def test_a_sample_among_its_own_candidates_is_told(contrast: str, tmp_path: Path
 @pytest.mark.parametrize("contrast", OTHERS)
 def test_a_table_without_its_diagonal_is_right(contrast: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + CONTRAST.format(contrast=contrast) + TRAIN, tmp_path)
+
+
+POSITIONS = """
+class Positions(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.register_buffer("table", table)
+    def forward(self, x):
+        {add}
+positions = Positions({table})
+embed, head = nn.Embedding(9, 8), nn.Linear(8, 2)
+layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first={batch_first})
+gru = nn.GRU(8, 8, batch_first=True)
+modules = embed, layer, gru, head
+optimizer = torch.optim.SGD([p for each in modules for p in each.parameters()], lr=0.1)
+for step in range(3):
+    x = embed(torch.randint(0, 9, (6, 5)))
+    y = torch.randint(0, 2, (6,))
+    {loss}
+"""
+ATTEND = "loss = F.cross_entropy(head(layer(positions(x)).mean(1)), y)"
+RECUR = "loss = F.cross_entropy(head(gru(positions(x))[0][:, -1]), y)"
+TIME_FIRST = "loss = F.cross_entropy(head(layer(positions(x.transpose(0, 1))).mean(0)), y)"
+OF_TIME = "torch.randn(40, 1, 8)"
+
+
+@pytest.mark.parametrize("loss", [ATTEND, RECUR])
+def test_positions_along_the_batch_are_told(loss: str, tmp_path: Path) -> None:
+    add = "return x + self.table[: x.size(0)]  # HERE"
+    script = POSITIONS.format(add=add, table=OF_TIME, batch_first=True, loss=loss)
+    assert_first_alarm(HEAD + script + TRAIN, "positions_of_samples", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("add", "table", "batch_first", "loss"),
+    [
+        ("return x + self.table[:, : x.size(1)]", "torch.randn(1, 40, 8)", True, ATTEND),
+        ("return x + self.table[: x.size(1)].transpose(0, 1)", OF_TIME, True, ATTEND),
+        ("return x + self.table[: x.size(0)]", OF_TIME, False, TIME_FIRST),
+        ("return x + torch.randn(x.size(0), 1, 8)", OF_TIME, True, ATTEND),
+    ],
+)
+def test_positions_along_the_time_and_shifts_of_samples_are_right(
+    add: str, table: str, *, batch_first: bool, loss: str, tmp_path: Path
+) -> None:
+    script = POSITIONS.format(add=add, table=table, batch_first=batch_first, loss=loss)
+    assert not any(each.cause == "positions_of_samples" for each in alarms(HEAD + script + TRAIN, tmp_path))
