@@ -81,11 +81,13 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
+from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_data.added_to_itself import AddedToItself
+from gradviz.analysis.rules.wrong_data.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
@@ -96,6 +98,7 @@ from gradviz.analysis.rules.wrong_data.margin_without_clamp import MarginWithout
 from gradviz.analysis.rules.wrong_data.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.wrong_data.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
+from gradviz.analysis.rules.wrong_data.other_temperature import OtherTemperature
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
@@ -219,6 +222,9 @@ RULES: tuple[type[Rule], ...] = (
     NothingKeepsApart,
     AddedToItself,
     PositionsOfSamples,
+    OtherTemperature,
+    AdvantageReversed,
+    MeanOverHidden,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

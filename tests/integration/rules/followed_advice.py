@@ -429,6 +429,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV663": (("x + table[: x.size(1)].transpose(0, 1)", (("[: x.size(0)]", "[: x.size(1)].transpose(0, 1)"),)),),
+    "GV664": (("log_softmax(logits / 4, dim=-1)", (("student(x), dim=1", "student(x) / 4, dim=1"),)),),
+    "GV665": (("advantage = returns - value.detach()", (("value.detach() - returns", "returns - value.detach()"),)),),
+    "GV666": (("mask.sum(1).clamp(min=1)", ((".mean(dim=1)", ".sum(1) / mask.sum(1).clamp(min=1)"),)),),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (

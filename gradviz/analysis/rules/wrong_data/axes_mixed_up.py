@@ -22,10 +22,11 @@ class AxesMixedUp(Rule):
     What it finds
     -------------
     The result of attention, (batch, heads, tokens, features), reshaped to (batch, tokens, heads * features) without a
-    transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels); and
-    the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features).
-    Which axis is which is told from the calls that made them: without such a call, and where two sizes are equal, the
-    rule says nothing.
+    transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels);
+    the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features); and pictures,
+    (batch, height, width, 3), viewed as (batch, 3, height, width) for a convolution.
+    Which axis is which is told from the calls around: without such a call, and where two sizes are equal, the rule says
+    nothing.
 
     Why it matters
     --------------
@@ -70,8 +71,9 @@ class AxesMixedUp(Rule):
             if call.call_site in told or not flow.has_step_after(row):
                 continue
             states = _layers_with_samples(case, row, call)
-            mixed = states or _heads_with_tokens(case, row, call) or _channels_with_positions(case, row, call)
-            if mixed is not None and (mixed is states or _is_used_by_axis(case, row, call.outputs[0].tensor)):
+            known = states or _colours_with_pixels(case, row, call)
+            mixed = known or _heads_with_tokens(case, row, call) or _channels_with_positions(case, row, call)
+            if mixed is not None and (known or _is_used_by_axis(case, row, call.outputs[0].tensor)):
                 told.add(call.call_site)
                 yield self._finding(case, row, mixed)
 
@@ -273,6 +275,50 @@ _KEEPS_CHANNELS = frozenset({"batch_norm", "group_norm", "instance_norm", "inter
 
 def _rank(case: Case, call: Call, index: int) -> int:
     return len(shape_of(case.dataflow, call.inputs[index].tensor))
+
+
+# -- colours and pixels ------------------------------------------------------------------------------------------------
+
+
+def _colours_with_pixels(case: Case, row: int, call: Call) -> _Mixed | None:
+    """(..., height, width, colours), data without a gradient, to (..., colours, height, width) for a convolution."""
+    flow = case.dataflow
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    if len(given) < 3 or call.inputs[0].requires_grad:
+        return None
+    *batch, height, width, colours = given
+    if colours not in _COLOURS or min(height, width) <= max(_COLOURS) or made != (*batch, colours, height, width):
+        return None
+    if not any(_takes_pictures(flow.log.calls[user]) for user in _users_by_element(case, row, call.outputs[0].tensor)):
+        return None
+    what = f"the last axis of {colours} has the colours"
+    order = ", ".join(map(str, (*range(len(batch)), len(given) - 1, len(given) - 3, len(given) - 2)))
+    return _Mixed(row, what, "colours and pixels", f"exchange the axes instead: .permute({order})")
+
+
+_COLOURS = (3, 4)
+
+
+def _takes_pictures(call: Call) -> bool:
+    return plain_name(call.function) == "conv2d"
+
+
+def _users_by_element(case: Case, row: int, tensor: int) -> Iterator[int]:
+    """The calls that use a tensor, also behind what changes each of its elements, or takes or stacks whole samples."""
+    flow, waiting, seen = case.dataflow, [(tensor, row)], {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given, after = waiting.pop()
+        for user in flow.users(given, after)[:_MAX_FOLLOWED]:
+            yield user
+            call = flow.log.calls[user]
+            if plain_name(call.function) in _KEEPS_AXES | _TAKES_SAMPLES and call.outputs:
+                result = call.outputs[0].tensor
+                if result not in seen:
+                    seen.add(result)
+                    waiting.append((result, user))
+
+
+_TAKES_SAMPLES = frozenset({"getitem", "stack", "cat", "index_select"})
 
 
 # -- what the result is used for ---------------------------------------------------------------------------------------

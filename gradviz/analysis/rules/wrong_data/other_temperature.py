@@ -1,0 +1,120 @@
+"""GV664."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.loss_arguments import argument, calls_in_training, value_maker
+from gradviz.graph.call_log import TensorUse
+
+
+class OtherTemperature(Rule):
+    """The logits of a teacher are divided by a temperature, and those of the student are not.
+
+    What it finds
+    -------------
+    ``kl_div()`` or ``cross_entropy()`` against the softmax of logits that were divided by a temperature above 1, where
+    the trained logits reach it as they are.
+
+    Why it matters
+    --------------
+    A temperature makes the teacher's answers softer, to show which wrong answers are nearly right. The student is to
+    match them at the same temperature: without it, it learns to be as unsure as the teacher is made to look.
+
+    Example
+    -------
+    functional = torch.nn.functional
+    teacher, student = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        with torch.no_grad():
+            soft = functional.softmax(teacher(x) / 4.0, dim=1)
+        loss = functional.kl_div(functional.log_softmax(student(x), dim=1), soft, reduction="batchmean")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    functional = torch.nn.functional
+    teacher, student = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        with torch.no_grad():
+            soft = functional.softmax(teacher(x) / 4.0, dim=1)
+        loss = functional.kl_div(functional.log_softmax(student(x) / 4.0, dim=1), soft, reduction="batchmean")
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV664"
+    name = "other_temperature"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for rows in calls_in_training(flow, frozenset({"kl_div", "cross_entropy"})):
+            row = rows[-1]
+            model, target = (argument(flow.log.calls[row], *each) for each in ((0, "input"), (1, "target")))
+            if model is None or target is None or target.requires_grad:
+                continue
+            teacher = _softened(flow, target, row)
+            if teacher is None or teacher[1] <= 1:
+                continue
+            student = _last_softmax(flow, model, row)
+            if student is not None and _divisor(flow, *student) is None:
+                yield self._finding(flow, row, student[0], *teacher)
+
+    def _finding(self, flow: Dataflow, row: int, student: int, teacher: int, temperature: float) -> Finding:
+        location, softened = location_of_call(flow, student), location_of_call(flow, teacher)
+        return self.finding(
+            f"the targets are the softmax of logits divided by {temperature:g}{at_line(softened)}, and the trained "
+            "logits are not divided by anything",
+            symptom="grad_wrong",
+            why="the trained model then learns to be as unsure as the temperature makes its targets look",
+            fix=f"divide the trained logits by the same temperature: log_softmax(logits / {temperature:g}, dim=-1)",
+            location=location,
+            symptom_location=softened if softened != location else None,
+            evidence={"temperature": temperature},
+        )
+
+
+_SOFTMAXES = frozenset({"softmax", "log_softmax"})
+
+
+def _last_softmax(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, int] | None:
+    """The softmax that a loss takes, or the loss itself if that is one, with the tensor of its logits."""
+    if plain_name(flow.log.calls[row].function) == "cross_entropy":
+        return row, use.tensor
+    made = value_maker(flow, use.tensor, row)
+    if made is None or plain_name(made[1].function) not in _SOFTMAXES:
+        return None
+    return made[0], made[1].inputs[0].tensor
+
+
+def _softened(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, float] | None:
+    """The softmax that made targets, and the temperature."""
+    made = value_maker(flow, use.tensor, row, through=frozenset({"detach"}))
+    if made is None or plain_name(made[1].function) not in _SOFTMAXES:
+        return None
+    divisor = _divisor(flow, made[0], made[1].inputs[0].tensor)
+    return None if divisor is None else (made[0], divisor)
+
+
+def _divisor(flow: Dataflow, row: int, logits: int) -> float | None:
+    """By which number logits were divided, or what they were multiplied with turned round; None if by none."""
+    made = value_maker(flow, logits, row, through=frozenset({"detach"}))
+    if made is None or plain_name(made[1].function) not in ("div", "mul"):
+        return None
+    number = next((made[1].scalars[place] for place in ("1", "other", "0") if place in made[1].scalars), None)
+    if type(number) not in (int, float) or not number or number < 0:  # type: ignore[operator]
+        return 1.0  # by a tensor, which may be the same for both
+    return float(number) if plain_name(made[1].function) == "div" else 1 / float(number)
