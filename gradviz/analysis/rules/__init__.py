@@ -91,8 +91,10 @@ from gradviz.analysis.rules.wrong_data.advantage_reversed import AdvantageRevers
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
+from gradviz.analysis.rules.wrong_data.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
+from gradviz.analysis.rules.wrong_data.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.wrong_data.nothing_keeps_apart import NothingKeepsApart
@@ -108,6 +110,7 @@ from gradviz.analysis.rules.wrong_data.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
+from gradviz.analysis.rules.wrong_data.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.wrong_data.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
 from gradviz.analysis.rules.wrong_data.target_without_influence import TargetWithoutInfluence
@@ -225,6 +228,9 @@ RULES: tuple[type[Rule], ...] = (
     OtherTemperature,
     AdvantageReversed,
     MeanOverHidden,
+    DropoutBeforeLoss,
+    BootstrapsAtEnds,
+    SquashNotCounted,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

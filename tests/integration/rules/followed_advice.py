@@ -432,6 +432,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV664": (("log_softmax(logits / 4, dim=-1)", (("student(x), dim=1", "student(x) / 4, dim=1"),)),),
     "GV665": (("advantage = returns - value.detach()", (("value.detach() - returns", "returns - value.detach()"),)),),
     "GV666": (("mask.sum(1).clamp(min=1)", ((".mean(dim=1)", ".sum(1) / mask.sum(1).clamp(min=1)"),)),),
+    "GV667": (
+        (
+            "move the dropout before the last layer",
+            ((", torch.nn.Dropout(0.2)", ""), ("torch.nn.ReLU(),", "torch.nn.ReLU(), torch.nn.Dropout(0.2),")),
+        ),
+    ),
+    "GV668": (("reward + gamma * (1 - done) * value", (("0.9 * done *", "0.9 * (1 - done) *"),)),),
+    "GV669": (
+        (
+            "subtract torch.log(1 - action.pow(2) + 1e-6)",
+            (("0.2 * score", "0.2 * (score - torch.log(1 - action.pow(2) + 1e-6))"),),
+        ),
+    ),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (
