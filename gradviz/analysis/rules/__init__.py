@@ -104,7 +104,9 @@ from gradviz.analysis.rules.wrong_data.other_temperature import OtherTemperature
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
+from gradviz.analysis.rules.wrong_data.positive_elsewhere import PositiveElsewhere
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
+from gradviz.analysis.rules.wrong_data.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
@@ -231,6 +233,8 @@ RULES: tuple[type[Rule], ...] = (
     DropoutBeforeLoss,
     BootstrapsAtEnds,
     SquashNotCounted,
+    SameTermTwice,
+    PositiveElsewhere,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

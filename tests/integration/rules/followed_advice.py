@@ -445,6 +445,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("0.2 * score", "0.2 * (score - torch.log(1 - action.pow(2) + 1e-6))"),),
         ),
     ),
+    "GV670": (
+        ("give the second call the prediction or the target", (("0.3 * error(out, y)", "0.3 * error(out, y[other])"),)),
+    ),
+    "GV671": (("cat([positive, negatives], dim=1)", (("[negatives, positive]", "[positive, negatives]"),)),),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (

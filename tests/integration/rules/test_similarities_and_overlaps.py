@@ -162,3 +162,69 @@ for step in range(3):
     loss = error + 0.1 * (g.norm() - 1) ** 2
 """
     assert "one_norm_for_all_samples" not in causes(HEAD + script + TRAIN, tmp_path)
+
+
+MIXTURES = """
+model, second = nn.Linear(4, 3), nn.Linear(4, 3)
+optimizer = torch.optim.SGD([*model.parameters(), *second.parameters()], lr=0.1)
+def error(out, y):
+    return F.cross_entropy(out, y){mark}
+for step in range(3):
+    x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+    order = torch.randperm(8)
+    a, b = model(0.7 * x + 0.3 * x[order]), second(x)
+    y_b = y[order]
+    {loss}
+"""
+TWICE = "loss = 0.7 * error(a, y) + 0.3 * error(a.view(8, 3), y) + error(b, y)"
+ONCE = (
+    "loss = 0.7 * error(a, y) + 0.3 * error(a, y_b) + error(b, y)",
+    "loss = error(a, y) + F.cross_entropy(a, y, label_smoothing=0.1) + error(b, y)",
+    "loss = error(a[:4], y[:4]) + error(a[4:], y[4:]) + error(b, y)",
+    "both = torch.cat([a, b])\n    loss = error(both[:8], y) + error(both[8:], y)",
+)
+
+
+def test_a_term_that_a_loss_has_twice_is_told(tmp_path: Path) -> None:
+    script = MIXTURES.format(loss=TWICE, mark="  # HERE")
+    assert_first_alarm(HEAD + script + TRAIN, "same_term_twice", tmp_path)
+
+
+@pytest.mark.parametrize("loss", ONCE)
+def test_terms_with_other_targets_predictions_or_options_are_right(loss: str, tmp_path: Path) -> None:
+    assert "same_term_twice" not in causes(HEAD + MIXTURES.format(loss=loss, mark="") + TRAIN, tmp_path)
+
+
+QUEUE = """
+encoder, queue = nn.Linear(6, 4), torch.randn(20, 4)
+optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 6)
+    q, k = encoder(x), encoder(x + 0.1 * torch.randn(8, 6)).detach()
+    own, others = torch.einsum("nc,nc->n", q, k).unsqueeze(-1), q @ queue.T
+    {logits}
+    loss = F.cross_entropy(logits / 0.5, labels)
+"""
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        "logits, labels = torch.cat([others, own], dim=1), torch.zeros(8, dtype=torch.long)  # HERE",
+        "logits = torch.cat((own, others), 1)  # HERE\n    labels = torch.full((8,), 20)",
+    ],
+)
+def test_labels_that_name_a_negative_are_told(logits: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + QUEUE.format(logits=logits) + TRAIN, "positive_elsewhere", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "logits",
+    [
+        "logits, labels = torch.cat([own, others], dim=1), torch.zeros(8, dtype=torch.long)",
+        "logits, labels = torch.cat([others, own], dim=1), torch.full((8,), 20)",
+        "logits, labels = torch.cat([others, own], dim=1), torch.randint(0, 21, (8,))",
+    ],
+)
+def test_labels_that_name_the_positive_are_right(logits: str, tmp_path: Path) -> None:
+    assert "positive_elsewhere" not in causes(HEAD + QUEUE.format(logits=logits) + TRAIN, tmp_path)
