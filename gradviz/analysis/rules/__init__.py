@@ -89,11 +89,13 @@ from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLa
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
+from gradviz.analysis.rules.wrong_data.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
@@ -197,6 +199,7 @@ RULES: tuple[type[Rule], ...] = (
     DivergenceOutweighs,
     ArgumentOutOfRange,
     TargetNeverReached,
+    NoiseScaledByVariance,
     TargetWithoutInfluence,
     MaskWithoutEffect,
     FutureVisible,
@@ -204,6 +207,7 @@ RULES: tuple[type[Rule], ...] = (
     SimilarToItself,
     StraightThroughReversed,
     OverlapNotClamped,
+    ScaleRewarded,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
