@@ -89,9 +89,11 @@ from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLa
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.fit_maximized import FitMaximized
 from gradviz.analysis.rules.wrong_data.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
+from gradviz.analysis.rules.wrong_data.players_agree import PlayersAgree
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
@@ -205,9 +207,11 @@ RULES: tuple[type[Rule], ...] = (
     FutureVisible,
     OneDirectionOnly,
     SimilarToItself,
+    PlayersAgree,
     StraightThroughReversed,
     OverlapNotClamped,
     ScaleRewarded,
+    FitMaximized,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -430,6 +430,8 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV652": (("+ instead of - before logvar, log(sigma) or logdet", (("- 0.5 * logvar", "+ 0.5 * logvar"),)),),
+    "GV653": (("turn the sign around: loss = -log_p.mean()", (("loss = log_p", "loss = -log_p"),)),),
+    "GV647": (("-critic(generator(noise)).mean()", (("generator_loss = critic", "generator_loss = -critic"),)),),
     "GV641": (("(prediction - target).square().mean()", (("- y).mean()", "- y).square().mean()"),)),),
     "GV642": (
         ('scores.masked_fill(mask, float("-inf"))', (("padding[:, None], 1e-9", 'padding[:, None], float("-inf")'),)),

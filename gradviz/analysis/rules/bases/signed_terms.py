@@ -28,7 +28,7 @@ class Term(Struct, frozen=True):
     """The calls from the loss down to this one."""
 
 
-_MAX_TERMS = 1_000
+MAX_TERMS = 1_000
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone", "stack", "cat",
     "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select", "chunk", "split", "unbind",
@@ -43,7 +43,7 @@ def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
     first = flow.newest_producer(root, backward)
     waiting = [] if first is None else [Term(first, 1, True, False, False, (first,))]
     seen: set[tuple[int, int, bool, bool, bool]] = set()
-    while waiting and len(seen) < _MAX_TERMS:
+    while waiting and len(seen) < MAX_TERMS:
         term = waiting.pop()
         key = (term.row, term.sign, term.is_sure, term.is_weighted, term.has_both_signs)
         if key in seen:
@@ -52,7 +52,7 @@ def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
         yield term
         for use, sign, is_sure, is_weighted, has_both in operands(flow, term.row):
             row = flow.newest_producer(use.tensor, term.row)
-            if row is not None and len(term.path) < _MAX_TERMS:
+            if row is not None and len(term.path) < MAX_TERMS:
                 waiting.append(
                     Term(
                         row,
