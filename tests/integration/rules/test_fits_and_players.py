@@ -281,3 +281,35 @@ def test_an_actor_that_lowers_the_value_of_its_actions_is_told(name: str, loss: 
 @pytest.mark.parametrize(("name", "loss"), RAISED)
 def test_an_actor_that_raises_values_or_lowers_costs_is_right(name: str, loss: str, tmp_path: Path) -> None:
     assert not lines_of(AGREE, HEAD + ACTOR.format(name=name, loss=loss), tmp_path)
+
+
+OPPONENTS = """
+from torch.distributions import Categorical
+one, other, critic = nn.Linear(4, 2), nn.Linear(4, 2), nn.Linear(8, 1)
+optimizers = [torch.optim.SGD(each.parameters(), lr=0.01) for each in (one, other, critic)]
+for step in range(3):
+    s, u, v = torch.randn(16, 4), torch.rand(16, 2), torch.rand(16, 2)
+    rewards = (u * v).sum(1, keepdim=True)
+    advantages = (rewards - rewards.mean()).squeeze(1)
+    mine, theirs = Categorical(logits=one(s)), Categorical(logits=other(s))
+    losses = ({losses})
+    for optimizer, loss in zip(optimizers, losses):
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+"""
+OF_VALUES = """
+        lambda: -critic(torch.cat([s, one(s), v], 1)).mean(),
+        lambda: critic(torch.cat([s, u, other(s)], 1)).mean(),
+        lambda: F.mse_loss(critic(torch.cat([s, u, v], 1)), rewards),
+    """
+OF_POLICIES = """
+        lambda: -(mine.log_prob(mine.sample()) * advantages).mean(),
+        lambda: (theirs.log_prob(theirs.sample()) * advantages).mean(),
+    """
+
+
+@pytest.mark.parametrize("losses", [OF_VALUES, OF_POLICIES])
+def test_of_two_players_one_may_get_what_the_other_loses(losses: str, tmp_path: Path) -> None:
+    found = {finding.cause for finding in alarms(HEAD + OPPONENTS.format(losses=losses), tmp_path)}
+    assert found.isdisjoint({MAXIMIZED, AGREE})

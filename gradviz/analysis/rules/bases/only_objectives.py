@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable
 from functools import cached_property
 
@@ -19,6 +20,7 @@ class Objective:
     def __init__(self, histories: ParameterHistories, backward: int) -> None:
         self.backward = backward
         self._histories = histories
+        self._leaves: dict[int, frozenset[int]] = {}
         flow, roots = histories.flow, histories.log.calls[backward].roots
         self.terms = [term for use in roots for term in signed_terms(flow, backward, use.tensor)]
 
@@ -34,19 +36,34 @@ class Objective:
 
     def leaves_of(self, term: Term) -> frozenset[int]:
         """The trained parameters that a term reaches."""
-        uses = self._histories.log.calls[term.row].live_inputs
-        leaves, _ = self._histories.live_leaves((use.tensor for use in uses), term.row)
-        return (leaves | {use.tensor for use in uses if use.is_live_leaf}) & self._histories.trained
+        if term.row not in self._leaves:
+            uses = self._histories.log.calls[term.row].live_inputs
+            leaves, _ = self._histories.live_leaves((use.tensor for use in uses), term.row)
+            leaves |= {use.tensor for use in uses if use.is_live_leaf}
+            self._leaves[term.row] = leaves & self._histories.trained
+        return self._leaves[term.row]
 
 
 def objectives(case: Case) -> list[Objective]:
-    """The losses of the last backward call of each line that calls one."""
-    histories = case.histories
+    """The last loss of each kind after which an optimizer steps."""
     return [
-        Objective(histories, backward)
-        for backward in histories.last_backward_of_each_line
-        if case.dataflow.has_step_after(backward)
+        Objective(case.histories, rows[-1])
+        for rows in backward_calls_by_kind(case.histories)
+        if case.dataflow.has_step_after(rows[-1])
     ]
+
+
+def backward_calls_by_kind(histories: ParameterHistories) -> list[list[int]]:
+    """The backward calls of each line that reach the same leaves, in order: one line may serve several losses."""
+    kinds: dict[tuple[int | None, frozenset[int]], list[int]] = defaultdict(list)
+    for row, leaves in histories.reached_by.items():
+        call = histories.log.calls[row]
+        if call.function.endswith(".backward"):
+            kinds[call.call_site, leaves].append(row)
+    return sorted(kinds.values(), key=lambda rows: rows[-1])[-_MOST_KINDS:]
+
+
+_MOST_KINDS = 30
 
 
 def leaves_with_other_gradients(histories: ParameterHistories) -> set[int]:
@@ -134,5 +151,10 @@ def _is_put_back(case: Case, leaf: int) -> bool:
 
 def is_on_purpose(case: Case) -> bool:
     """Whether lines of the program speak of attacks, of what is unlearned, or of going up a gradient."""
+    return has_line_with(case, _ON_PURPOSE)
+
+
+def has_line_with(case: Case, words: re.Pattern[str]) -> bool:
+    """Whether a line of the program has such words."""
     lines = (line for of_file in case.capture.sources.values() for line in of_file.values())
-    return any(_ON_PURPOSE.search(line) for line in lines)
+    return any(words.search(line) for line in lines)

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rules.bases.fits import Fit, fits_in
-from gradviz.analysis.rules.bases.only_objectives import Objective, passed_by_gradient
+from gradviz.analysis.rules.bases.only_objectives import Objective, backward_calls_by_kind, passed_by_gradient
 from gradviz.analysis.rules.bases.requests import Request, requests_in
 from gradviz.analysis.rules.bases.rewards import grows_with_rewards
 
@@ -33,13 +33,10 @@ Turns = dict[int, list[Objective]]
 
 
 def turns_of(histories: ParameterHistories, back: int) -> Turns:
-    """Of each line that calls backward, the last call but some, with the optimizer that steps next."""
-    calls, lines = histories.log.calls, defaultdict[int | None, list[int]](list)
-    for row in histories.reached_by:
-        if calls[row].function.endswith(".backward"):
-            lines[calls[row].call_site].append(row)
+    """Of each kind of loss the last one but some, by the optimizer that steps next."""
+    calls = histories.log.calls
     found: Turns = defaultdict(list)
-    for rows in lines.values():
+    for rows in backward_calls_by_kind(histories):
         backward = rows[-back] if len(rows) >= back else None
         step = None if backward is None else bisect(histories.steps, backward)
         if backward is not None and step is not None and step < len(histories.steps):
@@ -55,7 +52,7 @@ def agreement(case: Case, turns: Turns, one: int, other: int) -> Agreement | Non
     if asked is None:
         return None
     request, leaves, own, its = asked
-    on_generated, on_real = _asked_by_itself(case.dataflow, turns.get(other, []), own, its)
+    on_generated, on_real = _asked_by_itself(case.histories, turns.get(other, []), own, its)
     agrees = all(_is_nearer(request, each, real) for each in on_generated for real in on_real)
     return Agreement(request, on_generated[0], leaves) if on_generated and on_real and agrees else None
 
@@ -75,6 +72,9 @@ def lowered_value(case: Case, turns: Turns, one: int, other: int) -> tuple[Reque
     ]
     short = any(_VALUES.search(name) for name in names_of(flow, sorted(own | its)))
     is_lowered = request.kind == "direction" and request.wanted < 0
+    third = (_asked(case, turns, each, other) for each in turns if each not in (one, other))
+    if any(each is not None and each[0].wanted > 0 for each in third):
+        return None  # of two players one gets what the other loses
     if not fits or not is_lowered or any(fit.is_score or fit.is_worsened for fit in fits):
         return None
     is_of_rewards = all(
@@ -120,12 +120,13 @@ def _leaves_through(flow: Dataflow, objective: Objective, request: Request, its:
 
 
 def _asked_by_itself(
-    flow: Dataflow, objectives: list[Objective], own: frozenset[int], its: frozenset[int]
+    histories: ParameterHistories, objectives: list[Objective], own: frozenset[int], its: frozenset[int]
 ) -> tuple[list[Request], list[Request]]:
     """What a discriminator's own losses ask from it on samples that the other network made, and on others."""
+    flow = histories.flow
     found: tuple[list[Request], list[Request]] = [], []
     for objective in objectives:
-        since = _start_of_round(flow, objective.backward)
+        since = _start_of_round(histories, objective.backward)
         for request in requests_in(flow, objective.last_terms):
             leaves = objective.leaves_of(request.term)
             if leaves & its and not leaves & own:
@@ -135,9 +136,9 @@ def _asked_by_itself(
     return found
 
 
-def _start_of_round(flow: Dataflow, backward: int) -> int:
-    """The last backward call of the same line before this one, or the beginning."""
-    site = flow.log.calls[backward].call_site
-    rows = flow.rows_of_kind("backward")
-    earlier = (row for row in reversed(rows) if row < backward and flow.log.calls[row].call_site == site)
-    return next(earlier, 0)
+def _start_of_round(histories: ParameterHistories, backward: int) -> int:
+    """The last backward call of the same kind before this one, or the beginning."""
+    calls, reached = histories.log.calls, histories.reached_by
+    kind = calls[backward].call_site, reached[backward]
+    earlier = [row for row in reached if row < backward and (calls[row].call_site, reached[row]) == kind]
+    return max(earlier, default=0)

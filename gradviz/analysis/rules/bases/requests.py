@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Literal
 
 from msgspec import Struct
@@ -117,9 +118,10 @@ def _turn(call: Call, name: str) -> int:
     return 0
 
 
+_MAX_REQUESTS = 100
+
+
 def requests_in(flow: Dataflow, terms: list[Term]) -> Iterator[Request]:
-    """What the terms of a loss ask, each once."""
-    for term in terms:
-        found = request_of(flow, term)
-        if found is not None:
-            yield found
+    """What the terms of a loss ask."""
+    found = (request_of(flow, term) for term in terms)
+    yield from islice((each for each in found if each is not None), _MAX_REQUESTS)

@@ -8,15 +8,23 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.fits import Weight
+from gradviz.analysis.rules.bases.only_objectives import has_line_with
 from gradviz.analysis.rules.bases.signed_terms import is_number_first, number_of
 
 _REWARDS = re.compile(r"reward|return(?!_)|advantage|(?:^|[^a-z])(?:advs?|rews?|rets?|rtg|gains?)(?:$|[^a-z])", re.I)
 _COSTS = re.compile("cost|loss|regret|energy|penalt|nll", re.I)
+_TO_BE_SMALL = re.compile("tour|makespan|route|minimi[sz]|oppon|zero.?sum", re.I)
+"""Words of programs whose rewards are lengths, or in which another player should get few of them."""
 _MAX_MADE = 40
 _KEEPS = frozenset({
     "add", "sub", "mul", "div", "neg", "getitem", "unbind", "stack", "cat", "view", "reshape", "squeeze", "unsqueeze",
     "float", "to", "detach", "clone", "flip", "cumsum", "flatten", "clamp", "expand",
 })  # fmt: skip
+
+
+def may_be_small(case: Case) -> bool:
+    """Whether a program says that what it calls rewards should be small."""
+    return has_line_with(case, _TO_BE_SMALL)
 
 
 def is_of_rewards(case: Case, weight: Weight) -> bool:

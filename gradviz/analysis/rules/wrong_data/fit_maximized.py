@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
@@ -21,7 +21,7 @@ from gradviz.analysis.rules.bases.only_objectives import (
     leaves_with_other_gradients,
     objectives,
 )
-from gradviz.analysis.rules.bases.rewards import is_of_rewards
+from gradviz.analysis.rules.bases.rewards import is_of_rewards, may_be_small
 from gradviz.analysis.rules.bases.signed_terms import Term
 
 
@@ -71,8 +71,8 @@ class FitMaximized(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        found = objectives(case)
-        for objective in found if all(each.is_whole for each in found) else ():
+        program = _Program(case)
+        for objective in program.objectives if all(each.is_whole for each in program.objectives) else ():
             for fit in fits_in(flow, objective.terms):
                 site = flow.log.calls[fit.term.row].call_site
                 if site in told:
@@ -81,18 +81,18 @@ class FitMaximized(Rule):
                 is_weighed = any(weight.tensor is None or shape_of(flow, weight.tensor) for weight in weights)
                 is_policy = is_weighed or (weights and fit.is_drawn)
                 make = partial(self._policy if is_policy else self._supervised, case, objective, fit)
-                finding = make(found, weights)
+                finding = make(program, weights)
                 if finding is not None:
                     told.add(site)
                     yield finding
 
     def _supervised(
-        self, case: Case, objective: Objective, fit: Fit, every: list[Objective], _: list[Weight]
+        self, case: Case, objective: Objective, fit: Fit, program: _Program, _: list[Weight]
     ) -> Finding | None:
         flow = case.dataflow
         if not fit.is_worsened or not fit.term.is_sure or fit.is_drawn or not _vary(flow, fit):
             return None
-        leaves = objective.leaves_of(fit.term) - _trained_otherwise(case, every)
+        leaves = objective.leaves_of(fit.term) - program.trained_otherwise
         if not leaves or not is_plain_descent(case, objective, fit.term):
             return None
         here, compared = location_of_call(flow, _edited(case, fit.term)), location_of_call(flow, fit.term.row)
@@ -111,16 +111,17 @@ class FitMaximized(Rule):
         )
 
     def _policy(
-        self, case: Case, objective: Objective, fit: Fit, every: list[Objective], weights: list[Weight]
+        self, case: Case, objective: Objective, fit: Fit, program: _Program, weights: list[Weight]
     ) -> Finding | None:
         flow = case.dataflow
         is_worsened = (sign_without(flow, fit.term, weights) > 0) is fit.is_score
         rewarded = next((each for each in weights if is_of_rewards(case, each)), None) if is_worsened else None
         if rewarded is None or not (fit.is_drawn or fit.term.has_both_signs):
             return None
-        right = {leaf for each in every for leaf in _fitted(flow, each)}
-        leaves = objective.leaves_of(fit.term) - right - leaves_with_other_gradients(case.histories)
-        if not leaves or not is_plain_descent(case, objective, fit.term):
+        leaves = objective.leaves_of(fit.term) - program.fitted
+        if not leaves or may_be_small(case) or program.has_rewarded_policy:
+            return None
+        if not is_plain_descent(case, objective, fit.term):
             return None
         here, chosen = location_of_call(flow, rewarded.row), location_of_call(flow, fit.term.row)
         return self.finding(
@@ -133,6 +134,31 @@ class FitMaximized(Rule):
             symptom_location=chosen if chosen != here else None,
             tensors=names_of(flow, sorted(leaves)),
         )
+
+
+class _Program:
+    """What all losses of a program train."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.objectives = objectives(case)
+
+    @cached_property
+    def trained_otherwise(self) -> set[int]:
+        """The leaves that something other than an error with the wrong sign trains."""
+        leaves = leaves_with_other_gradients(self._case.histories)
+        return leaves.union(*(_trained_otherwise(self._case.dataflow, each) for each in self.objectives))
+
+    @cached_property
+    def fitted(self) -> set[int]:
+        """The leaves of which some loss makes a fit better."""
+        leaves = leaves_with_other_gradients(self._case.histories)
+        return leaves.union(*(_fitted(self._case.dataflow, each) for each in self.objectives))
+
+    @cached_property
+    def has_rewarded_policy(self) -> bool:
+        """Whether some policy learns what is rewarded: another one may play against it."""
+        return any(_is_rewarded(self._case, each) for each in self.objectives)
 
 
 def _vary(flow: Dataflow, fit: Fit) -> bool:
@@ -168,14 +194,21 @@ def _fitted(flow: Dataflow, objective: Objective) -> Iterator[int]:
             yield from objective.leaves_of(fit.term)
 
 
-def _trained_otherwise(case: Case, every: list[Objective]) -> set[int]:
-    """The leaves that something other than an error with the wrong sign trains; their own size does not count."""
-    flow, leaves = case.dataflow, leaves_with_other_gradients(case.histories)
-    for objective in every:
-        worse = {fit.term.row for fit in fits_in(flow, objective.terms) if fit.is_worsened and fit.term.is_sure}
-        for term in objective.last_terms:
-            call = flow.log.calls[term.row]
-            is_own_size = all(use.is_live_leaf for use in call.live_inputs)
-            if worse.isdisjoint(term.path) and not is_own_size:
-                leaves |= objective.leaves_of(term)
-    return leaves
+def _is_rewarded(case: Case, objective: Objective) -> bool:
+    """Whether a loss subtracts log-probabilities times rewards: then another policy may play against that one."""
+    flow = case.dataflow
+    for fit in fits_in(flow, objective.terms):
+        weights = weights_of(flow, fit.term)
+        is_worsened = (sign_without(flow, fit.term, weights) > 0) is fit.is_score
+        if not is_worsened and any(is_of_rewards(case, weight) for weight in weights):
+            return True
+    return False
+
+
+def _trained_otherwise(flow: Dataflow, objective: Objective) -> Iterator[int]:
+    """The leaves of all terms but errors with the wrong sign, and the size of parameters themselves."""
+    worse = {fit.term.row for fit in fits_in(flow, objective.terms) if fit.is_worsened and fit.term.is_sure}
+    for term in objective.last_terms:
+        is_own_size = all(use.is_live_leaf for use in flow.log.calls[term.row].live_inputs)
+        if worse.isdisjoint(term.path) and not is_own_size:
+            yield from objective.leaves_of(term)

@@ -14,6 +14,7 @@ from gradviz.analysis.rules.bases.fits import Fit
 from gradviz.analysis.rules.bases.only_objectives import has_turned_gradients, is_on_purpose
 from gradviz.analysis.rules.bases.players import Agreement, agreement, lowered_value, turns_of
 from gradviz.analysis.rules.bases.requests import Request
+from gradviz.analysis.rules.bases.rewards import may_be_small
 
 
 class PlayersAgree(Rule):
@@ -77,7 +78,7 @@ class PlayersAgree(Rule):
             if found[0] is not None and all(found):
                 yield self._finding(case, one, other, found[0])
             lowered = lowered_value(case, turns[0], one, other)
-            if lowered is not None and not is_on_purpose(case):
+            if lowered is not None and not is_on_purpose(case) and not may_be_small(case):
                 yield self._actor(case, one, other, *lowered)
 
     def _actor(self, case: Case, one: int, other: int, asked: Request, fit: Fit, leaves: frozenset[int]) -> Finding:
@@ -124,4 +125,4 @@ def _line_row(flow: Dataflow, request: Request) -> int:
     if request.kind == "constant" or "cross_entropy" in flow.log.calls[request.term.row].function:
         return request.term.row
     outside = [row for row in request.term.path if flow.log.calls[row].scope is None]
-    return (outside or request.term.path)[-1]
+    return outside[-1] if outside else request.term.path[0]
