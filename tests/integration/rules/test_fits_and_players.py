@@ -313,3 +313,46 @@ OF_POLICIES = """
 def test_of_two_players_one_may_get_what_the_other_loses(losses: str, tmp_path: Path) -> None:
     found = {finding.cause for finding in alarms(HEAD + OPPONENTS.format(losses=losses), tmp_path)}
     assert found.isdisjoint({MAXIMIZED, AGREE})
+
+
+AGENT = """
+from torch.distributions import Categorical
+class Agent:
+    def __init__(self):
+        self.policy = nn.Linear(4, 2)
+        self.optimizer = torch.optim.SGD(self.policy.parameters(), lr=0.01)
+        self.log_probs, self.rewards = [], []
+    def act(self, state):
+        chosen = Categorical(logits=self.policy(state))
+        action = chosen.sample()
+        self.log_probs.append(chosen.log_prob(action))
+        return action.item()
+    def learn(self):
+        total, returns, losses = 0, [], []
+        for reward in self.rewards[::-1]:
+            total = reward + 0.99 * total
+            returns.insert(0, total)
+        returns = torch.tensor(returns)
+        returns = (returns - returns.mean()) / (returns.std() + 1e-6)
+        for log_prob, each in zip(self.log_probs, returns):
+            losses.append({sign}log_prob * each){mark}
+        self.optimizer.zero_grad()
+        torch.stack(losses).sum().backward()
+        self.optimizer.step()
+        self.log_probs, self.rewards = [], []
+
+agent = Agent()
+for episode in range(5):
+    for t in range(5):
+        agent.rewards.append(1.0 if agent.act(torch.randn(4)) else float(torch.rand(1)))
+    agent.learn()
+"""
+
+
+def test_an_agent_with_methods_that_adds_its_log_probabilities_is_told(tmp_path: Path) -> None:
+    script = HEAD + AGENT.format(sign="", mark="  # HERE")
+    assert lines_of(MAXIMIZED, script, tmp_path) == marked(script)
+
+
+def test_an_agent_with_methods_that_subtracts_them_is_right(tmp_path: Path) -> None:
+    assert not lines_of(MAXIMIZED, HEAD + AGENT.format(sign="-", mark=""), tmp_path)

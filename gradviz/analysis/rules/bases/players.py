@@ -13,7 +13,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rules.bases.fits import Fit, fits_in
-from gradviz.analysis.rules.bases.only_objectives import Objective, backward_calls_by_kind, passed_by_gradient
+from gradviz.analysis.rules.bases.objectives import (
+    Objective,
+    backward_calls_by_kind,
+    named_call,
+    passed_by_gradient,
+)
 from gradviz.analysis.rules.bases.requests import Request, requests_in
 from gradviz.analysis.rules.bases.rewards import grows_with_rewards
 
@@ -33,11 +38,12 @@ Turns = dict[int, list[Objective]]
 
 
 def turns_of(histories: ParameterHistories, back: int) -> Turns:
-    """Of each kind of loss the last one but some, by the optimizer that steps next."""
+    """Of each kind of loss the last one but some, by the optimizer that steps next; with 0, the last with names."""
     calls = histories.log.calls
     found: Turns = defaultdict(list)
     for rows in backward_calls_by_kind(histories):
         backward = rows[-back] if len(rows) >= back else None
+        backward = backward if back else named_call(histories.flow, rows)
         step = None if backward is None else bisect(histories.steps, backward)
         if backward is not None and step is not None and step < len(histories.steps):
             optimizer = calls[histories.steps[step]].optimizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import partial
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
@@ -14,12 +14,11 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.all_objectives import AllObjectives
 from gradviz.analysis.rules.bases.fits import Fit, Weight, fits_in, sign_without, turns_sign, weights_of
-from gradviz.analysis.rules.bases.only_objectives import (
+from gradviz.analysis.rules.bases.objectives import (
     Objective,
     is_plain_descent,
-    leaves_with_other_gradients,
-    objectives,
 )
 from gradviz.analysis.rules.bases.rewards import is_of_rewards, may_be_small
 from gradviz.analysis.rules.bases.signed_terms import Term
@@ -71,8 +70,9 @@ class FitMaximized(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        program = _Program(case)
-        for objective in program.objectives if all(each.is_whole for each in program.objectives) else ():
+        program = AllObjectives(case)
+        is_known = all(each.is_whole for each in program.objectives)
+        for objective in (*program.objectives, *program.named) if is_known else ():
             for fit in fits_in(flow, objective.terms):
                 site = flow.log.calls[fit.term.row].call_site
                 if site in told:
@@ -87,7 +87,7 @@ class FitMaximized(Rule):
                     yield finding
 
     def _supervised(
-        self, case: Case, objective: Objective, fit: Fit, program: _Program, _: list[Weight]
+        self, case: Case, objective: Objective, fit: Fit, program: AllObjectives, _: list[Weight]
     ) -> Finding | None:
         flow = case.dataflow
         if not fit.is_worsened or not fit.term.is_sure or fit.is_drawn or not _vary(flow, fit):
@@ -111,7 +111,7 @@ class FitMaximized(Rule):
         )
 
     def _policy(
-        self, case: Case, objective: Objective, fit: Fit, program: _Program, weights: list[Weight]
+        self, case: Case, objective: Objective, fit: Fit, program: AllObjectives, weights: list[Weight]
     ) -> Finding | None:
         flow = case.dataflow
         is_worsened = (sign_without(flow, fit.term, weights) > 0) is fit.is_score
@@ -134,31 +134,6 @@ class FitMaximized(Rule):
             symptom_location=chosen if chosen != here else None,
             tensors=names_of(flow, sorted(leaves)),
         )
-
-
-class _Program:
-    """What all losses of a program train."""
-
-    def __init__(self, case: Case) -> None:
-        self._case = case
-        self.objectives = objectives(case)
-
-    @cached_property
-    def trained_otherwise(self) -> set[int]:
-        """The leaves that something other than an error with the wrong sign trains."""
-        leaves = leaves_with_other_gradients(self._case.histories)
-        return leaves.union(*(_trained_otherwise(self._case.dataflow, each) for each in self.objectives))
-
-    @cached_property
-    def fitted(self) -> set[int]:
-        """The leaves of which some loss makes a fit better."""
-        leaves = leaves_with_other_gradients(self._case.histories)
-        return leaves.union(*(_fitted(self._case.dataflow, each) for each in self.objectives))
-
-    @cached_property
-    def has_rewarded_policy(self) -> bool:
-        """Whether some policy learns what is rewarded: another one may play against it."""
-        return any(_is_rewarded(self._case, each) for each in self.objectives)
 
 
 def _vary(flow: Dataflow, fit: Fit) -> bool:
@@ -184,31 +159,3 @@ def _edited(case: Case, term: Term) -> int:
 
 
 _ERROR = re.compile(r"\s*\w*(nll|loss|err|entropy|(?<![a-z])ce(?![a-z]))\w*\s*[+-]?=", re.IGNORECASE)
-
-
-def _fitted(flow: Dataflow, objective: Objective) -> Iterator[int]:
-    """The leaves of those terms that make a fit better, or may do so."""
-    for fit in fits_in(flow, objective.terms):
-        weights = weights_of(flow, fit.term)
-        if (sign_without(flow, fit.term, weights) > 0) is not fit.is_score:
-            yield from objective.leaves_of(fit.term)
-
-
-def _is_rewarded(case: Case, objective: Objective) -> bool:
-    """Whether a loss subtracts log-probabilities times rewards: then another policy may play against that one."""
-    flow = case.dataflow
-    for fit in fits_in(flow, objective.terms):
-        weights = weights_of(flow, fit.term)
-        is_worsened = (sign_without(flow, fit.term, weights) > 0) is fit.is_score
-        if not is_worsened and any(is_of_rewards(case, weight) for weight in weights):
-            return True
-    return False
-
-
-def _trained_otherwise(flow: Dataflow, objective: Objective) -> Iterator[int]:
-    """The leaves of all terms but errors with the wrong sign, and the size of parameters themselves."""
-    worse = {fit.term.row for fit in fits_in(flow, objective.terms) if fit.is_worsened and fit.term.is_sure}
-    for term in objective.last_terms:
-        is_own_size = all(use.is_live_leaf for use in flow.log.calls[term.row].live_inputs)
-        if worse.isdisjoint(term.path) and not is_own_size:
-            yield from objective.leaves_of(term)

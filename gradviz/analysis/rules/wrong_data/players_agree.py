@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.fits import Fit
-from gradviz.analysis.rules.bases.only_objectives import has_turned_gradients, is_on_purpose
+from gradviz.analysis.rules.bases.objectives import has_turned_gradients, is_on_purpose
 from gradviz.analysis.rules.bases.players import Agreement, agreement, lowered_value, turns_of
 from gradviz.analysis.rules.bases.requests import Request
 from gradviz.analysis.rules.bases.rewards import may_be_small
@@ -77,7 +77,8 @@ class PlayersAgree(Rule):
             found = [agreement(case, each, one, other) for each in turns]
             if found[0] is not None and all(found):
                 yield self._finding(case, one, other, found[0])
-            lowered = lowered_value(case, turns[0], one, other)
+            values = (lowered_value(case, each, one, other) for each in (turns[0], turns_of(case.histories, 0)))
+            lowered = next(filter(None, values), None)
             if lowered is not None and not is_on_purpose(case) and not may_be_small(case):
                 yield self._actor(case, one, other, *lowered)
 

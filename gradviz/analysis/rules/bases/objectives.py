@@ -53,6 +53,19 @@ def objectives(case: Case) -> list[Objective]:
     ]
 
 
+def named_objectives(case: Case) -> list[Objective]:
+    """The same of the last calls of each kind at which the variables of functions were named."""
+    named = (named_call(case.dataflow, rows) for rows in backward_calls_by_kind(case.histories))
+    return [Objective(case.histories, row) for row in named if row is not None and case.dataflow.has_step_after(row)]
+
+
+def named_call(flow: Dataflow, rows: list[int]) -> int | None:
+    """The last of some backward calls that is the first, second, fourth, eighth ... of the run."""
+    numbers = [(row, flow.log.calls[row].name or "") for row in rows]
+    named = [row for row, name in numbers if name.isdigit() and not int(name) & (int(name) - 1)]
+    return named[-1] if named else None
+
+
 def backward_calls_by_kind(histories: ParameterHistories) -> list[list[int]]:
     """The backward calls of each line that reach the same leaves, in order: one line may serve several losses."""
     kinds: dict[tuple[int | None, frozenset[int]], list[int]] = defaultdict(list)
