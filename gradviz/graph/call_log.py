@@ -313,6 +313,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """The first turns of that learning rate."""
     first_rate: Number | None = None
     """That learning rate at the first step."""
+    maximizes: bool = False
+    """Whether a group went up the gradient at a step: ``maximize=True``."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -96,18 +96,22 @@ from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMax
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.fit_maximized import FitMaximized
 from gradviz.analysis.rules.wrong_data.margin_without_clamp import MarginWithoutClamp
+from gradviz.analysis.rules.wrong_data.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.wrong_data.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.wrong_data.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.other_temperature import OtherTemperature
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.overlap_of_logits import OverlapOfLogits
+from gradviz.analysis.rules.wrong_data.players_agree import PlayersAgree
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
 from gradviz.analysis.rules.wrong_data.positive_elsewhere import PositiveElsewhere
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
+from gradviz.analysis.rules.wrong_data.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.wrong_data.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.similar_to_itself import SimilarToItself
@@ -213,13 +217,17 @@ RULES: tuple[type[Rule], ...] = (
     DivergenceOutweighs,
     ArgumentOutOfRange,
     TargetNeverReached,
+    NoiseScaledByVariance,
     TargetWithoutInfluence,
     MaskWithoutEffect,
     FutureVisible,
     OneDirectionOnly,
     SimilarToItself,
+    PlayersAgree,
     StraightThroughReversed,
     OverlapNotClamped,
+    ScaleRewarded,
+    FitMaximized,
     ScoresTooClose,
     OneNormForAllSamples,
     OverlapOfLogits,

@@ -218,6 +218,7 @@ class CallLogBuilder:
             known.turns.changes,
             tuple(known.turns.turns),
             known.turns.first,
+            known.maximizes,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

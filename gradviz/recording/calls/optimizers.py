@@ -48,6 +48,7 @@ class KnownOptimizer:
     steps_from_zero: int = 0
     has_moved: bool = False
     keeps_state: bool = False
+    maximizes: bool = False
     turns: RateTurns = field(default_factory=RateTurns)
 
     def note_rates(self) -> None:
@@ -56,6 +57,7 @@ class KnownOptimizer:
         self.has_moved = self.has_moved or any(rate != 0 for rate in self.learning_rates)
         self.steps_from_zero += not self.has_moved
         self.turns.note(self.learning_rates[0] if self.learning_rates else None)
+        self.maximizes = self.maximizes or any(group.get("maximize") is True for group in groups)
         for index, (rate, group) in enumerate(zip(self.learning_rates, groups, strict=False)):
             if index == len(self.highest_rates):
                 self.highest_rates.append(None)

@@ -461,6 +461,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("leave out sigmoid()", ((", torch.nn.Sigmoid()", ""),)),
         ("scale the targets to its range", (("5 * x[:, :1]", "torch.sigmoid(x[:, :1])"),)),
     ),
+    "GV640": (
+        (
+            "multiply the noise with the standard deviation: torch.exp(0.5 * logvar)",
+            (("mu + logvar.exp()", "mu + (0.5 * logvar).exp()"),),
+        ),
+    ),
+    "GV652": (("+ instead of - before logvar, log(sigma) or logdet", (("- 0.5 * logvar", "+ 0.5 * logvar"),)),),
+    "GV653": (("turn the sign around: loss = -log_p.mean()", (("loss = log_p", "loss = -log_p"),)),),
+    "GV647": (("-critic(generator(noise)).mean()", (("generator_loss = critic", "generator_loss = -critic"),)),),
     "GV641": (("(prediction - target).square().mean()", (("- y).mean()", "- y).square().mean()"),)),),
     "GV642": (
         ('scores.masked_fill(mask, float("-inf"))', (("padding[:, None], 1e-9", 'padding[:, None], float("-inf")'),)),

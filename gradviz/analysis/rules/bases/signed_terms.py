@@ -28,10 +28,11 @@ class Term(Struct, frozen=True):
     """The calls from the loss down to this one."""
 
 
-_MAX_TERMS = 1_000
+MAX_TERMS = 1_000
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone", "stack", "cat",
-    "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select",
+    "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select", "chunk", "split", "unbind",
+    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal",
 })  # fmt: skip
 _ROUGHLY_KEEPS = frozenset({"exp", "log", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum"})
 _PRODUCTS = frozenset({"mul", "dot", "matmul", "mv"})
@@ -42,16 +43,16 @@ def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
     first = flow.newest_producer(root, backward)
     waiting = [] if first is None else [Term(first, 1, True, False, False, (first,))]
     seen: set[tuple[int, int, bool, bool, bool]] = set()
-    while waiting and len(seen) < _MAX_TERMS:
+    while waiting and len(seen) < MAX_TERMS:
         term = waiting.pop()
         key = (term.row, term.sign, term.is_sure, term.is_weighted, term.has_both_signs)
         if key in seen:
             continue
         seen.add(key)
         yield term
-        for use, sign, is_sure, is_weighted, has_both in _operands(flow, term.row):
+        for use, sign, is_sure, is_weighted, has_both in operands(flow, term.row):
             row = flow.newest_producer(use.tensor, term.row)
-            if row is not None and len(term.path) < _MAX_TERMS:
+            if row is not None and len(term.path) < MAX_TERMS:
                 waiting.append(
                     Term(
                         row,
@@ -64,23 +65,22 @@ def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
                 )
 
 
-_Operand = tuple[TensorUse, int, bool, bool, bool]
+Operand = tuple[TensorUse, int, bool, bool, bool]
 
 
-def _operands(flow: Dataflow, row: int) -> Iterator[_Operand]:
+def operands(flow: Dataflow, row: int) -> Iterator[Operand]:
     """What a call takes that keeps or turns a sign: with its sign, and the flags of `Term`."""
     call = flow.log.calls[row]
     name, live = plain_name(call.function), call.live_inputs
     if call.kind != "operation":
         return
-    is_reversed = call.function.rpartition(".")[2].startswith("__r")
     if name == "add":
         factor = number_of(call, "alpha", missing=1.0)
         for use in live:
             yield use, -1 if factor < 0 and use.place in ("1", "other") else 1, True, False, False
     elif name == "sub":
         for use in live:
-            is_taken_away = use.place in ("1", "other") or (is_reversed and use.place == "0")
+            is_taken_away = use.place in ("1", "other") or (is_number_first(call) and use.place == "0")
             yield use, -1 if is_taken_away else 1, True, False, False
     elif name == "neg":
         yield live[0], -1, True, False, False
@@ -90,13 +90,13 @@ def _operands(flow: Dataflow, row: int) -> Iterator[_Operand]:
         yield from ((use, 1, name in _KEEPS, False, False) for use in live)
 
 
-def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[_Operand]:
+def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[Operand]:
     live = call.live_inputs
     others = [use for use in call.inputs if not use.requires_grad]
     if len(live) > 1:
         if name == "div":  # as by a variance
             yield live[0], 1, False, False, False
-    elif not live or (name == "div" and live[0].place != "0"):
+    elif not live or (name == "div" and (live[0].place != "0" or is_number_first(call))):
         return
     elif not others:
         factor = number_of(call, "1", "0", "other", missing=0.0)
@@ -112,6 +112,19 @@ def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[_Op
         else:
             is_one = not shape_of(flow, others[0].tensor)
             yield live[0], -1 if highest <= 0 and is_one else 1, lowest >= 0 or is_one, True, False
+
+
+def is_number_first(call: Call) -> bool:
+    """Whether a number comes before the tensor: ``1 / s``, ``1 - s``, ``2 ** s``."""
+    method = call.function.rpartition(".")[2]
+    return method.startswith(("__r", "rsub")) or (len(call.inputs) == 1 and call.inputs[0].place in ("1", "other"))
+
+
+def is_linear(call: Call) -> bool:
+    """Whether its result is a sum of parts of its inputs, or a product with what has no gradient."""
+    name = plain_name(call.function)
+    is_product = (name in _PRODUCTS or name == "div") and len(call.live_inputs) == 1
+    return name in ("add", "sub", "neg") or name in _KEEPS or is_product
 
 
 def number_of(call: Call, *places: str, missing: float) -> float:

@@ -10,8 +10,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.log_probabilities import is_drawn, kind_of
 from gradviz.analysis.rules.bases.signed_terms import Term, number_of, signed_terms
-from gradviz.graph.call_log import Call
 
 
 class EntropyMinimized(Rule):
@@ -93,13 +93,6 @@ class EntropyMinimized(Rule):
         )
 
 
-_ARRANGE = frozenset({
-    "clamp", "view", "reshape", "squeeze", "unsqueeze", "float", "to", "flatten", "contiguous", "add", "getitem",
-    "broadcast_tensors", "expand", "log", "log_softmax", "softmax",
-})  # fmt: skip
-_MOST_MAKERS = 8
-_MOST_ARRANGED = 30
-_DRAWS = frozenset({"multinomial", "normal", "bernoulli"})
 _OF_A_NORMAL = 1.4189385
 """Half of 1 + log(2 pi): the entropy of a normal distribution, without the logarithm of its scale."""
 _ROUNDED = 1e-4
@@ -123,26 +116,8 @@ def _is_added_entropy(flow: Dataflow, term: Term) -> bool:
 
 def _are_probability_and_log(flow: Dataflow, row: int) -> bool:
     """Whether one factor is a probability, and the other one the logarithm of the same."""
-    kinds = [_kind(flow, use.tensor, row) for use in flow.log.calls[row].live_inputs]
+    kinds = [kind_of(flow, use.tensor, row) for use in flow.log.calls[row].live_inputs]
     return sorted(kinds) == ["log", "probability"]
-
-
-def _kind(flow: Dataflow, tensor: int, before: int) -> str:
-    """``log`` of a probability, ``probability``, or an empty string."""
-    for row, call in _makers(flow, tensor, before, _MOST_MAKERS):
-        name = plain_name(call.function)
-        if name in ("log_softmax", "log"):
-            return "log"
-        if name in ("softmax", "exp", "sigmoid"):
-            return "probability"
-        if name == "sub" and len(call.live_inputs) == _BOTH:
-            made = flow.newest_producer(call.inputs[1].tensor, row)
-            return "log" if made is not None and plain_name(flow.log.calls[made].function) == "logsumexp" else ""
-        if name == "div" and len(call.live_inputs) == _BOTH:  # probabilities that are divided by their sum
-            return "probability"
-        if name not in _ARRANGE:
-            return ""
-    return ""
 
 
 def _is_subtracted_score(flow: Dataflow, term: Term) -> bool:
@@ -154,7 +129,7 @@ def _is_subtracted_score(flow: Dataflow, term: Term) -> bool:
     chosen = [use for use in call.inputs if not use.requires_grad]
     sign = term.sign
     if name in ("gather", "getitem"):
-        is_score = bool(chosen) and bool(_kind(flow, call.inputs[0].tensor, term.row))
+        is_score = bool(chosen) and bool(kind_of(flow, call.inputs[0].tensor, term.row))
     elif name in ("nll_loss", "cross_entropy", "binary_cross_entropy_with_logits"):
         is_score, sign = bool(chosen), -sign
     elif name in ("pow", "square"):
@@ -166,28 +141,7 @@ def _is_subtracted_score(flow: Dataflow, term: Term) -> bool:
         return False
     if not is_score or sign > 0:
         return False
-    return term.has_both_signs or any(_is_drawn(flow, use.tensor, term.row) for use in chosen)
-
-
-def _makers(flow: Dataflow, tensor: int, before: int, at_most: int) -> Iterator[tuple[int, Call]]:
-    """The newest call that made a tensor, then the one that made what it rearranged, and so on."""
-    for _ in range(at_most):
-        row = flow.newest_producer(tensor, before)
-        if row is None:
-            return
-        call, before = flow.log.calls[row], row
-        yield row, call
-        if not call.inputs:
-            return
-        if all(use.tensor != tensor for use in call.inputs):  # broadcast_tensors() returns what has the shape already
-            is_live = any(use.tensor == tensor and use.requires_grad for use in call.outputs)
-            tensor = next((use for use in call.inputs if use.requires_grad is is_live), call.inputs[0]).tensor
-
-
-def _is_drawn(flow: Dataflow, tensor: int, before: int) -> bool:
-    return any(
-        plain_name(call.function) in _DRAWS and call.inputs for _, call in _makers(flow, tensor, before, _MOST_ARRANGED)
-    )
+    return term.has_both_signs or any(is_drawn(flow, use.tensor, term.row) for use in chosen)
 
 
 def _shared(case: Case, entropy: Term, score: Term) -> frozenset[int]:

@@ -1,0 +1,150 @@
+"""Networks that are trained in turns, and what the loss of one asks from another."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections import defaultdict
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.rules.bases.fits import Fit, fits_in
+from gradviz.analysis.rules.bases.objectives import (
+    Objective,
+    backward_calls_by_kind,
+    named_call,
+    passed_by_gradient,
+)
+from gradviz.analysis.rules.bases.requests import Request, requests_in
+from gradviz.analysis.rules.bases.rewards import grows_with_rewards
+
+
+class Agreement(Struct, frozen=True):
+    """What the loss of one player asks from the network of another, which that one wants itself."""
+
+    asked: Request
+    """Of the loss of the generator."""
+    own: Request
+    """Of the loss of the discriminator, on generated samples."""
+    leaves: frozenset[int]
+
+
+Turns = dict[int, list[Objective]]
+"""By optimizer: the losses of the backward calls after which it is the first to step."""
+
+
+def turns_of(histories: ParameterHistories, back: int) -> Turns:
+    """Of each kind of loss the last one but some, by the optimizer that steps next; with 0, the last with names."""
+    calls = histories.log.calls
+    found: Turns = defaultdict(list)
+    for rows in backward_calls_by_kind(histories):
+        backward = rows[-back] if len(rows) >= back else None
+        backward = backward if back else named_call(histories.flow, rows)
+        step = None if backward is None else bisect(histories.steps, backward)
+        if backward is not None and step is not None and step < len(histories.steps):
+            optimizer = calls[histories.steps[step]].optimizer
+            if optimizer is not None:
+                found[optimizer].append(Objective(histories, backward))
+    return dict(found)
+
+
+def agreement(case: Case, turns: Turns, one: int, other: int) -> Agreement | None:
+    """What the loss of one optimizer asks from the network of the other, where that asks the same itself."""
+    asked = _asked(case, turns, one, other)
+    if asked is None:
+        return None
+    request, leaves, own, its = asked
+    on_generated, on_real = _asked_by_itself(case.histories, turns.get(other, []), own, its)
+    agrees = all(_is_nearer(request, each, real) for each in on_generated for real in on_real)
+    return Agreement(request, on_generated[0], leaves) if on_generated and on_real and agrees else None
+
+
+def lowered_value(case: Case, turns: Turns, one: int, other: int) -> tuple[Request, Fit, frozenset[int]] | None:
+    """What the loss of one optimizer makes smaller, where the other one fits it to rewards; with that fit."""
+    asked = _asked(case, turns, one, other)
+    if asked is None:
+        return None
+    request, leaves, own, its = asked
+    flow = case.dataflow
+    fits = [
+        fit
+        for objective in turns.get(other, ())
+        for fit in fits_in(flow, objective.terms)
+        if objective.leaves_of(fit.term) <= its
+    ]
+    short = any(_VALUES.search(name) for name in names_of(flow, sorted(own | its)))
+    is_lowered = request.kind == "direction" and request.wanted < 0
+    third = (_asked(case, turns, each, other) for each in turns if each not in (one, other))
+    if any(each is not None and each[0].wanted > 0 for each in third):
+        return None  # of two players one gets what the other loses
+    if not fits or not is_lowered or any(fit.is_score or fit.is_worsened for fit in fits):
+        return None
+    is_of_rewards = all(
+        any(grows_with_rewards(flow, target, fit.term.row, short=short) for target in fit.targets) for fit in fits
+    )
+    return (request, fits[0], leaves) if is_of_rewards else None
+
+
+_VALUES = re.compile(r"actor|critic|policy|(?:^|[._])(?:pi|qf?\d?|q_\w+)(?:$|[._])", re.IGNORECASE)
+_Asked = tuple[Request, frozenset[int], frozenset[int], frozenset[int]]
+
+
+def _asked(case: Case, turns: Turns, one: int, other: int) -> _Asked | None:
+    """What one asks from the network of the other, if all requests are the same; with the leaves that it reaches, and
+    those that each of the two trains."""
+    histories = case.histories
+    own, its = (frozenset(n for n in histories.trained if each in histories.optimizers_of(n)) for each in (one, other))
+    optimizers = case.dataflow.log.optimizers
+    if own & its or any(optimizers[each].maximizes for each in (one, other)):
+        return None
+    asked = [
+        (request, leaves)
+        for objective in turns.get(one, ())
+        for request in requests_in(case.dataflow, objective.last_terms)
+        if (leaves := _leaves_through(case.dataflow, objective, request, its) & own)
+    ]
+    if len({(request.kind, request.wanted) for request, _ in asked}) != 1:
+        return None
+    return (*asked[0], own, its)
+
+
+def _is_nearer(request: Request, generated: Request, real: Request) -> bool:
+    """Whether something is asked that is nearer to what is asked on generated samples than on real ones."""
+    if {request.kind, generated.kind, real.kind} != {request.kind}:
+        return False
+    return abs(request.wanted - generated.wanted) < abs(request.wanted - real.wanted)
+
+
+def _leaves_through(flow: Dataflow, objective: Objective, request: Request, its: frozenset[int]) -> frozenset[int]:
+    """The parameters that a request reaches through the network with some other parameters."""
+    through, has_custom = passed_by_gradient(flow, request.term.row)
+    return objective.leaves_of(request.term) if through & its and not has_custom else frozenset()
+
+
+def _asked_by_itself(
+    histories: ParameterHistories, objectives: list[Objective], own: frozenset[int], its: frozenset[int]
+) -> tuple[list[Request], list[Request]]:
+    """What a discriminator's own losses ask from it on samples that the other network made, and on others."""
+    flow = histories.flow
+    found: tuple[list[Request], list[Request]] = [], []
+    for objective in objectives:
+        since = _start_of_round(histories, objective.backward)
+        for request in requests_in(flow, objective.last_terms):
+            leaves = objective.leaves_of(request.term)
+            if leaves & its and not leaves & own:
+                above = flow.ancestors(request.output, request.before, since)
+                is_generated = any(use.tensor in own for row in above for use in flow.log.calls[row].inputs)
+                found[0 if is_generated else 1].append(request)
+    return found
+
+
+def _start_of_round(histories: ParameterHistories, backward: int) -> int:
+    """The last backward call of the same kind before this one, or the beginning."""
+    calls, reached = histories.log.calls, histories.reached_by
+    kind = calls[backward].call_site, reached[backward]
+    earlier = [row for row in reached if row < backward and (calls[row].call_site, reached[row]) == kind]
+    return max(earlier, default=0)

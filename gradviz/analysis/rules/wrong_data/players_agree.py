@@ -1,0 +1,129 @@
+"""GV647."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.fits import Fit
+from gradviz.analysis.rules.bases.objectives import has_turned_gradients, is_on_purpose
+from gradviz.analysis.rules.bases.players import Agreement, agreement, lowered_value, turns_of
+from gradviz.analysis.rules.bases.requests import Request
+from gradviz.analysis.rules.bases.rewards import may_be_small
+
+
+class PlayersAgree(Rule):
+    """A generator asks from its discriminator what the discriminator wants anyway.
+
+    What it finds
+    -------------
+    Two networks with an optimizer each, in turns. The loss of one goes through the other, the discriminator or critic,
+    and asks the same from it on generated samples as its own loss does there: the same constant target of
+    ``binary_cross_entropy`` or ``mse_loss``, the same sign of ``mean()``, ``softplus()`` or ``relu()``; and something
+    else than its own loss asks on real samples.
+
+    Why it matters
+    --------------
+    The generator is trained to be told from real data. Both losses fall, and the samples move away from the data.
+
+    Example
+    -------
+    generator, critic = torch.nn.Linear(4, 2), torch.nn.Linear(2, 1)
+    for_generator = torch.optim.SGD(generator.parameters(), lr=0.01)
+    for_critic = torch.optim.SGD(critic.parameters(), lr=0.01)
+    for step in range(3):
+        real, noise = torch.randn(16, 2) + 2, torch.randn(16, 4)
+        critic_loss = critic(generator(noise).detach()).mean() - critic(real).mean()
+        for_critic.zero_grad()
+        critic_loss.backward()
+        for_critic.step()
+        generator_loss = critic(generator(noise)).mean()
+        for_generator.zero_grad()
+        generator_loss.backward()
+        for_generator.step()
+
+    Instead
+    -------
+    generator, critic = torch.nn.Linear(4, 2), torch.nn.Linear(2, 1)
+    for_generator = torch.optim.SGD(generator.parameters(), lr=0.01)
+    for_critic = torch.optim.SGD(critic.parameters(), lr=0.01)
+    for step in range(3):
+        real, noise = torch.randn(16, 2) + 2, torch.randn(16, 4)
+        critic_loss = critic(generator(noise).detach()).mean() - critic(real).mean()
+        for_critic.zero_grad()
+        critic_loss.backward()
+        for_critic.step()
+        generator_loss = -critic(generator(noise)).mean()
+        for_generator.zero_grad()
+        generator_loss.backward()
+        for_generator.step()
+    """
+
+    code = "GV647"
+    name = "players_agree"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        turns = [each for back in range(1, _MOST_COMPARED + 1) if (each := turns_of(case.histories, back))]
+        if not turns or len(turns[0]) < _BOTH or has_turned_gradients(case.dataflow):
+            return
+        pairs = [(one, other) for one in turns[0] for other in turns[0] if one != other]
+        for one, other in pairs:
+            found = [agreement(case, each, one, other) for each in turns]
+            if found[0] is not None and all(found):
+                yield self._finding(case, one, other, found[0])
+            values = (lowered_value(case, each, one, other) for each in (turns[0], turns_of(case.histories, 0)))
+            lowered = next(filter(None, values), None)
+            if lowered is not None and not is_on_purpose(case) and not may_be_small(case):
+                yield self._actor(case, one, other, *lowered)
+
+    def _actor(self, case: Case, one: int, other: int, asked: Request, fit: Fit, leaves: frozenset[int]) -> Finding:
+        flow = case.dataflow
+        optimizers = flow.log.optimizers
+        here, fitted = (location_of_call(flow, row) for row in (_line_row(flow, asked), fit.term.row))
+        return self.finding(
+            f"the loss for {optimizer_words(optimizers[one])} adds the output of the network of "
+            f"{optimizer_words(optimizers[other])}, which is fitted to rewards: actions with low values are learned",
+            symptom="grad_wrong",
+            why="a loss is minimized: what should become large must be subtracted from it",
+            fix="turn the sign around: -critic(state, actor(state)).mean()",
+            location=here,
+            symptom_location=fitted if fitted != here else None,
+            tensors=names_of(flow, sorted(leaves)),
+        )
+
+    def _finding(self, case: Case, one: int, other: int, found: Agreement) -> Finding:
+        flow = case.dataflow
+        optimizers = flow.log.optimizers
+        asked, own = found.asked, found.own
+        what = f"the target {own.wanted:g}" if own.kind == "constant" else "larger outputs"
+        what = "smaller outputs" if own.kind == "direction" and own.wanted < 0 else what
+        here, theirs = (location_of_call(flow, _line_row(flow, each)) for each in (asked, own))
+        return self.finding(
+            f"the loss for {optimizer_words(optimizers[one])} asks the same on generated samples from the network of "
+            f"{optimizer_words(optimizers[other])} as its own loss does: {what}. Nobody plays against it",
+            symptom="grad_wrong",
+            why="what is generated is trained to be told from real samples, and moves away from them",
+            fix="ask the opposite in the loss of the generator: the target of real samples, or the other sign: "
+            "-critic(generator(noise)).mean()",
+            location=here,
+            symptom_location=theirs if theirs != here else None,
+            tensors=names_of(flow, sorted(found.leaves)),
+        )
+
+
+_BOTH = 2
+_MOST_COMPARED = 3
+
+
+def _line_row(flow: Dataflow, request: Request) -> int:
+    """The call that stands for a request in the loop of the training, not inside a network."""
+    if request.kind == "constant" or "cross_entropy" in flow.log.calls[request.term.row].function:
+        return request.term.row
+    outside = [row for row in request.term.path if flow.log.calls[row].scope is None]
+    return outside[-1] if outside else request.term.path[0]
