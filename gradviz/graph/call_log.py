@@ -29,7 +29,7 @@ from gradviz.graph.bounded_types import (
 )
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
-from gradviz.graph.modules_and_schedules import IdleAttribute, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
 from gradviz.graph.tensor_facts import TensorFacts
 
 CallKind = Literal[
@@ -388,6 +388,8 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     repeated_modules: tuple[RepeatedModule, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     """In the order in which they were made."""
+    loaders: tuple[MadeLoader, ...] = ()
+    """The same."""
 
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"

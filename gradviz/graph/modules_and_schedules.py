@@ -1,5 +1,5 @@
-"""What a program did with modules and learning rates that no torch call shows: states loaded, attributes set, modules
-repeated, schedules made."""
+"""What a program did with modules, data and learning rates that no torch call shows: states loaded, attributes set,
+modules repeated, schedules and data loaders made."""
 
 from __future__ import annotations
 
@@ -81,3 +81,13 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     is_stepped_in_source: bool = False
     """Whether some line of the program's own files calls ``step()`` of the variable that holds it, or of one that is
     named like a schedule: that line may not have been reached."""
+
+
+class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A ``DataLoader`` that was made."""
+
+    call_site: Index | None = None
+    """Index in `CallLog.call_sites` of the line that made it."""
+    is_in_order: bool = False
+    """Whether it gives the samples of its data set in the order of their indexes: it was told neither to shuffle nor
+    any sampler."""

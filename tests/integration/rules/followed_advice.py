@@ -411,6 +411,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("mse_loss(decoder(z), x)", 'mse_loss(decoder(z), x, reduction="sum") / len(x)'),),
         ),
     ),
+    "GV646": (("DataLoader(..., shuffle=True)", (("batch_size=16", "batch_size=16, shuffle=True"),)),),
     "GV650": (("exchange the two: x + (q - x).detach()", (("q + (z - q).detach()", "z + (q - z).detach()"),)),),
     "GV651": (
         (

@@ -1,0 +1,184 @@
+"""Batches whose samples are of one class, or the same sample, and data that a batch brings and nothing uses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+
+def causes(script: str, folder: Path) -> set[str]:
+    return {finding.cause for finding in alarms(script, folder)}
+
+
+SORTED = """
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
+centers = torch.randn({classes}, 6)
+y = torch.arange({classes}).repeat_interleave(36)
+x = centers[y] + 0.3 * torch.randn(len(y), 6)
+model = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, {outputs}))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+OF_ONE_CLASS = (
+    (
+        3,
+        3,
+        """
+for i in range(0, 108, 12):
+    inputs = x[i : i + 12]
+    labels = y[i : i + 12]  # HERE
+    loss = F.cross_entropy(model(inputs), labels)
+""",
+    ),
+    (
+        2,
+        1,
+        """
+def batches(size):
+    for part, labels in zip(x.split(size), y.float().unsqueeze(1).split(size)):  # HERE
+        yield part, labels
+for part, labels in batches(9):
+    loss = F.binary_cross_entropy(model(part).sigmoid(), labels)
+""",
+    ),
+    (
+        4,
+        4,
+        """
+class Points(Dataset):
+    def __len__(self):
+        return len(y)
+    def __getitem__(self, index):
+        return x[index], int(y[index])
+def fit(loader):
+    for part, labels in loader:
+        scores = model(part).log_softmax(1)
+        loss = -scores[torch.arange(len(labels)), labels].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train_data = DataLoader(Points(), batch_size=12)  # HERE
+test_data = DataLoader(Points(), batch_size=50)
+for epoch in range(2):
+    fit(train_data)
+for step in range(1):
+    loss = model(x).mean()
+""",
+    ),
+    (
+        3,
+        3,
+        """
+inputs, labels = x.numpy(), y.numpy()
+for i in range(9):
+    part = slice(12 * i, 12 * i + 12)
+    target = F.one_hot(torch.from_numpy(labels[part]), 3).float()  # HERE
+    loss = F.mse_loss(model(torch.from_numpy(inputs[part])).softmax(1), target)
+""",
+    ),
+)
+
+
+@pytest.mark.parametrize(("classes", "outputs", "loop"), OF_ONE_CLASS)
+def test_batches_of_sorted_data_are_told(classes: int, outputs: int, loop: str, tmp_path: Path) -> None:
+    script = HEAD + SORTED.format(classes=classes, outputs=outputs) + loop + TRAIN
+    assert_first_alarm(script, "batches_of_one_class", tmp_path)
+
+
+NOT_SORTED = (
+    # shuffled
+    (
+        3,
+        3,
+        """
+loader = DataLoader(TensorDataset(x, y), batch_size=12, shuffle=True)
+for part, labels in loader:
+    loss = F.cross_entropy(model(part), labels)
+""",
+    ),
+    # batches with several classes, most of them mixed
+    (
+        3,
+        3,
+        """
+for i in range(0, 108, 27):
+    loss = F.cross_entropy(model(x[i : i + 27]), y[i : i + 27])
+""",
+    ),
+    # one task after another, each of which is one class
+    (
+        3,
+        3,
+        """
+def task(k):
+    return DataLoader(Subset(TensorDataset(x, y), range(36 * k, 36 * k + 36)), batch_size=12, shuffle=True)
+for part, labels in (batch for k in range(3) for batch in task(k)):
+    loss = F.cross_entropy(model(part), labels)
+""",
+    ),
+    # the program takes one class at a time
+    (
+        3,
+        3,
+        """
+for step in range(9):
+    chosen = y == step // 3
+    loss = F.cross_entropy(model(x[chosen]), y[chosen])
+""",
+    ),
+    # a discriminator, which steps after each kind
+    (
+        2,
+        1,
+        """
+def labels_for(scores, kind):
+    return torch.full_like(scores, kind)
+for step in range(8):
+    scores = model(x[torch.randint(0, 72, (12,))])
+    loss = F.binary_cross_entropy_with_logits(scores, labels_for(scores, float(step // 2 % 2)))
+""",
+    ),
+    # the same with premade labels, by turns
+    (
+        2,
+        1,
+        """
+kinds = torch.tensor([[0.0], [1.0]]).expand(2, 12).contiguous()
+for step in range(8):
+    scores = model(x[torch.randint(0, 72, (12,))]).squeeze(1)
+    loss = F.binary_cross_entropy_with_logits(scores, kinds[step % 2])
+""",
+    ),
+    # time steps of equal sequences: each step sees all classes
+    (
+        4,
+        4,
+        """
+words = torch.arange(4).expand(12, 4).contiguous()
+for step in range(6):
+    loss = sum(F.cross_entropy(model(x[:12]), words[:, t]) for t in range(4))
+""",
+    ),
+    # labels of a model
+    (
+        3,
+        3,
+        """
+teacher = nn.Linear(6, 3)
+for i in range(0, 108, 12):
+    with torch.no_grad():
+        labels = (teacher(x[i : i + 12]) + 100 * F.one_hot(y[i : i + 12], 3)).argmax(1)
+    loss = F.cross_entropy(model(x[i : i + 12]), labels)
+""",
+    ),
+)
+
+
+@pytest.mark.parametrize(("classes", "outputs", "loop"), NOT_SORTED)
+def test_mixed_batches_and_those_that_are_meant_to_be_of_one_class_are_right(
+    classes: int, outputs: int, loop: str, tmp_path: Path
+) -> None:
+    script = HEAD + SORTED.format(classes=classes, outputs=outputs) + loop + TRAIN
+    assert "batches_of_one_class" not in causes(script, tmp_path)
