@@ -69,6 +69,9 @@ class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_de
     zeros: Count = 0
     nans: Count = 0
     infs: Count = 0
+    equal_rows: bool = False
+    """Whether all are the same along the first axis, though not all the same number: a batch of one sample. It is only
+    looked for in floating-point numbers without a gradient, of four rows or more."""
 
     @property
     def is_finite(self) -> bool:

@@ -86,6 +86,7 @@ from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
+from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
@@ -206,6 +207,7 @@ RULES: tuple[type[Rule], ...] = (
     BatchesOfOneClass,
     StraightThroughReversed,
     OverlapNotClamped,
+    BatchOfEqualRows,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

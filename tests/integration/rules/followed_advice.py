@@ -441,6 +441,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("z @ z.T / 0.2", '(z @ z.T / 0.2).masked_fill(diagonal, float("-inf"))'),),
         ),
     ),
+    "GV654": (("state.clone() of a tensor", (("(state, state.sum()", "(state.clone(), state.sum()"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

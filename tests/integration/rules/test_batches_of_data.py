@@ -182,3 +182,117 @@ def test_mixed_batches_and_those_that_are_meant_to_be_of_one_class_are_right(
 ) -> None:
     script = HEAD + SORTED.format(classes=classes, outputs=outputs) + loop + TRAIN
     assert "batches_of_one_class" not in causes(script, tmp_path)
+
+
+VALUES = """
+import random
+import numpy as np
+from torch.utils.data import DataLoader, Dataset
+random.seed(0)
+model = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+"""
+OF_ONE_SAMPLE = (
+    # an environment that changes its tensor, stored in a list of a memory
+    """
+class Memory:
+    def __init__(self):
+        self.items = []
+    def push(self, *item):
+        self.items.append(item)  # HERE
+    def sample(self, count):
+        chosen = random.sample(self.items, count)
+        states, actions, rewards = zip(*chosen)
+        return torch.stack(states), torch.tensor(actions), torch.tensor(rewards)
+memory, state = Memory(), torch.zeros(4)
+for step in range(40):
+    state.add_(torch.randn(4))
+    memory.push(state, step % 3, float(state.sum()))
+    if step < 12:
+        continue
+    states, actions, rewards = memory.sample(8)
+    loss = F.smooth_l1_loss(model(states).gather(1, actions.unsqueeze(1)).squeeze(1), rewards)
+""",
+    # a data set that ignores its index
+    """
+class Points(Dataset):
+    def __init__(self):
+        self.x, self.y = torch.randn(64, 4), torch.randint(0, 3, (64,))
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        x = self.x[self.last]  # HERE
+        return x, self.y[index]
+    last = 0
+data = Points()
+for x, y in DataLoader(data, batch_size=8, shuffle=True):
+    loss = F.cross_entropy(model(x), y)
+""",
+    # views of one buffer
+    """
+buffer, x, y = torch.empty(4), torch.randn(80, 4), torch.randn(80, 3)
+for step in range(8):
+    samples = []
+    for i in range(10):
+        buffer.copy_(x[10 * step + i])
+        samples.append(buffer[:])  # HERE
+    batch = torch.stack(samples)
+    loss = (model(batch) - y[10 * step : 10 * step + 10]).square().mean()
+""",
+)
+
+
+@pytest.mark.parametrize("loop", OF_ONE_SAMPLE)
+def test_batches_that_are_one_sample_are_told(loop: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + VALUES + loop + TRAIN, "batch_of_equal_rows", tmp_path)
+
+
+OF_SEVERAL_SAMPLES = (
+    # a test on one sample: the targets are the same, too
+    """
+x, y = torch.randn(4), torch.randn(3)
+for step in range(6):
+    loss = F.mse_loss(model(torch.stack([x + 0.01 * step] * 8)), torch.stack([y] * 8))
+""",
+    # coordinates that are repeated, with a mask for each sample
+    """
+targets = torch.randn(8, 3)
+for step in range(6):
+    place = torch.tensor([step / 6, 0.5, -0.5, 1.0]).expand(8, 4)
+    loss = F.mse_loss(model(place), targets)
+""",
+    # an embedding of a time that the whole batch has
+    """
+rates, targets = torch.linspace(1, 2, 4), torch.randn(8, 3)
+for step in range(6):
+    time = torch.full((8, 1), step / 6)
+    loss = F.mse_loss(model(torch.sin(time * rates)), targets)
+""",
+    # one question with many answers, which the model reads as well
+    """
+answers = nn.Linear(5, 3)
+for step in range(6):
+    question, options = torch.randn(4), torch.randn(8, 5)
+    scores = (model(torch.stack([question] * 8)) * answers(options)).sum(1)
+    loss = F.binary_cross_entropy_with_logits(scores, (options[:, 0] > 0).float())
+""",
+    # one context for all choices of an agent
+    """
+context = torch.tensor([[0.5, 1.0, 0.0, 0.0]] * 8)
+for step in range(6):
+    actions = torch.randint(0, 3, (8, 1))
+    chosen = model(context).log_softmax(1).gather(1, actions)
+    loss = -(chosen.squeeze(1) * (actions[:, 0] == 1).float()).mean()
+""",
+    # noise beside one sample
+    """
+x = torch.randn(6, 4)
+for step in range(6):
+    loss = F.mse_loss(model(torch.stack([x[step]] * 8)), torch.randn(8, 3))
+""",
+)
+
+
+@pytest.mark.parametrize("loop", OF_SEVERAL_SAMPLES)
+def test_rows_that_are_meant_to_be_the_same_are_right(loop: str, tmp_path: Path) -> None:
+    assert "batch_of_equal_rows" not in causes(HEAD + VALUES + loop + TRAIN, tmp_path)
