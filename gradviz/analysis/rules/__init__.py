@@ -114,6 +114,7 @@ from gradviz.analysis.rules.wrong_gradients.gradient_counted_twice import Gradie
 from gradviz.analysis.rules.wrong_gradients.gradient_into_target import GradientIntoTarget
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
+from gradviz.analysis.rules.wrong_gradients.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
 from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
@@ -208,6 +209,7 @@ RULES: tuple[type[Rule], ...] = (
     StraightThroughReversed,
     OverlapNotClamped,
     BatchOfEqualRows,
+    NoUnitVectors,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -442,6 +442,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV654": (("state.clone() of a tensor", (("(state, state.sum()", "(state.clone(), state.sum()"),)),),
+    "GV655": (
+        (
+            "x / x.norm(dim=-1, keepdim=True)",
+            (("a.norm()", "a.norm(dim=-1, keepdim=True)"), ("b.norm()", "b.norm(dim=-1, keepdim=True)")),
+        ),
+        (
+            "F.normalize(x, dim=-1)",
+            (("a / a.norm(), b / b.norm()", "(torch.nn.functional.normalize(x, dim=-1) for x in (a, b))"),),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
