@@ -91,6 +91,7 @@ from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneC
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
@@ -210,6 +211,7 @@ RULES: tuple[type[Rule], ...] = (
     OverlapNotClamped,
     BatchOfEqualRows,
     NoUnitVectors,
+    LoadedAndNotUsed,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -452,6 +452,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("a / a.norm(), b / b.norm()", "(torch.nn.functional.normalize(x, dim=-1) for x in (a, b))"),),
         ),
     ),
+    "GV656": (("r + gamma * (1 - done) * next_value", (("0.9 * model", "0.9 * (1 - done) * model"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

@@ -296,3 +296,172 @@ for step in range(6):
 @pytest.mark.parametrize("loop", OF_SEVERAL_SAMPLES)
 def test_rows_that_are_meant_to_be_the_same_are_right(loop: str, tmp_path: Path) -> None:
     assert "batch_of_equal_rows" not in causes(HEAD + VALUES + loop + TRAIN, tmp_path)
+
+
+AGENT = """
+q, lag = nn.Linear(4, 3), nn.Linear(4, 3)
+optimizer = torch.optim.SGD(q.parameters(), lr=0.01)
+states, rewards = torch.randn(90, 4), torch.rand(90)
+ends = (torch.rand(90) < {often}).float()
+def sample(count):
+    i = torch.randint(0, 89, (count,))
+    return states[i], rewards[i], states[i + 1], ends[i]
+"""
+TEXTS = """
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence, pad_sequence
+texts = [torch.randint(1, 20, (n,)) for n in torch.randint({least}, 9, (48,)).tolist()]
+def collate(texts):
+    lengths, classes = torch.tensor([len(t) for t in texts]), torch.stack([t[-1] % 2 for t in texts])
+    return pad_sequence(texts, batch_first=True), lengths, classes
+class Reader(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.layer = nn.Embedding(20, 8), nn.{layer}(8, 8, batch_first=True)
+        self.head = nn.Linear(8, 2)
+    def forward(self, x{more}):
+{body}
+model = Reader()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = torch.utils.data.DataLoader(texts, batch_size=8, collate_fn=collate)
+"""
+LAST = """
+        out, _ = self.layer(self.tokens(x))
+        return self.head(out[:, -1]){mark}
+"""
+WEIGHED = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+x, y, w = torch.randn(64, 4), torch.randn(64, 1), {weights}
+class Memory:
+    def take(self, count):
+        i = torch.randint(0, 64, (count,))
+        return x[i], y[i], w[i]
+memory = Memory()
+"""
+UNUSED = (
+    AGENT.format(often=0.2)
+    + """
+for step in range(8):
+    s, r, following, done = sample(16)
+    done = done.to("cpu")
+    best = lag(following).max(1)[0].detach()
+    target = r + 0.95 * best  # HERE
+    loss = F.mse_loss(q(s).max(1)[0], target)
+""",
+    TEXTS.format(least=3, layer="GRU", more="", body=LAST.format(mark="  # HERE"))
+    + """
+def fit(batches):
+    for step, (x, lengths, y) in enumerate(batches):
+        loss = F.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+fit(loader)
+for step in range(1):
+    loss = model(texts[0][None]).sum()
+""",
+    WEIGHED.format(weights="torch.rand(64)")
+    + """
+for step in range(8):
+    inputs, targets, is_weights = memory.take(16)
+    loss = F.smooth_l1_loss(model(inputs), targets)  # HERE
+""",
+)
+
+
+@pytest.mark.parametrize("script", UNUSED)
+def test_data_that_nothing_reads_is_told_where_it_belongs(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script + TRAIN, "loaded_and_not_used", tmp_path)
+
+
+USED = (
+    # the ends are used
+    AGENT.format(often=0.2)
+    + """
+for step in range(8):
+    s, r, following, done = sample(16)
+    with torch.no_grad():
+        target = r + 0.95 * lag(following).amax(1) * (1 - done)
+    loss = F.mse_loss(q(s).amax(1), target)
+""",
+    # no episode ended
+    AGENT.format(often=-1)
+    + """
+for step in range(8):
+    s, r, following, done = sample(16)
+    with torch.no_grad():
+        target = r + 0.95 * lag(following).amax(1)
+    loss = F.mse_loss(q(s).amax(1), target)
+""",
+    # a model of the environment: no value of a next state
+    AGENT.format(often=0.2)
+    + """
+world = nn.Linear(3, 4)
+for step in range(8):
+    s, r, following, done = sample(16)
+    loss = F.mse_loss(world(q(s)), following)
+""",
+    # named like something that is not needed
+    AGENT.format(often=0.2)
+    + """
+for step in range(8):
+    s, r, following, _done = sample(16)
+    with torch.no_grad():
+        target = r + 0.95 * lag(following).amax(1)
+    loss = F.mse_loss(q(s).amax(1), target)
+""",
+    # lengths that the model is given
+    TEXTS.format(
+        least=3,
+        layer="GRU",
+        more=", lengths",
+        body="""
+        packed = pack_padded_sequence(self.tokens(x), lengths, batch_first=True, enforce_sorted=False)
+        return self.head(self.layer(packed)[1][-1])
+""",
+    )
+    + """
+for x, lengths, y in loader:
+    loss = F.cross_entropy(model(x, lengths), y)
+""",
+    # a mask that is made of the tokens
+    TEXTS.format(
+        least=3,
+        layer="GRU",
+        more="",
+        body="""
+        out, known = self.layer(self.tokens(x))[0], (x != 0).unsqueeze(2)
+        return self.head((out * known).sum(1) / known.sum(1))
+""",
+    )
+    + """
+for x, lengths, y in loader:
+    loss = F.cross_entropy(model(x), y)
+""",
+    # all texts are as long
+    TEXTS.format(least=8, layer="GRU", more="", body=LAST.format(mark=""))
+    + """
+for x, lengths, y in loader:
+    loss = F.cross_entropy(model(x), y)
+""",
+    # all weights are 1
+    WEIGHED.format(weights="torch.ones(64)")
+    + """
+for step in range(8):
+    inputs, targets, weights = memory.take(16)
+    loss = F.mse_loss(model(inputs), targets)
+""",
+    # the weights are taken out of the batch under no name
+    WEIGHED.format(weights="torch.rand(64)")
+    + """
+for step in range(8):
+    batch = memory.take(16)
+    inputs, targets, weights = batch
+    loss = (batch[2].unsqueeze(1) * F.mse_loss(model(inputs), targets, reduction="none")).mean()
+""",
+)
+
+
+@pytest.mark.parametrize("script", USED)
+def test_data_that_is_used_or_changes_nothing_is_right(script: str, tmp_path: Path) -> None:
+    assert "loaded_and_not_used" not in causes(HEAD + script + TRAIN, tmp_path)
