@@ -7,6 +7,14 @@
 ... '''.splitlines(), start=1))
 >>> unread_name(lines, 4, "lengths"), unread_name(lines, 4, "y")
 (2, None)
+>>> lines = dict(enumerate('''while True:
+...     state, reward, done = env.step(action)
+...     memory.append((state, reward, done))
+...     states, rewards, done = memory.sample()
+...     loss = f(model(states), rewards)
+... '''.splitlines(), start=1))
+>>> unread_name(lines, 5, "done")
+4
 """
 
 from __future__ import annotations
@@ -29,10 +37,9 @@ def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
         return None
     module, trimmed = tree
     nodes = list(_nodes(module, name))
-    bound = [node.lineno for node in _unpacked(nodes) if node.id == name]
-    if len(bound) != 1 or _is_read(nodes, name):
-        return None
-    return numbers[0] + trimmed + bound[0] - 1
+    bound = {node.lineno for node in _unpacked(nodes) if node.id == name}
+    unread = [each for each in sorted(bound) if not _is_read(nodes, name, each)]
+    return numbers[0] + trimmed + unread[0] - 1 if len(unread) == 1 else None
 
 
 def _function_around(lines: Mapping[int, str], line: int) -> range | None:
@@ -108,19 +115,29 @@ def _unpacked(nodes: list[ast.AST]) -> Iterator[ast.Name]:
                 yield from (each for each in ast.walk(target) if isinstance(each, ast.Name))
 
 
-def _is_read(nodes: list[ast.AST], name: str) -> bool:
-    """Whether something reads a name, other than to move the tensor and to give it its name again."""
-    moved = {id(value) for node in nodes for value in _moved(node, name)}
+def _is_read(nodes: list[ast.AST], name: str, bound: int) -> bool:
+    """Whether something may read a name that a line binds, before another line binds it again.
+
+    What only moves the tensor and gives it its name again does not count. In a loop, lines above may run later.
+    """
     names = [node for node in nodes if isinstance(node, ast.Name)]
-    reads = (node for node in names if node.id == name and not isinstance(node.ctx, ast.Store))
-    return any(id(node) not in moved for node in reads) or any(node.id in _READ_ALL for node in names)
+    moved = {id(each) for node in nodes for each in _moved(node, name)}
+    here = [node for node in names if node.id == name and id(node) not in moved]
+    again = sorted({node.lineno for node in here if isinstance(node.ctx, ast.Store)} - {bound})
+    reads = [node.lineno for node in here if not isinstance(node.ctx, ast.Store)]
+    following = next((line for line in again if line > bound), None)
+    if following is not None:
+        is_read = any(bound < line <= following for line in reads)
+    else:
+        is_read = any(line > bound or not again or line <= again[0] for line in reads)
+    return is_read or any(node.id in _READ_ALL for node in names)
 
 
 _READ_ALL = frozenset({"locals", "vars", "eval", "exec"})
 
 
 def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:
-    """``name`` in ``name = name.to(device)``, also in an assignment of several."""
+    """Both of ``name = name.to(device)``, also in an assignment of several."""
     if not isinstance(node, ast.Assign) or len(node.targets) != 1:
         return
     targets, values = _elements(node.targets[0]), _elements(node.value)
@@ -130,7 +147,7 @@ def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:
         while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _CARRY:
             value = value.func.value
         if isinstance(value, ast.Name) and value.id == name:
-            yield value
+            yield from (target, value)
 
 
 def _elements(expression: ast.expr) -> list[ast.expr]:
