@@ -228,6 +228,19 @@ data = Points()
 for x, y in DataLoader(data, batch_size=8, shuffle=True):
     loss = F.cross_entropy(model(x), y)
 """,
+    # a data set that gives one array of NumPy, which it fills anew for each sample
+    """
+class Windows(Dataset):
+    def __init__(self):
+        self.series, self.window = np.random.randn(72).astype(np.float32), np.zeros(4, dtype=np.float32)
+    def __len__(self):
+        return 64
+    def __getitem__(self, index):
+        self.window[:] = self.series[index : index + 4]
+        return torch.from_numpy(self.window), torch.tensor(self.series[index + 4])  # HERE
+for x, y in DataLoader(Windows(), batch_size=8, shuffle=True):
+    loss = F.mse_loss(model(x).mean(1), y)
+""",
     # views of one buffer
     """
 buffer, x, y = torch.empty(4), torch.randn(80, 4), torch.randn(80, 3)

@@ -30,6 +30,13 @@ OF_OTHER_LENGTHS = (
     v, w = unit(v.mean(1)), unit(w.mean(1))
     loss = F.cross_entropy(torch.mm(v, w.T) / 0.1, order)
 """,
+    # with a learned temperature before the product
+    """
+    rate = nn.Parameter(torch.tensor(2.0)).exp()
+    v, w = v.mean(1), w.mean(1)
+    v, w = v / torch.linalg.vector_norm(v), w / torch.linalg.vector_norm(w)  # HERE
+    loss = F.cross_entropy(rate * v @ w.T, order)
+""",
     # over the batch, before a sum of products
     """
     v, w = v.mean(1), w.mean(1)

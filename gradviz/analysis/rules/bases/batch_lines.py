@@ -35,11 +35,11 @@ def maker_of_batch(case: Case, tensor: int, before: int) -> BatchMaker | None:
     """The call that put a batch together; None if none is in the log, as for those of worker processes."""
     for row, call in case.dataflow.makers(tensor, before, _MAX_CARRYING):
         if plain_name(call.function) not in CARRY or not call.inputs:
-            return BatchMaker(row, call, _taken_from_loader(case, row, call))
+            return BatchMaker(row, call, taken_from_loader(case, row, call))
     return None
 
 
-def _taken_from_loader(case: Case, row: int, call: Call) -> Location | None:
+def taken_from_loader(case: Case, row: int, call: Call) -> Location | None:
     """The line that took a batch from a loader in which a call ran: a loop over it, which does not name the call."""
     loaders = case.dataflow.log.loaders
     lines = [location_of_line(line) for line in callers(case.dataflow, row)] if loaders else []

@@ -3,6 +3,9 @@
 >>> lines = {1: "memory.append((state, reward))", 2: "S, R = zip(*random.sample(memory, 8))", 3: "S = torch.stack(S)"}
 >>> line_of_store(lines, 3)
 1
+>>> lines = {1: "def take(self):", 2: "    return torch.stack(self.kept)", 4: "self.kept.append(x)", 8: "x = m.take()"}
+>>> line_of_store(lines, 8)
+4
 """
 
 from __future__ import annotations
@@ -14,7 +17,8 @@ from collections.abc import Mapping
 from gradviz.analysis.case import Case
 from gradviz.analysis.finding import Location
 
-_MAX_HOPS = 4
+_MAX_HOPS = 6
+_MAX_BODY = 60
 _STORES = "append|appendleft|extend|insert"
 
 
@@ -33,7 +37,8 @@ def line_of_store(lines: Mapping[int, str], batch: int) -> int | None:
         if stores:
             return stores.pop() if len(stores) == 1 else None
         seen |= names
-        names = {read for name in names for read in _names(_assignment(lines, name, batch))} - seen
+        texts = [text for name in names for text in (_assignment(lines, name, batch), *_returned(lines, name).values())]
+        names = {read for text in texts for read in _names(text)} - seen
     return None
 
 
@@ -47,6 +52,31 @@ def _assignment(lines: Mapping[int, str], name: str, before: int) -> str:
     assigns = re.compile(rf"^\s*([\w., ]+,\s*)?{re.escape(name)}(\s*,[\w., ]+)?\s*=(?!=)(.*)")
     made = (assigns.match(lines[number]) for number in sorted(lines, reverse=True) if number < before)
     return next((found.group(3) for found in made if found is not None), "")
+
+
+def _returned(lines: Mapping[int, str], function: str) -> dict[int, str]:
+    """The lines of a function that begin to return something."""
+    defines = re.compile(rf"(\s*)def {re.escape(function)}\(")
+    for number, text in lines.items():
+        found = defines.match(text)
+        if found is not None:
+            body = range(number + 1, number + _MAX_BODY)
+            ends = (each for each in body if each not in lines or _is_outside(lines[each], len(found.group(1))))
+            inside = range(number + 1, next(ends, body.stop))
+            return {each: lines[each] for each in inside if lines[each].strip().startswith("return ")}
+    return {}
+
+
+def _is_outside(text: str, indent: int) -> bool:
+    return bool(text.strip()) and len(text) - len(text.lstrip()) <= indent
+
+
+def line_of_data_set(case: Case, taken: Location) -> Location | None:
+    """The line with which the only data set of a file returns a sample."""
+    lines = case.capture.sources.get(taken.file, {})
+    sets = [number for number, text in lines.items() if text.strip().startswith("def __getitem__(")]
+    returned = list(_returned(lines, "__getitem__"))
+    return Location(taken.file, returned[0]) if len(sets) == len(returned) == 1 else None
 
 
 def _names(text: str) -> set[str]:

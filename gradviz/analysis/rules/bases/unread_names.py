@@ -32,8 +32,8 @@ _CARRY = frozenset({"to", "cuda", "cpu", "float", "long", "double", "bool", "int
 def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
     """The line that unpacks a batch into a name, in the function around another line; None if something may read it."""
     numbers = _function_around(lines, line)
-    tree = _parsed([lines[number] for number in numbers]) if numbers else None
-    if tree is None:
+    tree = None if numbers is None else _parsed([lines[number] for number in numbers])
+    if numbers is None or tree is None:
         return None
     module, trimmed = tree
     nodes = list(_nodes(module, name))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.axes import axis_of
@@ -45,11 +47,24 @@ def scaled_above(flow: Dataflow, row: int, use: TensorUse, axis: int) -> Scaled 
         axes = _axes_of_lengths(flow, before, call, shape)
         if axes is not None:
             return Scaled(before, frozenset(each for each in axes if shape[each] > 1), axis)
-        moved = _axis_before(flow, call, axis, len(shape))
-        if moved is None:
+        source = _source(flow, call, shape)
+        moved = None if source is None else _axis_before(flow, call, axis, len(shape))
+        if source is None or moved is None:
             return None
-        tensor, axis = call.inputs[0].tensor, moved
+        tensor, axis = source, moved
     return None
+
+
+def _source(flow: Dataflow, call: Call, shape: tuple[int, ...]) -> int | None:
+    """The input whose values a call keeps; of a product, the other factor of a single number."""
+    if plain_name(call.function) not in _SCALE:
+        return call.inputs[0].tensor
+    as_large = [use.tensor for use in call.inputs if shape_of(flow, use.tensor) == shape]
+    others = [shape_of(flow, use.tensor) for use in call.inputs if use.tensor not in as_large]
+    return as_large[0] if len(as_large) == 1 and all(prod(other) == 1 for other in others) else None
+
+
+_SCALE = frozenset({"mul", "div"})
 
 
 def _axis_before(flow: Dataflow, call: Call, axis: int, rank: int) -> int | None:
@@ -65,6 +80,8 @@ def _axis_before(flow: Dataflow, call: Call, axis: int, rank: int) -> int | None
     if name == "unsqueeze":
         added = axis_of(call, rank)
         return None if added is None or added == axis else axis - (added < axis)
+    if name in _SCALE:
+        return axis
     return axis if name in _SAME_AXES and len(given) == rank else None
 
 

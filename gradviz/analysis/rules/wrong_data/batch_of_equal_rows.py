@@ -13,8 +13,8 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batch_lines import CARRY, DRAWS
-from gradviz.analysis.rules.bases.stored_batches import line_that_stores
+from gradviz.analysis.rules.bases.batch_lines import CARRY, DRAWS, taken_from_loader
+from gradviz.analysis.rules.bases.stored_batches import line_of_data_set, line_that_stores
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -97,7 +97,8 @@ class BatchOfEqualRows(Rule):
         size = shape_of(flow, use.tensor)[0]
         made = None if origin.row is None else location_of_call(flow, origin.row)
         used = location_of_call(flow, row)
-        location = (_line_of_origin(case, origin) if origin.row is not None else None) or made or used
+        found = line_that_stores(case, used) if origin.row is None else _line_of_origin(case, origin.row)
+        location = found or made or used
         beside = "the targets" if varied is None else case.tensor_name(varied)
         symptom = made if made is not None and made != location else used
         name = case.tensor_name(use.tensor)
@@ -200,18 +201,19 @@ def _is_equal_batch(flow: Dataflow, row: int, use: TensorUse, size: tuple[int, .
     return values is not None and values.equal_rows and (is_part or shape_of(flow, use.tensor)[:1] == size)
 
 
-def _line_of_origin(case: Case, origin: _Origin) -> Location | None:
+def _line_of_origin(case: Case, origin: int) -> Location | None:
     """The line to edit: that of a data set which gave all the samples, or that which stores them."""
     flow = case.dataflow
-    assert origin.row is not None
-    inputs = flow.log.calls[origin.row].inputs
-    if len({use.tensor for use in inputs}) > 1:
-        made = (flow.newest_producer(use.tensor, origin.row) for use in inputs)
+    call = flow.log.calls[origin]
+    if len({use.tensor for use in call.inputs}) > 1:
+        made = (flow.newest_producer(use.tensor, origin) for use in call.inputs)
         lines = {None if row is None else location_of_call(flow, row) for row in made}
         line = next(iter(lines))
-        if len(lines) == 1 and line is not None and line != location_of_call(flow, origin.row):
+        if len(lines) == 1 and line is not None and line != location_of_call(flow, origin):
             return line
-    return line_that_stores(case, location_of_call(flow, origin.row))
+    taken = taken_from_loader(case, origin, call)
+    stored = line_that_stores(case, location_of_call(flow, origin))
+    return stored if taken is None else line_of_data_set(case, taken)
 
 
 # -- what differs from row to row --------------------------------------------------------------------------------------

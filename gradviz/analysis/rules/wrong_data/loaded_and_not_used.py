@@ -120,7 +120,7 @@ def _unused_data(flow: Dataflow) -> dict[str, list[int]]:
     found: dict[str, list[int]] = defaultdict(list)
     for number, tensor in enumerate(flow.log.tensors):
         name = next((each for each in tensor.names if _is_telling(each)), None)
-        shape = tensor.facts.shape
+        shape = shape_of(flow, number)
         is_column = len(shape) == 1 or (len(shape) == _OF_COLUMN and shape[1] == 1)
         if name is None or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
             continue
