@@ -92,6 +92,7 @@ from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMax
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
+from gradviz.analysis.rules.wrong_data.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.wrong_data.positive_among_negatives import PositiveAmongNegatives
@@ -115,7 +116,6 @@ from gradviz.analysis.rules.wrong_gradients.gradient_counted_twice import Gradie
 from gradviz.analysis.rules.wrong_gradients.gradient_into_target import GradientIntoTarget
 from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGrad
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
-from gradviz.analysis.rules.wrong_gradients.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
 from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne

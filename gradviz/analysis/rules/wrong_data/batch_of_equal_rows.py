@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
@@ -14,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batch_lines import CARRY, DRAWS, taken_from_loader
+from gradviz.analysis.rules.bases.equal_rows import Origin, origin_of_equal_rows
 from gradviz.analysis.rules.bases.stored_batches import line_of_data_set, line_that_stores
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -78,7 +77,7 @@ class BatchOfEqualRows(Rule):
             count = len({use.tensor for _, use in equal})
             if count < _MIN_STEPS or len(equal) < _MIN_SHARE * len(rows):
                 continue
-            origins = [_origin(flow, row, use.tensor) for row, use in equal[-_LOOKED_AT:]]
+            origins = [origin_of_equal_rows(flow, row, use.tensor) for row, use in equal[-_LOOKED_AT:]]
             if not all(origin.is_put_together for origin in origins):
                 continue
             varied = [_varied_beside(case, row, use) for row, use in equal[-_LOOKED_AT:]]
@@ -90,7 +89,7 @@ class BatchOfEqualRows(Rule):
                     yield finding
 
     def _finding(
-        self, case: Case, last: tuple[int, TensorUse], origin: _Origin, varied: int | None, steps: int
+        self, case: Case, last: tuple[int, TensorUse], origin: Origin, varied: int | None, steps: int
     ) -> Finding:
         flow = case.dataflow
         row, use = last
@@ -167,38 +166,6 @@ def _batch(flow: Dataflow, row: int, *, equal: bool = False) -> TensorUse | None
 
 
 # -- where the rows became the same ------------------------------------------------------------------------------------
-
-_PUT_TOGETHER = frozenset({
-    "stack", "cat", "tensor", "as_tensor", "asarray", "vstack", "row_stack", "concat", "concatenate", "from_numpy",
-})  # fmt: skip
-_MAX_MAKERS = 30
-
-
-class _Origin(Struct, frozen=True):
-    """The call that put equal rows together; no row where the tensor came from outside of torch."""
-
-    row: int | None
-    is_put_together: bool
-
-
-def _origin(flow: Dataflow, before: int, tensor: int) -> _Origin:
-    for _ in range(_MAX_MAKERS):
-        row = flow.newest_producer(tensor, before)
-        if row is None:
-            return _Origin(None, is_put_together=True)
-        call = flow.log.calls[row]
-        size = shape_of(flow, tensor)[:1]
-        given = next((use for use in call.inputs if _is_equal_batch(flow, row, use, size)), None)
-        if given is None:
-            return _Origin(row, plain_name(call.function) in _PUT_TOGETHER)
-        tensor, before = given.tensor, row
-    return _Origin(None, is_put_together=False)
-
-
-def _is_equal_batch(flow: Dataflow, row: int, use: TensorUse, size: tuple[int, ...]) -> bool:
-    values = flow.values_of(use, row)
-    is_part = plain_name(flow.log.calls[row].function) == "getitem"
-    return values is not None and values.equal_rows and (is_part or shape_of(flow, use.tensor)[:1] == size)
 
 
 def _line_of_origin(case: Case, origin: int) -> Location | None:
