@@ -29,7 +29,7 @@ from gradviz.graph.bounded_types import (
 )
 from gradviz.graph.fingerprints import Fingerprint
 from gradviz.graph.model import CallSite, ModuleScope, Scalar
-from gradviz.graph.modules_and_schedules import IdleAttribute, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
 from gradviz.graph.tensor_facts import TensorFacts
 
 CallKind = Literal[
@@ -69,6 +69,9 @@ class ValueFacts(Struct, frozen=True, gc=False, omit_defaults=True, repr_omit_de
     zeros: Count = 0
     nans: Count = 0
     infs: Count = 0
+    equal_rows: bool = False
+    """Whether all are the same along the first axis, though not all the same number: a batch of one sample. It is only
+    looked for in floating-point numbers without a gradient, of four rows or more."""
 
     @property
     def is_finite(self) -> bool:
@@ -390,6 +393,8 @@ class CallLog(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     repeated_modules: tuple[RepeatedModule, ...] = ()
     schedules: tuple[Schedule, ...] = ()
     """In the order in which they were made."""
+    loaders: tuple[MadeLoader, ...] = ()
+    """The same."""
 
     def __repr__(self) -> str:
         return f"<gradviz.CallLog of {len(self.calls):,} calls on {len(self.tensors):,} tensors>"

@@ -185,6 +185,8 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
     for repeated in log.repeated_modules:
         yield "a repeated module", [("call site", repeated.call_site)]
         yield "a repeated module", [("tensor", index) for index in repeated.tensors]
+    for loader in log.loaders:
+        yield "a data loader", [("call site", loader.call_site)]
     for schedule in log.schedules:
         yield "a schedule", [("call site", schedule.call_site), ("optimizer", schedule.optimizer)]
     for number, scope in enumerate(log.scopes):

@@ -1,5 +1,5 @@
-"""What a program did with modules and learning rates that no torch call shows: states loaded, attributes set, modules
-repeated, schedules made."""
+"""What a program did with modules, data and learning rates that no torch call shows: states loaded, attributes set,
+modules repeated, schedules and data loaders made."""
 
 from __future__ import annotations
 
@@ -85,3 +85,13 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The learning rate of the first group that its factors multiply."""
     first_rate: Number | None = None
     """What it made of it when it was made."""
+
+
+class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
+    """A ``DataLoader`` that was made."""
+
+    call_site: Index | None = None
+    """Index in `CallLog.call_sites` of the line that made it."""
+    is_in_order: bool = False
+    """Whether it gives the samples of its data set in the order of their indexes: it was told neither to shuffle nor
+    any sampler."""

@@ -39,7 +39,7 @@ from gradviz.graph.model import (
     Region,
     TensorFacts,
 )
-from gradviz.graph.modules_and_schedules import IdleAttribute, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
 from gradviz.graph.node_findings import CutEdge, NodeFinding, Verdict
 from gradviz.graph.root_shares import LeafProducts, LossTerm, RootShares
 from gradviz.graph.saved_tensors import OlderGraph, SavedTensor
@@ -162,6 +162,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
         idle_attributes=(IdleAttribute("require_grad", True, "net", True, (1,), (("/project/train.py", 7),)),),
         repeated_modules=(RepeatedModule("net", "Sequential", "Linear", 3, 4, 0, (1,)),),
         schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True),),
+        loaders=(MadeLoader(0, True),),
     )
 
 

@@ -91,13 +91,17 @@ from gradviz.analysis.rules.wrong_data.advantage_reversed import AdvantageRevers
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
+from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRows
+from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.wrong_data.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.wrong_data.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.wrong_data.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.wrong_data.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.wrong_data.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.wrong_data.fit_maximized import FitMaximized
+from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.margin_without_clamp import MarginWithoutClamp
+from gradviz.analysis.rules.wrong_data.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.wrong_data.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.wrong_data.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.wrong_data.one_norm_for_all_samples import OneNormForAllSamples
@@ -223,11 +227,15 @@ RULES: tuple[type[Rule], ...] = (
     FutureVisible,
     OneDirectionOnly,
     SimilarToItself,
+    BatchesOfOneClass,
     PlayersAgree,
     StraightThroughReversed,
     OverlapNotClamped,
     ScaleRewarded,
     FitMaximized,
+    BatchOfEqualRows,
+    NoUnitVectors,
+    LoadedAndNotUsed,
     ScoresTooClose,
     OneNormForAllSamples,
     OverlapOfLogits,

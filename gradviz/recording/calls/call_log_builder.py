@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from gradviz.graph.call_log import Call, CallLog, Holder, LoggedOptimizer, LoggedTensor, SharedSteps, TensorUse
 from gradviz.graph.model import CallSite
-from gradviz.graph.modules_and_schedules import IdleAttribute, RepeatedModule, Schedule, StateLoad
+from gradviz.graph.modules_and_schedules import IdleAttribute, MadeLoader, RepeatedModule, Schedule, StateLoad
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.kept_alive import StoringLines
@@ -81,11 +81,16 @@ class CallLogBuilder:
             idle_attributes=attributes,
             repeated_modules=repeated,
             schedules=tuple(self._schedules()),
+            loaders=tuple(self._loaders()),
         )
 
     def _loads(self) -> Iterator[StateLoad]:
         for load, stack in self._recorder.loads.all:
             yield replace(load, call_site=self._sites.site_of(stack))
+
+    def _loaders(self) -> Iterator[MadeLoader]:
+        for loader, stack in self._recorder.modules.loaders:
+            yield replace(loader, call_site=self._sites.site_of(stack))
 
     def _schedules(self) -> Iterator[Schedule]:
         for known in self._recorder.schedules.all:

@@ -109,6 +109,7 @@ class CallRecorder:
     def other_stacks(self) -> Iterator[int]:
         """The stacks of what is noted without a row."""
         yield from (stack for _, stack in self.loads.all)
+        yield from (stack for _, stack in self.modules.loaders)
         yield from (schedule.stack for schedule in self.schedules.all)
         yield from (repeated.stack for repeated in self.oddities.repeated.values())
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from gradviz.graph.modules_and_schedules import MadeLoader
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_arguments import scalars_with_positions, tensors_inside
@@ -203,6 +204,7 @@ _MODULE_IS_MADE = "python.nn_module"
 that would show in tracebacks and to code that inspects it."""
 _LOADER_IS_MADE = "python.data_loader"
 """The same for ``DataLoader.__init__``."""
+_MAX_LOADERS = 1_000
 
 
 class ModuleMakers:
@@ -215,6 +217,8 @@ class ModuleMakers:
         self._writer = writer
         self._replacement = Replacement("torch._C._log_api_usage_once")
         self._rows: dict[int, tuple[weakref.ref[Any], Row]] = {}
+        self.loaders: list[tuple[MadeLoader, int]] = []
+        """The data loaders that were made, each with its stack."""
         self.loaders_with_workers = 0
         """How many loaders were made whose data sets run in processes of their own."""
 
@@ -232,11 +236,23 @@ class ModuleMakers:
             if event == _MODULE_IS_MADE:
                 self._note(calling_frame())
             elif event == _LOADER_IS_MADE:
-                workers = local_variables(calling_frame()).get("num_workers")
-                self.loaders_with_workers += type(workers) is int and workers > 0
+                self._note_loader(calling_frame())
             return original(event)
 
         return note
+
+    def _note_loader(self, frame: FrameType) -> None:
+        given = local_variables(frame)
+        workers = given.get("num_workers")
+        self.loaders_with_workers += type(workers) is int and workers > 0
+        writer = self._writer
+        if writer.is_elsewhere() or len(self.loaders) >= _MAX_LOADERS:
+            return
+        with writer.shield():
+            is_in_order = not given.get("shuffle") and given.get("sampler") is given.get("batch_sampler") is None
+            is_in_order &= not isinstance(given.get("dataset"), torch.utils.data.IterableDataset)
+            row = writer.locate(Row("torch.utils.data.DataLoader"), frame)
+            self.loaders.append((MadeLoader(is_in_order=is_in_order), row.stack))
 
     def row_of(self, module: Any) -> Row | None:
         """The row of a module, if it was made between `start` and `stop`."""

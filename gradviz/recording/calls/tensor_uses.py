@@ -202,13 +202,31 @@ def _read(tensor: torch.Tensor, count: int) -> ValueFacts:
     low, high = (float(extreme) for extreme in torch.aminmax(plain))
     zeros = 0 if low > 0 or high < 0 else _count_of_zeros(plain)
     if isfinite(low) and isfinite(high):
-        return ValueFacts(count, low, high, zeros)
+        return ValueFacts(count, low, high, zeros, equal_rows=low < high and _has_equal_rows(plain))
     nans, infs = int(torch.isnan(plain).sum()), int(torch.isinf(plain).sum())
     finite = plain[torch.isfinite(plain)]
     if not finite.numel():
         return ValueFacts(count, None, None, zeros, nans, infs)
     low, high = (float(extreme) for extreme in torch.aminmax(finite))
     return ValueFacts(count, low, high, zeros, nans, infs)
+
+
+def _has_equal_rows(plain: torch.Tensor) -> bool:
+    """Whether all rows are the same. Those of most tensors are not, and then two of them are enough to tell."""
+    return _may_have_equal_rows(plain) and torch.equal(plain[0], plain[-1]) and bool((plain == plain[:1]).all())
+
+
+def _may_have_equal_rows(plain: torch.Tensor) -> bool:
+    return (
+        plain.dim() > 1
+        and len(plain) >= _MIN_ROWS
+        and plain.numel() > len(plain)
+        and plain.is_floating_point()
+        and not plain.requires_grad
+    )
+
+
+_MIN_ROWS = 4
 
 
 def _count_of_zeros(plain: torch.Tensor) -> int:
@@ -234,9 +252,11 @@ def read_at_once(plain: torch.Tensor, count: int) -> ValueFacts:
         plain.isinf().sum(),
         torch.where(is_finite, plain, torch.inf).amin(),
         torch.where(is_finite, plain, -torch.inf).amax(),
+        (plain[0] != plain[-1]).any() if _may_have_equal_rows(plain) else torch.ones((), device=plain.device),
     )
-    nonzero, nans, infs, low, high = torch.stack([figure.double() for figure in figures]).tolist()
+    nonzero, nans, infs, low, high, differ = torch.stack([figure.double() for figure in figures]).tolist()
     zeros = plain.numel() - int(nonzero)
     if nans + infs == plain.numel():
         return ValueFacts(count, None, None, zeros, int(nans), int(infs))
-    return ValueFacts(count, low, high, zeros, int(nans), int(infs))
+    equal_rows = not differ and not infs and low < high and _has_equal_rows(plain)
+    return ValueFacts(count, low, high, zeros, int(nans), int(infs), equal_rows)

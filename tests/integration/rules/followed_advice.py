@@ -411,6 +411,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("mse_loss(decoder(z), x)", 'mse_loss(decoder(z), x, reduction="sum") / len(x)'),),
         ),
     ),
+    "GV646": (("DataLoader(..., shuffle=True)", (("batch_size=16", "batch_size=16, shuffle=True"),)),),
     "GV650": (("exchange the two: x + (q - x).detach()", (("q + (z - q).detach()", "z + (q - z).detach()"),)),),
     "GV657": (("divide cosines by a temperature below 1", (("* 0.1,", "/ 0.1,"),)),),
     "GV658": (
@@ -487,6 +488,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("z @ z.T / 0.2", '(z @ z.T / 0.2).masked_fill(diagonal, float("-inf"))'),),
         ),
     ),
+    "GV654": (("state.clone() of a tensor", (("(state, state.sum()", "(state.clone(), state.sum()"),)),),
+    "GV655": (
+        (
+            "x / x.norm(dim=-1, keepdim=True)",
+            (("a.norm()", "a.norm(dim=-1, keepdim=True)"), ("b.norm()", "b.norm(dim=-1, keepdim=True)")),
+        ),
+        (
+            "F.normalize(x, dim=-1)",
+            (("a / a.norm(), b / b.norm()", "(torch.nn.functional.normalize(x, dim=-1) for x in (a, b))"),),
+        ),
+    ),
+    "GV656": (("r + gamma * (1 - done) * next_value", (("0.9 * model", "0.9 * (1 - done) * model"),)),),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),

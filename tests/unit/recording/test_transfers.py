@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,3 +52,23 @@ def test_what_an_accelerator_is_asked_at_once_is_what_the_processor_is_asked_in_
     tensor = torch.tensor(numbers)
 
     assert read_at_once(tensor, len(numbers)) == ValueReader().facts(tensor)
+
+
+@pytest.mark.parametrize(
+    ("rows", "equal"),
+    [
+        ([[1.0, 2.0]] * 4, True),
+        ([[1.0, 2.0]] * 3 + [[1.0, 3.0]], False),
+        ([[1.0, 2.0], [5.0, 5.0], [1.0, 2.0], [1.0, 2.0]], False),
+        ([[1.0, 2.0]] * 3, False),
+        ([[1.0, 1.0]] * 4, False),
+        ([[1.0, float("nan")]] * 4, False),
+    ],
+)
+def test_rows_that_are_all_the_same_are_seen_in_both_ways(rows: list[list[float]], equal: bool) -> None:
+    tensor = torch.tensor(rows)
+
+    at_once, in_turn = read_at_once(tensor, tensor.numel()), ValueReader().facts(tensor)
+
+    assert in_turn is not None
+    assert (at_once.equal_rows, in_turn.equal_rows) == (equal, equal)

@@ -71,8 +71,8 @@ class PositiveElsewhere(Rule):
     def _finding(self, flow: Dataflow, row: int, joined: int, label: int, place: int) -> Finding:
         location, loss = location_of_call(flow, joined), location_of_call(flow, row)
         return self.finding(
-            f"the single column stands at place {place}, and all labels{at_line(loss) if loss != location else ''} name "
-            f"place {label}: a negative is taken for the right answer",
+            f"the single column stands at place {place}, and all labels name place {label}"
+            f"{at_line(loss) if loss != location else ''}: a negative is taken for the right answer",
             symptom="grad_wrong",
             why="a label is the index of the right column",
             fix="put the positive where the labels say: cat([positive, negatives], dim=1) for labels of 0",

@@ -1,0 +1,154 @@
+"""Names that a program binds by unpacking a batch and never reads, found in the lines of its source.
+
+>>> lines = dict(enumerate('''def fit(loader):
+...     for x, lengths, y in loader:
+...         lengths = lengths.to("cuda")
+...         loss = f(model(x), y)
+... '''.splitlines(), start=1))
+>>> unread_name(lines, 4, "lengths"), unread_name(lines, 4, "y")
+(2, None)
+>>> lines = dict(enumerate('''while True:
+...     state, reward, done = env.step(action)
+...     memory.append((state, reward, done))
+...     states, rewards, done = memory.sample()
+...     loss = f(model(states), rewards)
+... '''.splitlines(), start=1))
+>>> unread_name(lines, 5, "done")
+4
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+
+_DEFINES = re.compile(r"\s*(async\s+)?def\s")
+_MAX_TRIMMED = 30
+_MAX_LINES = 2_000
+_CARRY = frozenset({"to", "cuda", "cpu", "float", "long", "double", "bool", "int", "unsqueeze", "squeeze", "view"})
+
+
+def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
+    """The line that unpacks a batch into a name, in the function around another line; None if something may read it."""
+    numbers = _function_around(lines, line)
+    tree = None if numbers is None else _parsed([lines[number] for number in numbers])
+    if numbers is None or tree is None:
+        return None
+    module, trimmed = tree
+    nodes = list(_nodes(module, name))
+    bound = {node.lineno for node in _unpacked(nodes) if node.id == name}
+    unread = [each for each in sorted(bound) if not _is_read(nodes, name, each)]
+    return numbers[0] + trimmed + unread[0] - 1 if len(unread) == 1 else None
+
+
+def _function_around(lines: Mapping[int, str], line: int) -> range | None:
+    """The lines of the innermost function around a line; without one, all that are known around it."""
+    if line not in lines:
+        return None
+    first, least = line, _indent(lines[line])
+    while least and first - 1 in lines and line - first < _MAX_LINES:
+        first -= 1
+        text = lines[first]
+        if text.strip() and _indent(text) < least:
+            least = _indent(text)
+            if _DEFINES.match(text):
+                return range(first, _end(lines, line, least) + 1)
+    while first - 1 in lines and line - first < _MAX_LINES:
+        first -= 1
+    return range(first, _end(lines, line, -1) + 1)
+
+
+def _end(lines: Mapping[int, str], line: int, indent: int) -> int:
+    """The last line that is known and further in than a function."""
+    while line + 1 in lines and (not lines[line + 1].strip() or _indent(lines[line + 1]) > indent):
+        line += 1
+    return line
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _parsed(texts: list[str]) -> tuple[ast.Module, int] | None:
+    """The parsed lines; those before the first whole statement are left out, and counted."""
+    for trimmed in range(min(len(texts), _MAX_TRIMMED)):
+        kept = texts[trimmed:]
+        common = min((_indent(text) for text in kept if text.strip()), default=0)
+        try:
+            return ast.parse("\n".join(text[common:] for text in kept)), trimmed
+        except (SyntaxError, ValueError):
+            continue
+    return None
+
+
+def _nodes(module: ast.Module, name: str) -> Iterator[ast.AST]:
+    """The nodes of a module, or of the only function in it, without the functions in it that have such a name, too."""
+    only = module.body[0] if len(module.body) == 1 else None
+    waiting: list[ast.AST] = list(only.body) if isinstance(only, _FUNCTIONS) else [module]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        inner = ast.iter_child_nodes(node)
+        waiting += [each for each in inner if not (isinstance(each, _FUNCTIONS) and _binds(each, name))]
+
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def _binds(function: ast.AST, name: str) -> bool:
+    return any(
+        (isinstance(node, ast.arg) and node.arg == name)
+        or (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store))
+        for node in ast.walk(function)
+    )
+
+
+def _unpacked(nodes: list[ast.AST]) -> Iterator[ast.Name]:
+    """The names that loops and assignments take out of one value."""
+    for node in nodes:
+        targets = [node.target] if isinstance(node, ast.For) else node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
+            continue
+        for target in targets:
+            if isinstance(target, (ast.Tuple, ast.List)):
+                yield from (each for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+def _is_read(nodes: list[ast.AST], name: str, bound: int) -> bool:
+    """Whether something may read a name that a line binds, before another line binds it again.
+
+    What only moves the tensor and gives it its name again does not count. In a loop, lines above may run later.
+    """
+    names = [node for node in nodes if isinstance(node, ast.Name)]
+    moved = {id(each) for node in nodes for each in _moved(node, name)}
+    here = [node for node in names if node.id == name and id(node) not in moved]
+    again = sorted({node.lineno for node in here if isinstance(node.ctx, ast.Store)} - {bound})
+    reads = [node.lineno for node in here if not isinstance(node.ctx, ast.Store)]
+    following = next((line for line in again if line > bound), None)
+    if following is not None:
+        is_read = any(bound < line <= following for line in reads)
+    else:
+        is_read = any(line > bound or not again or line <= again[0] for line in reads)
+    return is_read or any(node.id in _READ_ALL for node in names)
+
+
+_READ_ALL = frozenset({"locals", "vars", "eval", "exec"})
+
+
+def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:
+    """Both of ``name = name.to(device)``, also in an assignment of several."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+        return
+    targets, values = _elements(node.targets[0]), _elements(node.value)
+    for target, value in zip(targets, values, strict=False):
+        if not isinstance(target, ast.Name) or target.id != name:
+            continue
+        while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in _CARRY:
+            value = value.func.value
+        if isinstance(value, ast.Name) and value.id == name:
+            yield from (target, value)
+
+
+def _elements(expression: ast.expr) -> list[ast.expr]:
+    return expression.elts if isinstance(expression, (ast.Tuple, ast.List)) else [expression]

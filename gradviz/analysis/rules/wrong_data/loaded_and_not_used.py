@@ -1,0 +1,151 @@
+"""GV656."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.places_of_data import ENDS, LENGTHS, WEIGHTS, Place, place_of
+from gradviz.analysis.rules.bases.unread_names import unread_name
+
+
+class LoadedAndNotUsed(Rule):
+    """A batch brings data that should change the loss, and nothing reads it.
+
+    What it finds
+    -------------
+    A name that training code unpacks from a batch and never reads, where the tensor differs from sample to sample: ends
+    of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are added up for all
+    samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no mask is made of
+    the tokens; ``weights`` of samples where a loss is averaged over all of them.
+
+    Why it matters
+    --------------
+    The value of a state behind the end of an episode, padding, and the weights that a sampler hands out belong in the
+    loss. Without them it is another one than was meant, and nothing raises.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    states, rewards, ends = torch.randn(60, 4), torch.rand(60), (torch.rand(60) < 0.2).float()
+    for step in range(4):
+        i = torch.randint(0, 59, (16,))
+        s, r, following, done = (each[i] for each in (states, rewards, states.roll(-1, 0), ends))
+        with torch.no_grad():
+            target = r + 0.9 * model(following).squeeze(1)
+        loss = (model(s).squeeze(1) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    states, rewards, ends = torch.randn(60, 4), torch.rand(60), (torch.rand(60) < 0.2).float()
+    for step in range(4):
+        i = torch.randint(0, 59, (16,))
+        s, r, following, done = (each[i] for each in (states, rewards, states.roll(-1, 0), ends))
+        with torch.no_grad():
+            target = r + 0.9 * (1 - done) * model(following).squeeze(1)
+        loss = (model(s).squeeze(1) - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV656"
+    name = "loaded_and_not_used"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for name, tensors in _unused_data(flow).items():
+            backward = next(
+                (row for row in case.histories.backward_calls if row > _first_seen(flow, tensors[-1])), None
+            )
+            if len(tensors) < _MIN_STEPS or backward is None or not flow.has_step_after(backward):
+                continue
+            found = place_of(flow, name, tensors[-1], backward)
+            bound = None if found is None else _unpacked_at(case, name, backward)
+            if found is not None and bound is not None:
+                yield self._finding(case, name, bound, found)
+
+    def _finding(self, case: Case, name: str, bound: Location, found: Place) -> Finding:
+        location = location_of_call(case.dataflow, found.row)
+        return self.finding(
+            f"each batch brings {name}, which differs from sample to sample, and nothing reads it: "
+            f"{found.what}{at_line(location)}",
+            symptom="grad_wrong",
+            why=found.why,
+            fix=found.fix,
+            location=location,
+            symptom_location=bound if bound != location else None,
+            evidence={"name": name},
+        )
+
+
+_MIN_STEPS = 2
+_MIN_SAMPLES = 4
+
+
+# -- data that nothing uses --------------------------------------------------------------------------------------------
+
+
+def _unused_data(flow: Dataflow) -> dict[str, list[int]]:
+    """By name: tensors with one number for each sample, not all the same, which no call uses."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for number, tensor in enumerate(flow.log.tensors):
+        name = next((each for each in tensor.names if _is_telling(each)), None)
+        shape = shape_of(flow, number)
+        is_column = len(shape) == 1 or (len(shape) == _OF_COLUMN and shape[1] == 1)
+        if name is None or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
+            continue
+        values = flow.values(number, len(flow.log.calls))
+        if values is not None and values.minimum != values.maximum and _is_unused(flow, number):
+            found[name].append(number)
+    return found
+
+
+_OF_COLUMN = 2
+_MOVES = frozenset({"to", "cuda", "cpu", "float", "long", "double", "bool", "int", "unsqueeze", "squeeze", "view"})
+
+
+def _is_unused(flow: Dataflow, tensor: int) -> bool:
+    """Whether no call uses it, other than to move it, whose result nothing uses either."""
+    for user in flow.users(tensor):
+        call = flow.log.calls[user]
+        is_used = any(flow.users(use.tensor) for use in call.outputs if use.tensor != tensor)
+        if plain_name(call.function) not in _MOVES or is_used:
+            return False
+    return True
+
+
+def _is_telling(name: str) -> bool:
+    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS))
+
+
+def _first_seen(flow: Dataflow, tensor: int) -> int:
+    return flow.log.tensors[tensor].first_seen or 0
+
+
+def _unpacked_at(case: Case, name: str, backward: int) -> Location | None:
+    """The line that unpacks a batch into a name that its function never reads."""
+    flow = case.dataflow
+    seen = set[tuple[str, str]]()
+    for row in (backward, *range(flow.step_before(backward) + 1, backward)):
+        for line in callers(flow, row):
+            if (line.file, line.function) in seen:
+                continue
+            seen.add((line.file, line.function))
+            number = unread_name(case.capture.sources.get(line.file, {}), line.line, name)
+            if number is not None:
+                return Location(line.file, number)
+    return None
