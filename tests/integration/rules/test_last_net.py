@@ -136,7 +136,10 @@ def test_gradients_that_are_cleared_before_every_step_are_blamed_on_the_line_tha
             "nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))",
             "model(torch.randn(16, 4)).square().sum(1).sqrt().mean()",
         ),
-        ("nn.Linear(4, 1)", "(model(torch.randn(5, 4)) - model(torch.randn(5, 4))).square().mean()"),
+        (
+            "nn.Linear(4, 1)",
+            "(model(torch.randn(5, 4)) - model(torch.randn(5, 4)) - torch.randn(5, 1)).square().mean()",
+        ),
     ],
 )
 def test_a_bias_that_has_no_influence_is_a_note_and_no_alarm(model: str, loss: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_LAYERS, is_bidirectional
-from gradviz.analysis.rules.bases.scores_before_softmax import (
+from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     FAR_BELOW,
     Triangle,
     hidden_of,

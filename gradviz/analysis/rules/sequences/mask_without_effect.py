@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, location_o
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.scores_before_softmax import (
+from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     FAR_BELOW,
     Edit,
     is_of_yes_and_no,

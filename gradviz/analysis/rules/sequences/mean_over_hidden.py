@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.scores_before_softmax import is_of_yes_and_no
+from gradviz.analysis.rules.bases.losses.scores_before_softmax import is_of_yes_and_no
 from gradviz.graph.call_log import Call
 
 

@@ -1,1 +1,1 @@
-"""GV62x to GV65x: axes, pairs, targets, signs, arguments and results that are not those that are meant."""
+"""GV62x to GV65x: axes, batches, samples, targets and arguments that are not those that are meant."""

@@ -10,8 +10,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.documented_ranges import DEMANDS, Demand, Given
-from gradviz.analysis.rules.bases.loss_arguments import (
+from gradviz.analysis.rules.bases.losses.documented_ranges import DEMANDS, Demand, Given
+from gradviz.analysis.rules.bases.losses.loss_arguments import (
     argument,
     calls_in_training,
     is_reduced_as_a_whole,

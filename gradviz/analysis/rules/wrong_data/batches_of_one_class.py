@@ -21,7 +21,7 @@ from gradviz.analysis.rules.bases.batch_lines import (
     line_of_batch,
     maker_of_batch,
 )
-from gradviz.analysis.rules.bases.loss_arguments import argument, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, value_maker
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 

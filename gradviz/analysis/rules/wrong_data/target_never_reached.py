@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.loss_arguments import calls_in_training, is_reduced_as_a_whole, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_reduced_as_a_whole, value_maker
 from gradviz.graph.call_log import Call
 
 

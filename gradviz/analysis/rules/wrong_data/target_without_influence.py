@@ -11,8 +11,8 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.linear_terms import linear_rows
-from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.graph.call_log import TensorUse
 
 

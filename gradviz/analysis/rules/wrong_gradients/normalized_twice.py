@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.graph.call_log import Call
 
 

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, location_o
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.loss_arguments import calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
 
 
 class DropoutBeforeLoss(Rule):

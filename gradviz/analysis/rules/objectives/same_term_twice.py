@@ -11,8 +11,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY
-from gradviz.analysis.rules.bases.signed_terms import signed_terms
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
 
 
 class SameTermTwice(Rule):

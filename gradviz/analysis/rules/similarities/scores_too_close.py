@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.call_words import call_words, location_of_call, p
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
 from gradviz.graph.call_log import Call
 
 

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.divergences import divergence_from_prior
+from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
 
 
 class DivergenceOutweighs(Rule):

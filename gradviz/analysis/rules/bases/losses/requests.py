@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.loss_arguments import argument
-from gradviz.analysis.rules.bases.signed_terms import Term, is_number_first, number_of
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, number_of
 from gradviz.graph.call_log import Call
 
 

@@ -10,7 +10,7 @@ from functools import cached_property
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import GIVES_A_GRADIENT, ParameterHistories
-from gradviz.analysis.rules.bases.signed_terms import MAX_TERMS, Term, operands, signed_terms
+from gradviz.analysis.rules.bases.losses.signed_terms import MAX_TERMS, Term, operands, signed_terms
 from gradviz.graph.call_log import Call
 
 

@@ -12,8 +12,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.loss_arguments import SHAPE_ONLY, value_maker
-from gradviz.analysis.rules.bases.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.graph.call_log import Call
 
 

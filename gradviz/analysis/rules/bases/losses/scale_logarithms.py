@@ -6,8 +6,8 @@ from collections import defaultdict
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.scale_powers import SELECT, Key, key_of, powers_of
-from gradviz.analysis.rules.bases.signed_terms import Term, is_linear, operands, signed_terms
+from gradviz.analysis.rules.bases.losses.scale_powers import SELECT, Key, key_of, powers_of
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_linear, operands, signed_terms
 
 
 def terms_of_sum(flow: Dataflow, backward: int, root: int) -> list[Term]:

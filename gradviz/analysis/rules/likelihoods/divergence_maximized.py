@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.divergences import divergence_from_prior
+from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
 
 
 class DivergenceMaximized(Rule):

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, together
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.vector_lengths import Scaled, factors, scaled_above
+from gradviz.analysis.rules.bases.losses.vector_lengths import Scaled, factors, scaled_above
 
 
 class NoUnitVectors(Rule):
@@ -124,9 +124,9 @@ _MAX_USES = 40
 
 
 def _is_computed_and_wide(flow: Dataflow, scaled: Scaled) -> bool:
-    """Whether a network computed the vectors, and the product sums over more than one number of each."""
+    """Whether a network computed the vectors, and the product sums over several numbers of each, not over samples."""
     call = flow.log.calls[scaled.row]
-    return call.inputs[0].has_grad_fn and shape_of(flow, call.outputs[0].tensor)[scaled.axis] > 1
+    return scaled.axis > 0 and call.inputs[0].has_grad_fn and shape_of(flow, call.outputs[0].tensor)[scaled.axis] > 1
 
 
 def _is_of_similarities(flow: Dataflow, row: int) -> bool:

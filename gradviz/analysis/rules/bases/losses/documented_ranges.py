@@ -9,7 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.loss_arguments import argument, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument, value_maker
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 

@@ -1,0 +1,1 @@
+"""Rules about likelihoods, divergences and scales: signs, factors, temperatures."""

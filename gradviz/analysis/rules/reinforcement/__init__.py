@@ -1,0 +1,1 @@
+"""Rules about the losses of reinforcement learning: advantages, targets, entropies, squashed actions."""
