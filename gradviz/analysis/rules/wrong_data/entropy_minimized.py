@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.log_probabilities import is_drawn, kind_of
+from gradviz.analysis.rules.bases.losses.log_probabilities import is_drawn, kind_of
 from gradviz.analysis.rules.bases.signed_terms import Term, number_of, signed_terms
 
 

@@ -14,13 +14,13 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.all_objectives import AllObjectives
-from gradviz.analysis.rules.bases.fits import Fit, Weight, fits_in, sign_without, turns_sign, weights_of
-from gradviz.analysis.rules.bases.objectives import (
+from gradviz.analysis.rules.bases.losses.all_objectives import AllObjectives
+from gradviz.analysis.rules.bases.losses.fits import Fit, Weight, fits_in, sign_without, turns_sign, weights_of
+from gradviz.analysis.rules.bases.losses.objectives import (
     Objective,
     is_plain_descent,
 )
-from gradviz.analysis.rules.bases.rewards import is_of_rewards, may_be_small
+from gradviz.analysis.rules.bases.losses.rewards import is_of_rewards, may_be_small
 from gradviz.analysis.rules.bases.signed_terms import Term
 
 

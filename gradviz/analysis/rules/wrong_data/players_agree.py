@@ -10,11 +10,11 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.fits import Fit
-from gradviz.analysis.rules.bases.objectives import has_turned_gradients, is_on_purpose
-from gradviz.analysis.rules.bases.players import Agreement, agreement, lowered_value, turns_of
-from gradviz.analysis.rules.bases.requests import Request
-from gradviz.analysis.rules.bases.rewards import may_be_small
+from gradviz.analysis.rules.bases.losses.fits import Fit
+from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients, is_on_purpose
+from gradviz.analysis.rules.bases.losses.players import Agreement, agreement, lowered_value, turns_of
+from gradviz.analysis.rules.bases.losses.requests import Request
+from gradviz.analysis.rules.bases.losses.rewards import may_be_small
 
 
 class PlayersAgree(Rule):

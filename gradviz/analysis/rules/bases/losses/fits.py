@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.log_probabilities import is_drawn, is_log_probability
+from gradviz.analysis.rules.bases.losses.log_probabilities import is_drawn, is_log_probability
 from gradviz.analysis.rules.bases.signed_terms import Term, number_of, operands
 from gradviz.graph.call_log import Call
 

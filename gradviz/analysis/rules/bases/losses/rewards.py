@@ -7,8 +7,8 @@ import re
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.fits import Weight
-from gradviz.analysis.rules.bases.objectives import has_line_with
+from gradviz.analysis.rules.bases.losses.fits import Weight
+from gradviz.analysis.rules.bases.losses.objectives import has_line_with
 from gradviz.analysis.rules.bases.signed_terms import is_number_first, number_of
 
 _REWARDS = re.compile(r"reward|return(?!_)|advantage|(?:^|[^a-z])(?:advs?|rews?|rets?|rtg|gains?)(?:$|[^a-z])", re.I)

@@ -12,15 +12,15 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.analysis.rules.bases.fits import Fit, fits_in
-from gradviz.analysis.rules.bases.objectives import (
+from gradviz.analysis.rules.bases.losses.fits import Fit, fits_in
+from gradviz.analysis.rules.bases.losses.objectives import (
     Objective,
     backward_calls_by_kind,
     named_call,
     passed_by_gradient,
 )
-from gradviz.analysis.rules.bases.requests import Request, requests_in
-from gradviz.analysis.rules.bases.rewards import grows_with_rewards
+from gradviz.analysis.rules.bases.losses.requests import Request, requests_in
+from gradviz.analysis.rules.bases.losses.rewards import grows_with_rewards
 
 
 class Agreement(Struct, frozen=True):

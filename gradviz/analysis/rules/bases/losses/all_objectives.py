@@ -7,9 +7,14 @@ from functools import cached_property
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.fits import fits_in, sign_without, weights_of
-from gradviz.analysis.rules.bases.objectives import Objective, leaves_with_other_gradients, named_objectives, objectives
-from gradviz.analysis.rules.bases.rewards import is_of_rewards
+from gradviz.analysis.rules.bases.losses.fits import fits_in, sign_without, weights_of
+from gradviz.analysis.rules.bases.losses.objectives import (
+    Objective,
+    leaves_with_other_gradients,
+    named_objectives,
+    objectives,
+)
+from gradviz.analysis.rules.bases.losses.rewards import is_of_rewards
 
 
 class AllObjectives:
