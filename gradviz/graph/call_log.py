@@ -155,6 +155,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """For a call that may draw random numbers: index in `CallLog.call_sites` of the line that called a checkpoint
     around it with ``preserve_rng_state=False``."""
     is_autocast: bool = False
+    misses_calls: bool = False
+    """For a backward: whether calls under ``no_grad`` since the one before were left out, because their block had run
+    often."""
     raised: str | None = None
     """``RuntimeError: ...``: type and first line of the exception that it raised."""
     optimizer: Index | None = None

@@ -84,6 +84,10 @@ class ParameterHistories:
             for number, optimizer in enumerate(self.log.optimizers)
         )
 
+    def held_by(self, optimizer: int) -> frozenset[int]:
+        """The tensors that an optimizer holds at the end, or was given at any time."""
+        return self._held[optimizer]
+
     def given_at(self, optimizer: int) -> list[int]:
         """The calls that gave an optimizer its groups; the first ones belong to its constructor."""
         return self._given_by_optimizer.get(optimizer, [])
@@ -103,7 +107,15 @@ class ParameterHistories:
 
     def optimizers_of(self, number: int) -> tuple[int, ...]:
         """Optimizers that hold it, or were given it."""
-        return tuple(index for index, held in enumerate(self._held) if number in held)
+        return self._holders.get(number, ())
+
+    @cached_property
+    def _holders(self) -> dict[int, tuple[int, ...]]:
+        found: dict[int, list[int]] = defaultdict(list)
+        for index, held in enumerate(self._held):
+            for number in held:
+                found[number].append(index)
+        return {number: tuple(indices) for number, indices in found.items()}
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -139,9 +151,12 @@ class ParameterHistories:
 
     @cached_property
     def last_backward_of_each_line(self) -> tuple[int, ...]:
-        """The last ``backward()`` of each line that calls one, and that did not fail."""
+        """The last ``backward()`` of each line that calls one, and that did not fail; the last before which all calls
+        were noted, if there is one."""
         calls = self.log.calls
-        last = {calls[row].call_site: row for row in self.reached_by if calls[row].function.endswith(".backward")}
+        rows = [row for row in self.reached_by if calls[row].function.endswith(".backward")]
+        last = {calls[row].call_site: row for row in rows}
+        last |= {calls[row].call_site: row for row in rows if not calls[row].misses_calls}
         return tuple(last.values())
 
     @cached_property

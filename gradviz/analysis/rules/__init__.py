@@ -78,6 +78,7 @@ from gradviz.analysis.rules.parameters.attribute_without_effect import Attribute
 from gradviz.analysis.rules.parameters.average_wrong_way import AverageWrongWay
 from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
+from gradviz.analysis.rules.parameters.difference_with_itself import DifferenceWithItself
 from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
 from gradviz.analysis.rules.parameters.frozen_at_zero import FrozenAtZero
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
@@ -95,6 +96,7 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
@@ -251,6 +253,7 @@ RULES: tuple[type[Rule], ...] = (
     SquashNotCounted,
     SameTermTwice,
     PositiveElsewhere,
+    NextStateIsState,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -279,6 +282,7 @@ RULES: tuple[type[Rule], ...] = (
     OneModuleAtManyPlaces,
     UpdateDiscarded,
     RateMultipliedTwice,
+    DifferenceWithItself,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -171,6 +171,7 @@ class CallLogBuilder:
             grad_mode_site=self._locations[location] if location is not None else None,
             checkpoint_site=None if row.checkpoint_location is None else self._locations[row.checkpoint_location],
             is_autocast=row.is_autocast,
+            misses_calls=row.misses_calls,
             raised=row.raised,
             optimizer=self._optimizers.get(id(row.optimizer)),
             name=row.name,

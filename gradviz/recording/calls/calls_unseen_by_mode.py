@@ -128,6 +128,7 @@ class CallEvents:
         with writer.shield():
             row = writer.new_row(f"torch.autograd.{request.function}", "backward", request.frame)
             row.name = str(self.backward_calls)
+            row.misses_calls, writer.misses_calls = writer.misses_calls, False
             row.scalars = {"retain_graph": request.retain_graph, "create_graph": request.create_graph}
             given = (("root", request.roots), ("gradient", request.gradients), ("input", request.inputs))
             with measuring():

@@ -49,7 +49,7 @@ class RepeatedBlocks:
         if location in self._always_logged or number <= ALWAYS_LOGGED or number % ONE_IN == 0:
             self._running = location, self._writer.rows.added
         else:
-            self.is_left_out = True
+            self.is_left_out = self._writer.misses_calls = True
             self.left_out += 1
 
     def _end(self) -> None:

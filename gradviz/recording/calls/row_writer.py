@@ -34,6 +34,8 @@ class CallWriter:
         self.rows = Rows()
         self.uses = TensorUses(facts, fingerprints)
         self.grad_mode = GradModeWatch()
+        self.misses_calls = False
+        """Whether calls were left out since the last backward."""
         self._defects = Defects()
         self._locate = where
         self._thread = threading.get_ident()

@@ -63,6 +63,7 @@ class Row:
         "is_open",
         "is_opened",
         "kind",
+        "misses_calls",
         "name",
         "node_count",
         "number",
@@ -103,6 +104,8 @@ class Row:
         self.is_autocast = False
         self.is_open = False
         self.reads_values = True
+        self.misses_calls = False
+        """For a backward: whether calls were left out since the one before."""
         self.raised: str | None = None
         self.optimizer: Any = None
         self.name: str | None = None

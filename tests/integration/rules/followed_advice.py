@@ -450,6 +450,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("give the second call the prediction or the target", (("0.3 * error(out, y)", "0.3 * error(out, y[other])"),)),
     ),
     "GV671": (("cat([positive, negatives], dim=1)", (("[negatives, positive]", "[positive, negatives]"),)),),
+    "GV672": (("store copies", (("before = state\n", "before = state.clone()\n"),)),),
+    "GV731": (
+        (
+            "keep copies: copy.deepcopy(model.state_dict())",
+            (("start = model.state_dict()", "start = {n: p.detach().clone() for n, p in model.state_dict().items()}"),),
+        ),
+    ),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (

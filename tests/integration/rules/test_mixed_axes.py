@@ -17,6 +17,18 @@ for step in range(3):
     loss = (head(state.reshape(6, -1)) - 1).square().mean()  # HERE
 """
     + TRAIN,
+    "the last states of the last layer of packed sequences are viewed as features of a sample": """
+layer = nn.GRU(3, 4, num_layers=2, batch_first=True, bidirectional=True)
+head = nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    lengths = torch.randint(2, 6, (6,))
+    packed = nn.utils.rnn.pack_padded_sequence(torch.randn(6, 5, 3), lengths, batch_first=True, enforce_sorted=False)
+    _, state = layer(packed)
+    state = state[-2:]
+    loss = (head(state.reshape(6, -1)) - 1).square().mean()  # HERE
+"""
+    + TRAIN,
     "the last states of two layers are viewed as features of a sample": """
 layer, head = nn.LSTM(3, 4, num_layers=2), nn.Linear(8, 1)
 optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)

@@ -116,3 +116,90 @@ def test_answers_that_dropout_throws_away_are_told(tmp_path: Path) -> None:
 )
 def test_dropout_before_the_last_layer_is_right(forward: str, tmp_path: Path) -> None:
     assert "dropout_before_loss" not in causes(HEAD + ANSWERS.format(forward=forward) + TRAIN, tmp_path)
+
+
+MEMORY = """
+class World:
+    def __init__(self):
+        self.state = torch.zeros(3)
+    def reset(self):
+        self.state = torch.randn(3)
+        return self.state
+    def step(self):
+        self.state += 0.1 * torch.randn(3)
+        return self.state
+world, memory = World(), []
+network = nn.Linear(3, 2)
+optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+for step in range(8):
+    state = world.reset(){copy}
+    following = world.step(){copy}
+    memory.append((state, torch.randn(()), following))  # HERE
+    states, rewards, later = (torch.stack(each) for each in zip(*memory[-4:]))
+    with torch.no_grad():
+        target = rewards + 0.9 * network(later).max(1).values
+    loss = F.smooth_l1_loss(network(states)[:, 0], target)
+"""
+
+
+def test_a_memory_in_which_states_are_their_own_next_states_is_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + MEMORY.format(copy="") + TRAIN, "next_state_is_state", tmp_path)
+
+
+def test_copies_of_states_and_two_networks_of_one_input_are_right(tmp_path: Path) -> None:
+    assert "next_state_is_state" not in causes(HEAD + MEMORY.format(copy=".clone()") + TRAIN, tmp_path)
+    distillation = """
+teacher, network = nn.Linear(3, 2), nn.Linear(3, 2)
+optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+for step in range(5):
+    x = torch.randn(8, 3)
+    with torch.no_grad():
+        target = torch.randn(8, 2) + teacher(x.clone())
+    loss = F.mse_loss(network(x), target)
+"""
+    assert "next_state_is_state" not in causes(HEAD + distillation.replace("x.clone()", "x") + TRAIN, tmp_path)
+
+
+REPTILE = """
+model = nn.Linear(3, 1)
+for task in range(4):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    start = {start}
+    for step in range(2):
+        loss = (model(torch.randn(8, 3)) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    end = {{name: each for name, each in model.state_dict().items()}}
+    with torch.no_grad():
+        moved = {{name: start[name] + 0.5 * (end[name] - start[name]) for name in start}}
+    model.load_state_dict(moved)
+"""
+
+
+def test_weights_that_were_kept_without_a_copy_have_no_difference(tmp_path: Path) -> None:
+    script = HEAD + REPTILE.format(start="model.state_dict()  # HERE")
+    assert_first_alarm(script, "difference_with_itself", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "start",
+    ["copy.deepcopy(model.state_dict())", "{name: each.detach().clone() for name, each in model.named_parameters()}"],
+)
+def test_copies_of_weights_have_a_difference(start: str, tmp_path: Path) -> None:
+    assert "difference_with_itself" not in causes(HEAD + REPTILE.format(start=start), tmp_path)
+
+
+def test_a_draw_is_told_when_its_block_ran_so_often_that_calls_were_left_out(tmp_path: Path) -> None:
+    script = """
+encoder, decoder = nn.Linear(6, 4), nn.Linear(2, 6)
+optimizer = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.01)
+prior = torch.distributions.Normal(torch.zeros(2), torch.ones(2))
+for step in range(75):
+    x = torch.randn(8, 6)
+    mean, log_std = encoder(x).chunk(2, dim=1)
+    posterior = torch.distributions.Normal(mean, log_std.exp())
+    z = posterior.sample()  # HERE
+    loss = (decoder(z) - x).square().sum(1).mean() + torch.distributions.kl_divergence(posterior, prior).sum(1).mean()
+"""
+    assert_first_alarm(HEAD + script + TRAIN, "sampled_without_gradient", tmp_path)

@@ -44,6 +44,14 @@ OF_OTHER_LENGTHS = (
     w = w / w.norm(dim=-1, keepdim=True)
     loss = (1 - (v * w).sum(-1)).mean()
 """,
+    # over the views of a sample, which are put one behind the other then
+    """
+    z = F.normalize(torch.stack([v.mean(1), w.mean(1)], dim=1))  # HERE
+    z = torch.cat(z.unbind(1), dim=0)
+    hidden = torch.eye(16, dtype=torch.bool)
+    similar = (z @ z.T / 0.1).masked_fill(hidden, float("-inf"))
+    loss = F.cross_entropy(similar, (torch.arange(16) + 8) % 16)
+""",
     # all samples with each other
     """
     z = torch.cat([v.mean(1), w.mean(1)])

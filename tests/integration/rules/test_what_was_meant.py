@@ -524,3 +524,28 @@ def test_the_cause_and_its_line_come_first(cause: str, shape: str, tmp_path: Pat
 @pytest.mark.parametrize("look", list(HEALTHY))
 def test_what_only_looks_like_it_raises_no_alarm(look: str, tmp_path: Path) -> None:
     assert [f"{each.cause}: {each.message}" for each in alarms(HEAD + HEALTHY[look], tmp_path)] == []
+
+
+FROZEN_NORMALIZATION = """
+class Adapted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 2))
+        self.adapter = nn.Linear(4, 2)
+    def forward(self, x):
+        return self.base(x) + self.adapter(x)
+model = Adapted()
+model.base.requires_grad_({trained})
+model.eval()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = (torch.randn(8, 4) @ model.adapter.weight.t()).detach() @ torch.randn(2, 4)
+    x = x + 0 * model.adapter(x).sum()
+    loss = F.cross_entropy(model(x), torch.randint(0, 2, (8,)))
+"""
+
+
+@pytest.mark.parametrize("trained", [True, False])
+def test_a_frozen_normalization_is_in_evaluation_mode_on_purpose(*, trained: bool, tmp_path: Path) -> None:
+    found = {each.cause for each in alarms(HEAD + FROZEN_NORMALIZATION.format(trained=trained) + TRAIN, tmp_path)}
+    assert ("evaluation_mode" in found) == trained

@@ -70,7 +70,7 @@ class PlayersAgree(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         turns = [each for back in range(1, _MOST_COMPARED + 1) if (each := turns_of(case.histories, back))]
-        if not turns or len(turns[0]) < _BOTH or has_turned_gradients(case.dataflow):
+        if not turns or not _BOTH <= len(turns[0]) <= _MOST_PLAYERS or has_turned_gradients(case.dataflow):
             return
         pairs = [(one, other) for one in turns[0] for other in turns[0] if one != other]
         for one, other in pairs:
@@ -118,6 +118,8 @@ class PlayersAgree(Rule):
 
 
 _BOTH = 2
+_MOST_PLAYERS = 12
+"""More optimizers are made anew in an inner loop; to compare each with each would take too long."""
 _MOST_COMPARED = 3
 
 

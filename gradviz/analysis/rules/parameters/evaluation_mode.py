@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.dropout_calls import WORDS, is_training
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
 
 
 class EvaluationMode(Rule):
@@ -92,11 +93,17 @@ def _graph(case: Case, root: int, backward: int) -> tuple[int, ...]:
 def _is_trained_there(case: Case, row: int) -> bool:
     """Whether a gradient goes through the call to something that an optimizer trains; not to a teacher."""
     call = case.dataflow.log.calls[row]
-    if not any(use.requires_grad for use in call.outputs):
+    if not any(use.requires_grad for use in call.outputs) or _is_frozen(case, call):
         return False
     live = [use.tensor for use in call.live_inputs]
     leaves, _ = case.histories.live_leaves(live, row)
     return not (leaves | set(live)).isdisjoint(case.histories.trained)
+
+
+def _is_frozen(case: Case, call: Call) -> bool:
+    """Whether a normalization has weights of its own, and none of them is trained: it is held still on purpose."""
+    own = [use for use in call.inputs if case.dataflow.log.tensors[use.tensor].role == "parameter"]
+    return bool(own) and not any(use.requires_grad for use in own)
 
 
 def _line_of_switch(case: Case, forward: Location | None) -> Location | None:

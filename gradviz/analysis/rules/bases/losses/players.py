@@ -97,7 +97,7 @@ def _asked(case: Case, turns: Turns, one: int, other: int) -> _Asked | None:
     """What one asks from the network of the other, if all requests are the same; with the leaves that it reaches, and
     those that each of the two trains."""
     histories = case.histories
-    own, its = (frozenset(n for n in histories.trained if each in histories.optimizers_of(n)) for each in (one, other))
+    own, its = (histories.trained.intersection(histories.held_by(each)) for each in (one, other))
     optimizers = case.dataflow.log.optimizers
     if own & its or any(optimizers[each].maximizes for each in (one, other)):
         return None

@@ -77,6 +77,12 @@ def _axis_before(flow: Dataflow, call: Call, axis: int, rank: int) -> int | None
         if type(one) is not int or type(other) is not int:
             return None
         return {one % rank: other % rank, other % rank: one % rank}.get(axis, axis)
+    if name in ("unbind", "select"):
+        removed = axis_of(call, rank + 1) if name == "select" else call.scalars.get("1", call.scalars.get("dim", 0))
+        removed = removed % (rank + 1) if type(removed) is int else None
+        return None if removed is None or len(given) != rank + 1 else axis + (axis >= removed)
+    if name == "cat":
+        return axis if len(given) == rank else None
     if name == "unsqueeze":
         added = axis_of(call, rank)
         return None if added is None or added == axis else axis - (added < axis)

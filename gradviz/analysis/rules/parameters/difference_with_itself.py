@@ -1,0 +1,99 @@
+"""GV731."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class DifferenceWithItself(Rule):
+    """Parameters before and after some steps are subtracted, and both are the same memory.
+
+    What it finds
+    -------------
+    ``end - start`` of whole parameters in a program that trains them, where both names stand for one memory: a
+    ``state_dict()``, a list of parameters or ``p.data`` that was kept without a copy.
+
+    Why it matters
+    --------------
+    Steps change parameters in place, so what was kept changes with them. The difference is zero, whatever was learned
+    in between, and everything that is computed from it has no effect.
+
+    Example
+    -------
+    model = torch.nn.Linear(3, 1)
+    for task in range(3):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        start = model.state_dict()
+        for step in range(2):
+            optimizer.zero_grad()
+            (model(torch.randn(8, 3)) - 1).square().mean().backward()
+            optimizer.step()
+        end = model.state_dict()
+        model.load_state_dict({name: start[name] + 0.5 * (end[name] - start[name]) for name in start})
+
+    Instead
+    -------
+    model = torch.nn.Linear(3, 1)
+    for task in range(3):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+        for step in range(2):
+            optimizer.zero_grad()
+            (model(torch.randn(8, 3)) - 1).square().mean().backward()
+            optimizer.step()
+        end = model.state_dict()
+        model.load_state_dict({name: start[name] + 0.5 * (end[name] - start[name]) for name in start})
+    """
+
+    code = "GV731"
+    name = "difference_with_itself"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        trained = {flow.log.tensors[each].storage for each in case.histories.trained} - {None}
+        for row, call in enumerate(flow.log.calls):
+            if call.call_site not in told and _is_of_one_memory(flow, call, trained):
+                told.add(call.call_site)
+                yield self._finding(flow, row)
+
+    def _finding(self, flow: Dataflow, row: int) -> Finding:
+        made = [flow.newest_producer(use.tensor, row) for use in flow.log.calls[row].inputs]
+        kept = min((each for each in made if each is not None), default=None)
+        used = location_of_call(flow, row)
+        location = used if kept is None else location_of_call(flow, kept)
+        return self.finding(
+            f"what was kept here is the memory of the parameters: the difference{at_line(used)} is zero, whatever was "
+            "learned in between",
+            symptom="grad_wrong",
+            why="steps change parameters in place, and what was kept without a copy changes with them",
+            fix="keep copies: copy.deepcopy(model.state_dict()), or p.detach().clone() of each",
+            location=location,
+            symptom_location=used if used != location else None,
+        )
+
+
+_BOTH = 2
+
+
+def _is_of_one_memory(flow: Dataflow, call: Call, trained: set[int | None]) -> bool:
+    """Whether a call subtracts a whole parameter from itself, by another name."""
+    if plain_name(call.function) != "sub" or len(call.inputs) != _BOTH or call.live_inputs:
+        return False
+    one, other = (use.tensor for use in call.inputs)
+    storage = flow.log.tensors[one].storage
+    return (
+        one != other
+        and storage in trained
+        and storage == flow.log.tensors[other].storage
+        and shape_of(flow, one) == shape_of(flow, other)
+        and call.inputs[0].version == call.inputs[1].version
+    )

@@ -1,0 +1,144 @@
+"""GV672."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import tensor_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.stored_batches import line_that_stores
+from gradviz.graph.call_log import ValueFacts
+
+
+class NextStateIsState(Rule):
+    """The states and the next states of a batch have the same values, because both are one array.
+
+    What it finds
+    -------------
+    A loss that compares a network's answer to states with a target made from a network's answer to other data of the
+    same shape, without a gradient, where both have the same smallest and largest value at every step. An environment
+    that changes its state in place and returns it, a memory that stores it without a copy, or a batch that is put
+    together twice of the same field.
+
+    Why it matters
+    --------------
+    The value of what follows is then that of the state itself: the network learns from transitions that never happened.
+
+    Example
+    -------
+    network = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    state, memory = torch.zeros(2), []
+    for step in range(6):
+        state = torch.randn(2)
+        before = state
+        state += 0.1
+        memory.append((before, torch.randn(()), state))
+        states, rewards, following = (torch.stack(each) for each in zip(*memory))
+        with torch.no_grad():
+            target = rewards + 0.9 * network(following).max(1).values
+        loss = (network(states)[:, 0] - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    network = torch.nn.Linear(2, 3)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    state, memory = torch.zeros(2), []
+    for step in range(6):
+        state = torch.randn(2)
+        before = state.clone()
+        state += 0.1
+        memory.append((before, torch.randn(()), state))
+        states, rewards, following = (torch.stack(each) for each in zip(*memory))
+        with torch.no_grad():
+            target = rewards + 0.9 * network(following).max(1).values
+        loss = (network(states)[:, 0] - target).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV672"
+    name = "next_state_is_state"
+    severity = "warning"
+    yields_to = ("batch_of_equal_rows",)
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[tuple[int, int, int, bool]]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+            pair = _states(flow, row) if is_error and flow.has_step_after(row) else None
+            if pair is not None:
+                lines[call.call_site].append((row, *pair, _are_alike(flow, row, *pair)))
+        for found in lines.values():
+            if len(found) >= _MIN_STEPS and all(are_alike for *_, are_alike in found):
+                yield self._finding(case, *found[-1][:-1])
+
+    def _finding(self, case: Case, row: int, states: int, following: int) -> Finding:
+        flow = case.dataflow
+        made = flow.newest_producer(following, row)
+        batch, loss = None if made is None else location_of_call(flow, made), location_of_call(flow, row)
+        location = line_that_stores(case, batch) or batch
+        names = tensor_words(flow, states), tensor_words(flow, following)
+        return self.finding(
+            f"{names[0]} and {names[1]}, of which the target{at_line(loss)} is made, always have the same values",
+            symptom="grad_wrong",
+            why="they were stored without a copy, and are one array that was changed in place since, or one of them "
+            "was read twice: the value of what follows is that of the state itself",
+            fix="store copies, state.copy() or state.clone(), where the environment returns or the memory takes them",
+            location=location or loss,
+            symptom_location=loss if loss != location else None,
+        )
+
+
+_BOTH = 2
+_MIN_STEPS = 3
+_MIN_NUMBERS = 8
+_ERRORS = frozenset({"sub", "mse_loss", "smooth_l1_loss", "huber_loss"})
+_LAYERS = frozenset({"linear", "conv2d", "conv1d"})
+_MOST_ABOVE = 60
+
+
+def _states(flow: Dataflow, row: int) -> tuple[int, int] | None:
+    """The data that a network got for a prediction, and that of which the target was made."""
+    live, dead = sorted(flow.log.calls[row].inputs, key=lambda use: not use.requires_grad)
+    target = value_maker(flow, dead.tensor, row)
+    if target is None or plain_name(target[1].function) not in ("add", "sub"):
+        return None
+    states, following = (_given(flow, tensor, row) for tensor in (live.tensor, dead.tensor))
+    if states is None or following is None or states == following:
+        return None
+    shape = shape_of(flow, states)
+    is_batch = len(shape) >= _BOTH and prod(shape) >= _MIN_NUMBERS
+    return (states, following) if is_batch and shape == shape_of(flow, following) else None
+
+
+def _given(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The data that the first layer of a network got, if one network alone made a tensor."""
+    above = flow.ancestors(tensor, row, since=flow.step_before(row))[-_MOST_ABOVE:]
+    first = next((each for each in above if plain_name(flow.log.calls[each].function) in _LAYERS), None)
+    given = None if first is None else flow.log.calls[first].inputs[0]
+    return None if given is None or given.requires_grad else given.tensor
+
+
+def _are_alike(flow: Dataflow, row: int, states: int, following: int) -> bool:
+    one, other = flow.values(states, row), flow.values(following, row)
+    return one is not None and other is not None and _bounds(one) == _bounds(other) is not None
+
+
+def _bounds(values: ValueFacts) -> tuple[float, float, int] | None:
+    if values.minimum is None or values.maximum is None or values.minimum == values.maximum:
+        return None
+    return values.minimum, values.maximum, values.zeros
