@@ -154,26 +154,26 @@ def whole_call_log(calls: CallLog) -> CallLog:
         derivatives=(derivative, unused),
         moments=(2, 3),
         optimizers=tuple(
-            replace(each, steps=4, rate_changes=3, rate_turns=(RateTurn(1, 0.1, 0.2),), first_rate=0.1)
+            replace(each, steps=4, rate_changes=3, rate_turns=(RateTurn(1, 0.1, 0.2),), first_rate=0.1, maximizes=True)
             for each in calls.optimizers
         ),
         shared_steps=(SharedSteps((0, 0), (1,), (-0.5,)),),
         loads=(StateLoad(1, "Net", 0, 4, 3, 2, ("a.w",), ("module.a.w",), ("net",)),),
         idle_attributes=(IdleAttribute("require_grad", True, "net", True, (1,), (("/project/train.py", 7),)),),
         repeated_modules=(RepeatedModule("net", "Sequential", "Linear", 3, 4, 0, (1,)),),
-        schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True),),
+        schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01),),
         loaders=(MadeLoader(0, True),),
     )
 
 
 def _write_through_an_index() -> Call:
     """``w.index_copy(0, index, z)`` with two positions for five rows."""
-    index = TensorUse(3, "2", 0, False, True, ValueFacts(5, 0.0, 1.0, zeros=3))
+    index = TensorUse(3, "2", 0, False, True, ValueFacts(5, 0.0, 1.0, zeros=3, equal_rows=True))
     source = TensorUse(2, "3", 0, True, False)
     return Call(
         "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
         outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
-        inner_nr=1, is_opened=True,
+        inner_nr=1, is_opened=True, misses_calls=True,
         checkpoint_site=0, checksums={"2": 12},
     )  # fmt: skip
 
@@ -227,6 +227,7 @@ def whole_graph() -> Graph:
                 recomputed=(Recomputed("tanh", 1, 3, 1),),
                 backward_parts=(BackwardPart(1, {"mul": 2, "sub": 1}),),
                 is_saved_guessed=True,
+                graph_break=GraphBreak("Tensor.item()", "/project/train.py", 7),
             ),
             Region("", closed="its code could not be run again"),
         ),
