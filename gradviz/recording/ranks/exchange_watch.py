@@ -62,6 +62,7 @@ class ExchangeWatch:
         """
         self._modules = modules
         self._defects = defects
+        self._has_ended = False
         self._noted: deque[_Noted] = deque(maxlen=MAX_NOTED)
         self.too_large: dict[str, None] = {}
         """The sizes of wrappers whose buckets were not read, in words."""
@@ -75,14 +76,19 @@ class ExchangeWatch:
         }
 
     def look(self) -> None:
-        """A module is about to run, which may be sharded."""
+        """A module is about to run, which may be sharded; on another thread perhaps while the recording ends."""
+        if self._has_ended:
+            return
         for module, replacements in ((_SHARDED, self._of_shards), (_FLAT, self._of_flat)):
             if is_loaded(module):
                 for replacement, make in replacements.items():
                     replacement.put(make)
+        if self._has_ended:
+            self.stop()
 
     def stop(self) -> None:
         """Put everything back; safe to call twice."""
+        self._has_ended = True
         for replacement in (*self._of_shards, *self._of_flat):
             replacement.take_back()
 

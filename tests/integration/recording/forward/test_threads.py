@@ -14,6 +14,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gradviz.recording.ranks.exchange_watch import ExchangeWatch
+from gradviz.recording.run.recording_failures import Defects
 from gradviz.recording.run.recording_plan import RecordingPlan
 from tests.integration.recording.helpers import (
     line_of,
@@ -266,3 +268,15 @@ def test_a_thread_that_is_left_behind_can_be_stopped(tmp_path: Path) -> None:
     for thread in threading.enumerate():
         if "(train)" in thread.name:
             thread.join()
+
+
+def test_a_module_that_another_thread_calls_as_the_recording_ends_gets_nothing_replaced() -> None:
+    import torch.distributed.fsdp._runtime_utils as of_torch
+
+    before = of_torch._reduce_grad
+    watch = ExchangeWatch(tuple, Defects())
+    watch.look()
+    assert of_torch._reduce_grad is not before
+    watch.stop()
+    watch.look()  # the other thread had begun to call its module
+    assert of_torch._reduce_grad is before
