@@ -10,7 +10,6 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
@@ -91,9 +90,10 @@ class NextStateIsState(Rule):
         made = flow.newest_producer(following, row)
         batch, loss = None if made is None else location_of_call(flow, made), location_of_call(flow, row)
         location = line_that_stores(case, batch) or batch
-        names = tensor_words(flow, states), tensor_words(flow, following)
+        first = flow.newest_producer(states, row)
+        places = at_line(None if first is None else location_of_call(flow, first)), at_line(batch)
         return self.finding(
-            f"{names[0]} and {names[1]}, of which the target{at_line(loss)} is made, always have the same values",
+            f"the states{places[0]} and the next states{places[1]} always have the same values",
             symptom="grad_wrong",
             why="they were stored without a copy, and are one array that was changed in place since, or one of them "
             "was read twice: the value of what follows is that of the state itself",
