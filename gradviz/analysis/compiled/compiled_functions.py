@@ -31,6 +31,10 @@ _FORBIDDEN = re.compile(
     r"|the function `(?P<method>(?:Optimizer|Module|Tensor)\.\w+)` should not be traced"
 )
 """Said of functions of torch. Its hints are for functions of the program."""
+_KERNELS = (
+    "which operations inductor fused, and which of its kernels runs each: torch tells it only if that is asked for "
+    "before it compiles, and then code in its caches does not fit any more"
+)
 _WANTED = "User-inserted graph break"
 """Said of a call of `torch._dynamo.graph_break`, also of one in torch."""
 
@@ -105,9 +109,10 @@ class CompiledDocument(Struct, frozen=True):
 
 def compiled_document(capture: Capture) -> CompiledDocument:
     """Everything that was compiled in the run."""
-    return CompiledDocument(
-        COMPILED_VERSION, capture.title, compiled_functions(capture), capture.disclosures, capture.uncompiled_cuts
-    )
+    functions = compiled_functions(capture)
+    unknown = (_KERNELS,) if any(each.backend == "inductor" and each.regions for each in functions) else ()
+    disclosures = (*capture.disclosures, *unknown)
+    return CompiledDocument(COMPILED_VERSION, capture.title, functions, disclosures, capture.uncompiled_cuts)
 
 
 def compiled_json(capture: Capture) -> str:

@@ -152,6 +152,13 @@ def test_python_between_two_breaks_is_no_region() -> None:
     assert "___stack0 is a value that the code before the break left" in text
 
 
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_it_is_said_that_kernels_are_not_known(backend: str) -> None:
+    compilations = (Compilation(0, 0, "f", "train.py", 3, operations=2, backend=backend),)
+    document = compiled_document(replace(small_capture(), compilations=compilations))
+    assert ("which of its kernels" in CompiledText(300).text(document)) == (backend == "inductor")
+
+
 def test_check_notes_both(capture: Capture) -> None:
     notes = {finding.code: finding for finding in check_case(Case(capture), RULES).findings}
     assert works("compilations")
