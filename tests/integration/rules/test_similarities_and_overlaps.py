@@ -180,6 +180,7 @@ TWICE = "loss = 0.7 * error(a, y) + 0.3 * error(a.view(8, 3), y) + error(b, y)"
 ONCE = (
     "loss = 0.7 * error(a, y) + 0.3 * error(a, y_b) + error(b, y)",
     "loss = error(a, y) + F.cross_entropy(a, y, label_smoothing=0.1) + error(b, y)",
+    "table, own = a @ b.T, torch.arange(8)\n    loss = error(table, own) + error(table.T, own)",
     "loss = error(a[:4], y[:4]) + error(a[4:], y[4:]) + error(b, y)",
     "both = torch.cat([a, b])\n    loss = error(both[:8], y) + error(both[8:], y)",
 )

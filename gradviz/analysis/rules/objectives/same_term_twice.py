@@ -97,6 +97,8 @@ _LOSSES = frozenset({
     "binary_cross_entropy_with_logits", "kl_div", "cosine_similarity",
 })  # fmt: skip
 _MAX_SHAPES = 6
+_OTHER_ORDER = frozenset({"getitem", "transpose", "permute", "T", "t", "swapaxes"})
+"""Parts and exchanged axes are something else to compare: rows of a table of similarities, and then its columns."""
 
 
 def _compared(flow: Dataflow, row: int) -> tuple[str, int, int, tuple[object, ...]] | None:
@@ -118,7 +120,7 @@ def _unshaped(flow: Dataflow, tensor: int, row: int) -> int:
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or len(call.inputs) != 1:
             break
-        if plain_name(call.function) not in SHAPE_ONLY - {"getitem"}:
+        if plain_name(call.function) not in SHAPE_ONLY - _OTHER_ORDER:
             break
         row, tensor = made, call.inputs[0].tensor
     return tensor
