@@ -160,6 +160,11 @@ class ParameterHistories:
         return tuple(last.values())
 
     @cached_property
+    def last_trained_backward_of_each_line(self) -> tuple[int, ...]:
+        """Those of them that a step of an optimizer follows."""
+        return tuple(row for row in self.last_backward_of_each_line if self.flow.has_step_after(row))
+
+    @cached_property
     def reads_of_no_gradient(self) -> tuple[int, ...]:
         """Calls that read a ``.grad`` that was None, after a backward call that did not fail."""
         calls = self.log.calls

@@ -60,9 +60,7 @@ class DivergenceMaximized(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
                 row = divergence_from_prior(flow, backward, use.tensor, wanted=-1)
                 if row is not None and flow.log.calls[row].call_site not in told:

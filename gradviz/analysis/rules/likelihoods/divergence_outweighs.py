@@ -67,8 +67,8 @@ class DivergenceOutweighs(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for backward in case.histories.last_backward_of_each_line:
-            for use in flow.log.calls[backward].roots if flow.has_step_after(backward) else ():
+        for backward in case.histories.last_trained_backward_of_each_line:
+            for use in flow.log.calls[backward].roots:
                 exponential = divergence_from_prior(flow, backward, use.tensor, wanted=1)
                 if exponential is not None:
                     yield from self._findings(case, backward, use.tensor, exponential)

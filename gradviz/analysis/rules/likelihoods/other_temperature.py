@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import TensorUse
 
 
@@ -114,7 +115,7 @@ def _divisor(flow: Dataflow, row: int, logits: int) -> float | None:
     made = value_maker(flow, logits, row, through=frozenset({"detach"}))
     if made is None or plain_name(made[1].function) not in ("div", "mul"):
         return None
-    number = next((made[1].scalars[place] for place in ("1", "other", "0") if place in made[1].scalars), None)
-    if type(number) not in (int, float) or not number or number < 0:  # type: ignore[operator]
+    number = number_of(made[1], *OPERAND, missing=0.0)
+    if number <= 0:
         return 1.0  # by a tensor, which may be the same for both
-    return float(number) if plain_name(made[1].function) == "div" else 1 / float(number)
+    return number if plain_name(made[1].function) == "div" else 1 / number

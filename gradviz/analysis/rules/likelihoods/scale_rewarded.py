@@ -65,9 +65,7 @@ class ScaleRewarded(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
                 terms = terms_of_sum(flow, backward, use.tensor)
                 found = next(_rewarded(case, terms), None)

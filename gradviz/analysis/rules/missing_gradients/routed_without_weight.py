@@ -69,9 +69,7 @@ class RoutedWithoutWeight(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories
         told: set[int | None] = set()
-        for backward in histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in histories.last_trained_backward_of_each_line:
             reached, since = case.backward_calls.reached(backward), flow.step_before(backward)
             for row in range(since, backward):
                 call = flow.log.calls[row]

@@ -10,6 +10,8 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
 
 
@@ -91,7 +93,6 @@ _MOST_USERS = 8
 _NORMS = frozenset({"norm", "vector_norm"})
 _SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "squeeze"})
 _DIMS = ("dim", "axis")
-_SQUARE = 2
 
 
 def _norm_of_all(flow: Dataflow, tensor: int, row: int) -> int | None:
@@ -123,17 +124,6 @@ def _is_compared(flow: Dataflow, norm: int, row: int) -> bool:
     for user in flow.users(norm, row)[:_MOST_USERS]:
         call = flow.log.calls[user]
         is_difference = plain_name(call.function) == "sub" and len(call.inputs) == 1 and bool(call.outputs)
-        number = next((call.scalars[place] for place in ("1", "other", "0") if place in call.scalars), 0)
-        if is_difference and type(number) in (int, float) and number:
-            squares = (flow.log.calls[each] for each in flow.users(call.outputs[0].tensor, user))
-            return any(_is_square(each) for each in squares)
+        if is_difference and number_of(call, *OPERAND, missing=0.0):
+            return any(is_squared(flow.log.calls[each]) for each in flow.users(call.outputs[0].tensor, user))
     return False
-
-
-def _is_square(call: Call) -> bool:
-    is_power = plain_name(call.function) == "pow" and call.scalars.get("1", call.scalars.get("exponent")) == _SQUARE
-    return (
-        is_power
-        or plain_name(call.function) == "square"
-        or (plain_name(call.function) == "mul" and len({use.tensor for use in call.inputs}) == 1 < len(call.inputs))
-    )

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
 
 
@@ -63,9 +63,7 @@ class SameTermTwice(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             seen: dict[tuple[str, int, int, tuple[object, ...]], int] = {}
             roots = (use.tensor for use in flow.log.calls[backward].roots)
             rows = sorted({term.row for root in roots for term in signed_terms(flow, backward, root)})
@@ -96,7 +94,6 @@ _LOSSES = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "kl_div", "cosine_similarity",
 })  # fmt: skip
-_MAX_SHAPES = 6
 _OTHER_ORDER = frozenset({"getitem", "transpose", "permute", "T", "t", "swapaxes"})
 """Parts and exchanged axes are something else to compare: rows of a table of similarities, and then its columns."""
 
@@ -109,18 +106,5 @@ def _compared(flow: Dataflow, row: int) -> tuple[str, int, int, tuple[object, ..
         return None
     if not shape_of(flow, call.inputs[0].tensor):
         return None
-    first, second = (_unshaped(flow, use.tensor, row) for use in call.inputs)
+    first, second = (tensor_before(flow, use.tensor, row, SHAPE_ONLY - _OTHER_ORDER) for use in call.inputs)
     return name, first, second, tuple(sorted(map(str, call.scalars.items())))
-
-
-def _unshaped(flow: Dataflow, tensor: int, row: int) -> int:
-    """The tensor before its shape was changed; parts of it are other tensors."""
-    for _ in range(_MAX_SHAPES):
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or len(call.inputs) != 1:
-            break
-        if plain_name(call.function) not in SHAPE_ONLY - _OTHER_ORDER:
-            break
-        row, tensor = made, call.inputs[0].tensor
-    return tensor

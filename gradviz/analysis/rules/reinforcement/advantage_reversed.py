@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.graph.call_log import Call
 
@@ -65,9 +65,7 @@ class AdvantageReversed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         fitted = set(_fitted_values(flow))
-        for backward in case.histories.last_backward_of_each_line if fitted else ():
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line if fitted else ():
             for use in flow.log.calls[backward].roots:
                 for term in signed_terms(flow, backward, use.tensor):
                     row = _difference_as_weight(flow, term)
@@ -105,21 +103,7 @@ def _fitted_values(flow: Dataflow) -> Iterator[tuple[int, int]]:
         users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)) if call.outputs else ()
         if name in _ERRORS or (name == "sub" and any(plain_name(user.function) in _SQUARES for user in users)):
             live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
-            yield _source(flow, live.tensor, row), _source(flow, dead.tensor, row)
-
-
-def _source(flow: Dataflow, tensor: int, row: int) -> int:
-    """The tensor before it was detached or brought into another shape."""
-    for _ in range(_MAX_STEPS):
-        made = flow.newest_producer(tensor, row)
-        if made is None:
-            break
-        call = flow.log.calls[made]
-        is_passed = plain_name(call.function) in _PASSED and len(call.inputs) == 1
-        if not is_passed:
-            break
-        row, tensor = made, call.inputs[0].tensor
-    return tensor
+            yield tensor_before(flow, live.tensor, row, _PASSED), tensor_before(flow, dead.tensor, row, _PASSED)
 
 
 _PASSED = frozenset({"detach", "clone", *SHAPE_ONLY}) - {"getitem"}
@@ -127,7 +111,7 @@ _PASSED = frozenset({"detach", "clone", *SHAPE_ONLY}) - {"getitem"}
 
 def _sides(flow: Dataflow, row: int, call: Call) -> tuple[int, int]:
     """What a difference begins with, and what it takes away."""
-    first, second = (_source(flow, use.tensor, row) for use in call.inputs)
+    first, second = (tensor_before(flow, use.tensor, row, _PASSED) for use in call.inputs)
     return (second, first) if call.function.rpartition(".")[2] == "__rsub__" else (first, second)
 
 

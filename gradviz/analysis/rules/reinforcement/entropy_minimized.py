@@ -62,9 +62,7 @@ class EntropyMinimized(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             terms = [
                 term for use in flow.log.calls[backward].roots for term in signed_terms(flow, backward, use.tensor)
             ]

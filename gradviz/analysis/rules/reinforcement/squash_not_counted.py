@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
 
 
 class SquashNotCounted(Rule):
@@ -64,9 +65,7 @@ class SquashNotCounted(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             for root in flow.log.calls[backward].roots:
                 above = flow.ancestors(root.tensor, backward, since=flow.step_before(backward))
                 for squash in (row for row in above if _is_squash(flow, row)):
@@ -135,7 +134,7 @@ def _square_of(flow: Dataflow, tensor: int, row: int) -> int | None:
     for user in flow.users(tensor, row):
         call = flow.log.calls[user]
         name = plain_name(call.function)
-        if name == "square" or (name == "pow" and call.scalars.get("1", call.scalars.get("exponent")) == _BOTH):
+        if name != "mul" and is_squared(call):
             return user
         if name == "div" and call.outputs:
             return _square_of(flow, call.outputs[0].tensor, user)

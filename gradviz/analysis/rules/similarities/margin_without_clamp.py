@@ -11,6 +11,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
 
 
@@ -58,9 +59,7 @@ class MarginWithoutClamp(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
                 for row in linear_rows(flow, backward, use.tensor):
                     site = flow.log.calls[row].call_site
@@ -89,8 +88,8 @@ def _margin(flow: Dataflow, row: int) -> float | None:
     """The number that a call adds to a difference of two alike results, or from which it takes labels times scores."""
     call = flow.log.calls[row]
     name = plain_name(call.function)
-    number = next((call.scalars[place] for place in ("1", "other", "0") if place in call.scalars), None)
-    if name not in ("add", "sub") or len(call.inputs) != 1 or type(number) not in (int, float) or not number:
+    number = number_of(call, *OPERAND, missing=0.0)
+    if name not in ("add", "sub") or len(call.inputs) != 1 or not number:
         return None
     is_reversed = call.function.rpartition(".")[2] == "__rsub__"
     made = value_maker(flow, call.inputs[0].tensor, row)
@@ -98,10 +97,10 @@ def _margin(flow: Dataflow, row: int) -> float | None:
         return None
     if name == "add":
         is_margin = _is_difference(flow, *made) or _is_in_difference(flow, row, call)
-        is_margin &= float(number) > 0
+        is_margin &= number > 0
     else:
         is_margin = is_reversed and _is_score_by_label(flow, *made)
-    return float(number) if is_margin else None
+    return number if is_margin else None
 
 
 def _is_in_difference(flow: Dataflow, row: int, call: Call) -> bool:

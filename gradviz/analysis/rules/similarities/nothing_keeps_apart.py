@@ -62,9 +62,7 @@ class NothingKeepsApart(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for backward in case.histories.last_backward_of_each_line:
-            if not flow.has_step_after(backward):
-                continue
+        for backward in case.histories.last_trained_backward_of_each_line:
             pairs = [_drawn_together(case, backward, use.tensor) for use in flow.log.calls[backward].roots]
             if not pairs or not all(pairs):
                 continue

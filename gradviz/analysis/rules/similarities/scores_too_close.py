@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
 
 
@@ -138,14 +139,14 @@ def _cosines(flow: Dataflow, row: int) -> _Cosines | None:
 
 def _factor(flow: Dataflow, row: int, call: Call) -> float | None:
     """By which number a call multiplies; None if it is learned, or not a single positive one."""
-    number = next((call.scalars[place] for place in ("1", "other", "0") if place in call.scalars), None)
-    if number is None and len(call.inputs) == _BOTH and len(call.live_inputs) == 1:
+    number = number_of(call, *OPERAND, missing=0.0)
+    if len(call.inputs) == _BOTH and len(call.live_inputs) == 1:
         other = next(use for use in call.inputs if not use.requires_grad)
         values = flow.values_of(other, row)
-        number = values.minimum if values is not None and values.count == 1 else None
-    if type(number) not in (int, float) or not number > 0:  # type: ignore[operator]
+        number = values.minimum or 0.0 if values is not None and values.count == 1 else 0.0
+    if number <= 0:
         return None
-    return float(number) if plain_name(call.function) == "mul" else 1 / float(number)  # type: ignore[arg-type]
+    return number if plain_name(call.function) == "mul" else 1 / number
 
 
 def _are_normalized(flow: Dataflow, row: int, call: Call) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call
 
 _KEEPS = frozenset({"sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone"})
@@ -55,7 +56,7 @@ def _terms(call: Call, name: str, sign: int) -> Iterator[tuple[int, int]]:
     if call.kind != "operation" or not live:
         return
     first = call.function.rpartition(".")[2].startswith("__r")
-    if name == "add" and _factor(call, "alpha", missing=1.0) > 0:
+    if name == "add" and number_of(call, "alpha", missing=1.0) > 0:
         yield from ((use.tensor, sign) for use in live)
     elif name == "sub":
         for use in live:
@@ -64,13 +65,8 @@ def _terms(call: Call, name: str, sign: int) -> Iterator[tuple[int, int]]:
     elif name == "neg":
         yield live[0].tensor, -sign
     elif name in ("mul", "div") and len(call.inputs) == 1:
-        factor = _factor(call, "1", "0", "other", missing=0.0)
+        factor = number_of(call, "1", "0", "other", missing=0.0)
         if factor:
             yield live[0].tensor, sign if factor > 0 else -sign
     elif name in _KEEPS:
         yield live[0].tensor, sign
-
-
-def _factor(call: Call, *places: str, missing: float) -> float:
-    values = (call.scalars.get(place) for place in places)
-    return next((float(value) for value in values if type(value) in (int, float)), missing)  # type: ignore[arg-type]

@@ -15,6 +15,7 @@ SHAPE_ONLY = frozenset({
 })  # fmt: skip
 """They change the shape or the type, or take a part, and keep the values."""
 _MAX_SHAPING = 8
+_SQUARE = 2
 
 
 def calls_in_training(flow: Dataflow, functions: frozenset[str]) -> Iterator[list[int]]:
@@ -62,6 +63,25 @@ def _source(call: Call, name: str, result: int) -> int:
         return call.inputs[0].tensor
     index = next((index for index, use in enumerate(call.outputs) if use.tensor == result), 0)
     return call.inputs[min(index, len(call.inputs) - 1)].tensor
+
+
+def tensor_before(flow: Dataflow, tensor: int, row: int, passed: frozenset[str]) -> int:
+    """The tensor before it went through operations of a single tensor that are passed over."""
+    for _ in range(_MAX_SHAPING):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or len(call.inputs) != 1 or plain_name(call.function) not in passed:
+            break
+        row, tensor = made, call.inputs[0].tensor
+    return tensor
+
+
+def is_squared(call: Call) -> bool:
+    """Whether a call returns the square of what it takes."""
+    name = plain_name(call.function)
+    if name == "mul":
+        return len({use.tensor for use in call.inputs}) == 1 < len(call.inputs)
+    return name == "square" or (name == "pow" and call.scalars.get("1", call.scalars.get("exponent")) == _SQUARE)
 
 
 def is_reduced_as_a_whole(flow: Dataflow, row: int) -> bool:

@@ -127,6 +127,10 @@ def is_linear(call: Call) -> bool:
     return name in ("add", "sub", "neg") or name in _KEEPS or is_product
 
 
+OPERAND = ("1", "other", "0")
+"""Where a call of two operands has the one that is a number."""
+
+
 def number_of(call: Call, *places: str, missing: float) -> float:
     """The number that a call got at the first of these places where it got one."""
     values = (call.scalars.get(place) for place in places)
