@@ -147,9 +147,10 @@ WITH_INFLUENCE = (
     _script("loss = (model(x) - y).square().mean()"),
     _script("loss = model(x).mean() - model(other).mean()"),
     _script("rate = F.softplus(model(x))\nloss = (rate - t * rate.log() + torch.lgamma(t + 1)).mean()", "t = y.abs()"),
+    _script("difference = model(x) - y\nloss = (torch.exp(difference) - difference - 1).mean()"),
 )
 
 
 @pytest.mark.parametrize("script", WITH_INFLUENCE)
-def test_a_squared_target_and_a_critic_and_a_likelihood_are_right(script: str, tmp_path: Path) -> None:
+def test_a_squared_target_a_critic_a_likelihood_and_linex_are_right(script: str, tmp_path: Path) -> None:
     assert not [each for each in alarms(script, tmp_path) if each.cause == "target_without_influence"]

@@ -96,9 +96,26 @@ def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
             continue
         live = call.live_inputs[0]
         target = next(use for use in call.inputs if use is not live)
-        if _is_target(flow, target, live, row) and not _is_used_elsewhere(flow, target, row, backward, root):
+        if not _is_target(flow, target, live, row):
+            continue
+        above = frozenset(flow.ancestors(root, backward, flow.step_before(row)))
+        if not _is_used_elsewhere(flow, target, row, above) and not _goes_elsewhere(flow, row, above, frozenset(rows)):
             return row
     return None
+
+
+def _goes_elsewhere(flow: Dataflow, row: int, above: frozenset[int], linear: frozenset[int]) -> bool:
+    """Whether the difference reaches the loss on another way, too, as through the exponential of a LINEX loss."""
+    since = flow.step_before(row)
+    waiting, seen = [row], {row}
+    while waiting:
+        for use in flow.log.calls[waiting.pop()].outputs:
+            users = above.intersection(flow.users(use.tensor, since)) - seen
+            if not users <= linear:
+                return True
+            seen |= users
+            waiting += users
+    return False
 
 
 _SIDES = 2
@@ -133,13 +150,12 @@ _OF_NETWORKS = frozenset({
 })  # fmt: skip
 
 
-def _is_used_elsewhere(flow: Dataflow, target: TensorUse, row: int, backward: int, root: int) -> bool:
+def _is_used_elsewhere(flow: Dataflow, target: TensorUse, row: int, above: frozenset[int]) -> bool:
     """Whether the loss takes the data, or the tensor of which it is a view, at another place, too."""
     since = flow.step_before(row)
-    above = set(flow.ancestors(root, backward, since)) - {row}
     tensor, before = target.tensor, row
     while True:
-        if any(user in above and user != before for user in flow.users(tensor, since)):
+        if any(user in above and user not in (row, before) for user in flow.users(tensor, since)):
             return True
         made = flow.newest_producer(tensor, before)
         call = None if made is None else flow.log.calls[made]
