@@ -224,6 +224,8 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     seen, and for tensors whose values cannot be read."""
     dtype: str | None = None
     """If it is another one than at first, such as after ``model.half()``."""
+    has_equal_units: bool = False
+    """Whether it has changed, and all its rows, or all its columns, hold the same values."""
 
 
 class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

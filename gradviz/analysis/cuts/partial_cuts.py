@@ -22,6 +22,7 @@ from gradviz.analysis.cuts.residual_cuts import (
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values_outside_torch import Reentry
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 _COMPUTES = frozenset({"div", "mul", "add", "sub", "float", "double", "to", "type", "half", "bfloat16"})
@@ -67,11 +68,31 @@ def _kind(histories: ParameterHistories, cut_path: CutPath, backward: int) -> Li
 
 def _is_no_purpose(flow: Dataflow, cut_path: CutPath) -> bool:
     cut = cut_path.cut
-    is_sure = not cut_path.is_steering and cut_path.doubt <= GUESSES.index("value")
+    is_sure = cut_path.doubt <= GUESSES.index("value") or _comes_back_as_it_was(flow, cut_path)
     return (
         is_sure
+        and not cut_path.is_steering
         and _leaves_torch_or_floats(flow, cut_path)
         and all(_is_used_only_for(flow, tensor, cut) for tensor in cut.live_inputs)
+    )
+
+
+def _comes_back_as_it_was(flow: Dataflow, cut_path: CutPath) -> bool:
+    """Whether what came back by order has the shape of what had left, and the same extreme values."""
+    if cut_path.doubt != GUESSES.index("order"):
+        return False
+    return all(_is_same(flow, each) for each in cut_path.reentries)
+
+
+def _is_same(flow: Dataflow, reentry: Reentry) -> bool:
+    tensors, made = flow.log.tensors, flow.log.tensors[reentry.into].producer
+    left = flow.values(reentry.tensor, reentry.exit)
+    back = None if made is None else flow.values(reentry.into, made + 1)
+    return (
+        tensors[reentry.tensor].facts.shape == tensors[reentry.into].facts.shape
+        and left is not None
+        and left == back
+        and left.minimum != left.maximum
     )
 
 

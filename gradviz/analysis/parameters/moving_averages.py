@@ -91,10 +91,23 @@ def _mixed(flow: Dataflow, row: int, call: Call, target: int) -> Update | None:
     return None
 
 
+def is_averaged_with_itself(flow: Dataflow, row: int, target: int) -> bool:
+    """Whether a call adds to a parameter, which was scaled before, a part of the same parameter."""
+    call = flow.log.calls[row]
+    is_added = plain_name(call.function) == "add" and bool(call.changed) and len(call.inputs) > 1
+    part = _part(flow, call.inputs[1].tensor, row) if is_added and _kept(flow, row, target) is not None else None
+    return part is not None and part[0] == target
+
+
+def _kept(flow: Dataflow, row: int, target: int) -> float | None:
+    """The factor by which a parameter was scaled in place before this call, since the last step."""
+    scaled = [each for each in flow.changes(target, flow.step_before(row), row) if _is_scale(flow.log.calls[each])]
+    return _number(flow.log.calls[scaled[-1]], "1", "other") if scaled else None
+
+
 def _added(flow: Dataflow, row: int, call: Call, target: int) -> Update | None:
     """``t.mul_(a).add_(s, alpha=b)``, also with ``b * s``."""
-    scaled = [each for each in flow.changes(target, flow.step_before(row), row) if _is_scale(flow.log.calls[each])]
-    kept = _number(flow.log.calls[scaled[-1]], "1", "other") if scaled else None
+    kept = _kept(flow, row, target)
     part = _part(flow, call.inputs[1].tensor, row)
     if kept is None or part is None or part[0] == target:
         return None

@@ -91,6 +91,7 @@ from gradviz.analysis.rules.parameters.plain_tensor import PlainTensor
 from gradviz.analysis.rules.parameters.requires_grad_false import RequiresGradFalse
 from gradviz.analysis.rules.parameters.statistics_never_updated import StatisticsNeverUpdated
 from gradviz.analysis.rules.parameters.training_mode import TrainingMode
+from gradviz.analysis.rules.parameters.units_stay_alike import UnitsStayAlike
 from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
@@ -283,6 +284,7 @@ RULES: tuple[type[Rule], ...] = (
     UpdateDiscarded,
     RateMultipliedTwice,
     DifferenceWithItself,
+    UnitsStayAlike,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

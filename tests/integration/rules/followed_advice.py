@@ -457,6 +457,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("start = model.state_dict()", "start = {n: p.detach().clone() for n, p in model.state_dict().items()}"),),
         ),
     ),
+    "GV732": (("nn.init.normal_()", (("constant_(parameter, 0.1)", "normal_(parameter, std=0.1)"),)),),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (
         (

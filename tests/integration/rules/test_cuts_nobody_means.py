@@ -53,6 +53,11 @@ FAULTS = {
         "    loss = torch.relu(near - far + 1).mean() + head(net(x)).mean()\n" + STEP,
         "tensor_rewrap",
     ),
+    "one of two paths goes through a list of many numbers": (
+        LOOP + "    h = torch.tensor(net(x.repeat(20, 1)).tolist())  # here\n"
+        "    loss = head(h).square().mean() + head(net(x)).mean()\n" + STEP,
+        "tensor_rewrap",
+    ),
     "one of two paths goes through NumPy": (
         LOOP + "    h = net(x)\n    gate = torch.from_numpy(torch.sigmoid(head(h)).detach().numpy())  # here\n"
         "    loss = (gate * h).sub(y).square().mean() + head(net(x)).mean()\n" + STEP,

@@ -25,6 +25,17 @@ STEP = "    opt.zero_grad()\n    loss.backward()\n    opt.step()\n"
 PLAIN = HEAD + OPT + LOOP
 
 FAULTS = {
+    "all units begin with the same weights": (
+        HEAD + "for p in net.parameters():\n    nn.init.constant_(p, 0.1)  # here\nnn.init.ones_(head.weight)\n" + OPT
+        + LOOP + "    loss = (head(net(x)).sum(1) - x[:, 0]).square().mean()\n" + STEP,
+        "units_stay_alike",
+    ),
+    "all units of a product begin with the same weights": (
+        HEAD + "w = nn.Parameter(torch.full((4, 8), 0.1))  # here\nv = nn.Parameter(torch.full((8, 1), 0.2))\n"
+        "opt = torch.optim.Adam([w, v], lr=0.1)\n" + LOOP
+        + "    loss = (torch.tanh(x @ w) @ v - x[:, :1]).square().mean()\n" + STEP,
+        "units_stay_alike",
+    ),
     "the optimizer has a copied model": (
         HEAD + "other = copy.deepcopy(head)\n"
         "opt = torch.optim.SGD([*net.parameters(), *other.parameters()], lr=0.1)  # here\n" + LOOP + LOSS + STEP,
@@ -125,6 +136,11 @@ FAULTS = {
         + "    with torch.no_grad():\n        best = target(net(x)).argmax(1)\n"
         "    loss = F.cross_entropy(head(net(x)), best)\n" + STEP
         + "    target.load_state_dict(head.state_dict())\n",
+        "copied_onto_itself",
+    ),
+    "a target network that follows itself is the network": (
+        HEAD + OPT + "target = head  # here\n" + LOOP + LOSS + STEP + "    with torch.no_grad():\n"
+        "        for t, s in zip(target.parameters(), head.parameters()):\n            t.mul_(0.9).add_(0.1 * s)\n",
         "copied_onto_itself",
     ),
     "a target network that is never updated is the network itself": (
@@ -252,6 +268,9 @@ FOLLOWED = {
         "detach() what line", "head(fake).mean()  # here", "head(fake.detach()).mean()",
     ),
     "a policy's loss has the history of the critic": ("detach() what line", "1 - value", "1 - value.detach()"),
+    "a target network that follows itself is the network": (
+        "copy.deepcopy(model) for a second", "target = head  # here", "target = copy.deepcopy(head)",
+    ),
     "a target network that is never updated is the network itself": (
         "target = copy.deepcopy(head)", "target = head", "target = copy.deepcopy(head)",
     ),
@@ -269,6 +288,10 @@ FOLLOWED = {
 """By fault: a phrase of the advice, and the edit of a reader who follows it."""
 
 HEALTHY = {
+    "the last layer begins at zero": HEAD + "nn.init.zeros_(head.weight)\n" + OPT + LOOP + LOSS + STEP,
+    "a scale and a row begin with ones": HEAD + "row, scale = nn.Parameter(torch.ones(1, 8)), "
+    "nn.Parameter(torch.ones(8, 1))\nopt = torch.optim.Adam([*both, row, scale], lr=0.01)\n" + LOOP
+    + "    loss = F.cross_entropy(head(net(x) * row * scale.T), y)\n" + STEP,
     "a mask of -Inf in a program that ends for another reason": PLAIN
     + "    scores = head(net(x)).masked_fill(x[:, :3] > 9, -torch.inf)\n"
     "    loss = F.cross_entropy(scores, y)\n" + STEP + "raise ValueError('the result is not finite')\n",

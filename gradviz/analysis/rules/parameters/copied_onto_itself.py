@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -10,7 +9,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.second_names import SecondName, second_names
+from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself
+from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -20,13 +20,14 @@ _MAX_STEPS = 5
 
 
 class CopiedOntoItself(Rule):
-    """Parameters are copied onto themselves, which changes nothing.
+    """Parameters are copied onto themselves, or averaged with themselves.
 
     What it finds
     -------------
     ``load_state_dict``, ``copy_`` and ``lerp_`` after the first step whose source is the parameter itself, or shares
-    its memory. A second name for a model (``target = online``) that is used as a copy would be: without gradients for
-    the target of a loss that trains the model, or frozen although an optimizer has it.
+    its memory; also a moving average of a parameter with itself. A second name for a model (``target = online``) that
+    is used as a copy would be: without gradients for the target of a loss that trains the model, or frozen although an
+    optimizer has it.
 
     Why it matters
     --------------
@@ -70,9 +71,13 @@ class CopiedOntoItself(Rule):
         first = next(iter(histories.steps), None)
         by_line: dict[Location | None, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if first is None or row < first or plain_name(call.function) not in _COPIES or len(call.inputs) < 2:
+            name = plain_name(call.function)
+            if first is None or row < first or name not in (*_COPIES, "add") or len(call.inputs) < 2:
                 continue
-            if _is_parameter(case, call.inputs[0].tensor) and _is_itself(case, row, call):
+            target = call.inputs[0].tensor
+            if not _is_parameter(case, target):
+                continue
+            if _is_itself(case, row, call) if name in _COPIES else is_averaged_with_itself(flow, row, target):
                 by_line[location_of_call(flow, row)].append(row)
         told = [self._finding(case, location, rows) for location, rows in by_line.items()]
         yield from told
@@ -99,15 +104,20 @@ class CopiedOntoItself(Rule):
     def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
         flow = case.dataflow
         tensors = list(dict.fromkeys(flow.log.calls[row].inputs[0].tensor for row in rows))
-        source = flow.log.calls[rows[0]].inputs[1].tensor
-        made = flow.newest_producer(source, rows[0])
-        kept = None if made is None else location_of_call(flow, made)
+        is_average = plain_name(flow.log.calls[rows[0]].function) == "add"
+        made = flow.newest_producer(flow.log.calls[rows[0]].inputs[1].tensor, rows[0])
+        kept = None if made is None or is_average else location_of_call(flow, made)
         where = kept if kept not in (None, location) else _second_name(case, location, tensors[0]) or location
+        one = len(tensors) == 1
+        does = "averaged with" if is_average else "copied onto"
+        effect = f"only shrinks {'it' if one else 'them'}" if is_average else "changes nothing"
         return self.finding(
-            f"{case.histories.together(tensors)} {'is' if len(tensors) == 1 else 'are'} copied onto "
-            f"{'itself' if len(tensors) == 1 else 'themselves'}: that changes nothing",
+            f"{case.histories.together(tensors)} {'is' if one else 'are'} {does} {'itself' if one else 'themselves'}: "
+            f"that {effect}",
             symptom="grad_wrong",
-            why="state_dict() and detach() share the memory of the parameters, and an assignment copies no model",
+            why="an assignment copies no model: both names mean the same parameters"
+            if is_average
+            else "state_dict() and detach() share the memory of the parameters, and an assignment copies no model",
             fix="keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model"
             if case.histories.trained.intersection(tensors)
             else "take the values of the trained model: target.load_state_dict(model.state_dict())",
@@ -124,8 +134,7 @@ def _second_name(case: Case, copying: Location | None, tensor: int) -> Location 
     if copying is None or not model.isidentifier():
         return None
     lines = case.capture.sources.get(copying.file, {})
-    assigned = re.compile(rf"^\s*[\w.]+\s*=\s*{model}\s*(#.*)?$")
-    found = [number for number, text in lines.items() if assigned.match(text)]
+    found = [number for number, text in lines.items() if model in text and model in dict(assigned_names(text)).values()]
     return Location(copying.file, found[0]) if len(found) == 1 else None
 
 
