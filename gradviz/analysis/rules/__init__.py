@@ -32,6 +32,7 @@ from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
+from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
@@ -61,6 +62,7 @@ from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormFo
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.objectives.players_agree import PlayersAgree
+from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWeighsLess
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
@@ -71,6 +73,7 @@ from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.optimizers.steps_from_the_start import StepsFromTheStart
+from gradviz.analysis.rules.optimizers.steps_too_large import StepsTooLarge
 from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.optimizers.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
@@ -98,6 +101,7 @@ from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageRev
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
+from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
@@ -255,6 +259,9 @@ RULES: tuple[type[Rule], ...] = (
     SameTermTwice,
     PositiveElsewhere,
     NextStateIsState,
+    OptimisticClip,
+    MixedWithoutRoot,
+    RareClassWeighsLess,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -285,6 +292,7 @@ RULES: tuple[type[Rule], ...] = (
     RateMultipliedTwice,
     DifferenceWithItself,
     UnitsStayAlike,
+    StepsTooLarge,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

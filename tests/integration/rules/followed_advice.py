@@ -451,12 +451,21 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV671": (("cat([positive, negatives], dim=1)", (("[negatives, positive]", "[positive, negatives]"),)),),
     "GV672": (("store copies", (("before = state\n", "before = state.clone()\n"),)),),
+    "GV676": (("number of zeros / number of ones", (("y.sum() / (1 - y).sum()", "(1 - y).sum() / y.sum()"),)),),
+    "GV675": (
+        (
+            "a.sqrt() * x + (1 - a).sqrt() * noise",
+            (("alpha_bar[t] * x", "alpha_bar[t].sqrt() * x"), ("(1 - alpha_bar[t])", "(1 - alpha_bar[t]).sqrt()")),
+        ),
+    ),
+    "GV674": (("take the minimum of the two", (("torch.max(", "torch.min("),)),),
     "GV731": (
         (
             "keep copies: copy.deepcopy(model.state_dict())",
             (("start = model.state_dict()", "start = {n: p.detach().clone() for n, p in model.state_dict().items()}"),),
         ),
     ),
+    "GV733": (("0.001 is usual to begin with", (("lr=1.0", "lr=0.001"),)),),
     "GV732": (("nn.init.normal_()", (("constant_(parameter, 0.1)", "normal_(parameter, std=0.1)"),)),),
     "GV730": (("leave the learning rate out", (("0.01 * 0.9**epoch", "0.9**epoch"),)),),
     "GV651": (

@@ -1,0 +1,142 @@
+"""GV675."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+
+
+class MixedWithoutRoot(Rule):
+    """A diffusion model mixes data and noise with products of its schedule, and not with their roots.
+
+    What it finds
+    -------------
+    A sum of data and drawn noise, each times a factor from the same ``cumprod()``, where one factor is a part of one
+    and the other the rest of one (``a`` and ``1 - a``), and the root of one or both is missing.
+
+    Why it matters
+    --------------
+    The products of the schedule are shares of the *variance*, so data and noise are multiplied with their roots (Ho et
+    al. 2020, https://arxiv.org/abs/2006.11239, equation 4). Without them the model learns to take away noise of other
+    sizes than the sampler puts in, the loss goes down as usual, and samples are blurred or burnt out.
+
+    Example
+    -------
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    alpha_bar = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 100), 0)
+    for step in range(3):
+        x, noise, t = torch.randn(8, 2), torch.randn(8, 2), torch.randint(0, 100, (8, 1))
+        noisy = alpha_bar[t] * x + (1 - alpha_bar[t]) * noise
+        loss = (model(torch.cat([noisy, t / 100], 1)) - noise).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    alpha_bar = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 100), 0)
+    for step in range(3):
+        x, noise, t = torch.randn(8, 2), torch.randn(8, 2), torch.randint(0, 100, (8, 1))
+        noisy = alpha_bar[t].sqrt() * x + (1 - alpha_bar[t]).sqrt() * noise
+        loss = (model(torch.cat([noisy, t / 100], 1)) - noise).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV675"
+    name = "mixed_without_root"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            if call.call_site in told or plain_name(call.function) != "add" or len(call.inputs) != _BOTH:
+                continue
+            factors = [_factor(flow, use.tensor, row) for use in call.inputs]
+            one, other = factors
+            if one is None or other is None or one.source != other.source or one.is_rest == other.is_rest:
+                continue
+            if not (one.has_root and other.has_root) and any(_is_noise(flow, row, use.tensor) for use in call.inputs):
+                told.add(call.call_site)
+                yield self._finding(flow, row, one if one.is_rest else other, other if one.is_rest else one)
+
+    def _finding(self, flow: Dataflow, row: int, rest: _Factor, part: _Factor) -> Finding:
+        missing = [words for factor, words in ((part, "a"), (rest, "1 - a")) if not factor.has_root]
+        both = len(missing) == _BOTH
+        location = location_of_call(flow, row)
+        made = location_of_call(flow, (rest if part.has_root else part).row)
+        return self.finding(
+            f"data and noise are mixed with a and 1 - a from one cumprod(), and the root of {' and of '.join(missing)} "
+            "is missing",
+            symptom="grad_wrong",
+            why="a and 1 - a are shares of the variance; the model learns another amount of noise than a sampler takes "
+            "away",
+            fix=f"multiply with the root{'s' if both else ''}: a.sqrt() * x + (1 - a).sqrt() * noise",
+            location=location,
+            symptom_location=made if made != location else None,
+        )
+
+
+class _Factor(Struct, frozen=True):
+    """What data or noise is multiplied with, and comes from a ``cumprod()``."""
+
+    row: int
+    source: int
+    """The call of ``cumprod()``."""
+    is_rest: bool
+    """Whether it was taken away from one."""
+    has_root: bool
+
+
+_BOTH = 2
+_MAX_STEPS = 12
+_CARRY = frozenset({
+    "getitem", "gather", "index_select", "view", "reshape", "unsqueeze", "squeeze", "expand", "to", "float", "clone",
+    "detach", "expand_as", "flatten", "contiguous", "take", "repeat", "view_as",
+})  # fmt: skip
+_DRAWS = frozenset({"randn", "randn_like", "normal"})
+
+
+def _factor(flow: Dataflow, product: int, before: int) -> _Factor | None:
+    row = flow.newest_producer(product, before)
+    if row is None or plain_name(flow.log.calls[row].function) != "mul":
+        return None
+    found = (_from_schedule(flow, use.tensor, row) for use in flow.log.calls[row].inputs)
+    return next((each for each in found if each is not None), None)
+
+
+def _from_schedule(flow: Dataflow, tensor: int, product: int) -> _Factor | None:
+    is_rest = has_root = False
+    for row, call in flow.makers(tensor, product, _MAX_STEPS):
+        name = plain_name(call.function)
+        if name == "cumprod":
+            return _Factor(product, row, is_rest, has_root)
+        if name == "sqrt" or (name == "pow" and call.scalars.get("1") == _HALF):
+            has_root = True
+        elif name in ("sub", "rsub") and len(call.inputs) == 1 and not is_rest:
+            is_rest = True
+        elif name not in _CARRY:
+            return None
+    return None
+
+
+_HALF = 0.5
+
+
+def _is_noise(flow: Dataflow, before: int, product: int) -> bool:
+    """Whether a product has a factor that was drawn from a normal distribution."""
+    row = flow.newest_producer(product, before)
+    inputs = () if row is None else flow.log.calls[row].inputs
+    made = (flow.newest_producer(use.tensor, before) for use in inputs)
+    return any(each is not None and plain_name(flow.log.calls[each].function) in _DRAWS for each in made)

@@ -1,0 +1,124 @@
+"""GV676."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+
+
+class RareClassWeighsLess(Rule):
+    """The weight of the positive class is positives by negatives, though it should be negatives by positives.
+
+    What it finds
+    -------------
+    Calls of ``binary_cross_entropy_with_logits`` with a ``pos_weight`` that is about the ratio of ones to zeros among
+    all their targets, where ones are rare (or where they are frequent).
+
+    Why it matters
+    --------------
+    ``pos_weight`` multiplies the terms of the ones. With negatives by positives both classes weigh the same in the
+    loss. The inverse makes the rare class count even less than without weights, and the model answers the frequent one.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(200, 4)
+    y = (x[:, :1] > 1).float()
+    weight = y.sum() / (1 - y).sum()
+    for step in range(3):
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(model(x), y, pos_weight=weight)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = torch.randn(200, 4)
+    y = (x[:, :1] > 1).float()
+    weight = (1 - y).sum() / y.sum()
+    for step in range(3):
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(model(x), y, pos_weight=weight)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV676"
+    name = "rare_class_weighs_less"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[_Weighted]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) == _FUNCTION and call.live_inputs and flow.has_step_after(row):
+                weighted = _weighted(flow, row)
+                if weighted is not None:
+                    lines[call.call_site].append(weighted)
+        for seen in lines.values():
+            zeros, ones, weight = sum(one.zeros for one in seen), sum(one.ones for one in seen), seen[-1].weight
+            if not zeros or not ones or max(zeros, ones) < _UNEQUAL * min(zeros, ones):
+                continue
+            if 1 / _ROUGHLY < weight * zeros / ones < _ROUGHLY:
+                yield self._finding(case, seen[-1], zeros, ones)
+
+    def _finding(self, case: Case, last: _Weighted, zeros: int, ones: int) -> Finding:
+        flow = case.dataflow
+        used = location_of_call(flow, last.row)
+        made = None if last.made is None else location_of_call(flow, last.made)
+        rare, often = ("ones", "zeros") if ones < zeros else ("zeros", "ones")
+        return self.finding(
+            f"pos_weight is {last.weight:.3g}, and of the targets {ones / (ones + zeros):.0%} are ones: the {rare}, "
+            f"which are rare, weigh even less against the {often}",
+            symptom="grad_wrong",
+            why="pos_weight multiplies the terms of the ones; both classes weigh the same with zeros by ones, and this "
+            "is ones by zeros",
+            fix="turn the ratio around: pos_weight = number of zeros / number of ones",
+            location=made or used,
+            symptom_location=used if made not in (None, used) else None,
+            evidence={"ones": ones, "zeros": zeros},
+        )
+
+
+class _Weighted(Struct, frozen=True):
+    """One call, with what its targets are."""
+
+    row: int
+    weight: float
+    made: int | None
+    """The call that computed the weight."""
+    ones: int
+    zeros: int
+
+
+_FUNCTION = "binary_cross_entropy_with_logits"
+_UNEQUAL = 2
+_ROUGHLY = 1.5
+_MAX_STEPS = 6
+_COMPUTE = frozenset({"div", "mul", "sub", "reciprocal", "tensor"})
+
+
+def _weighted(flow: Dataflow, row: int) -> _Weighted | None:
+    """What a call was weighted with, if its targets are zeros and ones."""
+    inputs = {use.place: use for use in flow.log.calls[row].inputs}
+    target, weight = inputs.get("1") or inputs.get("target"), inputs.get("pos_weight")
+    targets = None if target is None else flow.values_of(target, row)
+    weights = None if weight is None else flow.values_of(weight, row)
+    if targets is None or weight is None or weights is None or weights.minimum is None:
+        return None
+    if (targets.minimum, targets.maximum) != (0, 1) or weights.minimum != weights.maximum:
+        return None
+    makers = flow.makers(weight.tensor, row, _MAX_STEPS)
+    made = next((each for each, call in makers if plain_name(call.function) in _COMPUTE), None)
+    return _Weighted(row, weights.minimum, made, targets.count - targets.zeros, targets.zeros)
