@@ -220,13 +220,15 @@ def _is_constant(case: Case, number: int) -> bool:
 def _shared_parameters(case: Case) -> Iterator[TrainingFact]:
     """Those that several calls use for one backward call."""
     flow, histories = case.dataflow, case.histories
-    by_count: dict[int, list[int]] = {}
+    by_count: dict[int, dict[int, None]] = {}
     for backward in histories.last_backward_of_each_line:
         since = flow.step_before(backward)
+        roots = flow.log.calls[backward].roots
+        above = {row for use in roots for row in flow.ancestors(use.tensor, backward, since)}
         for number in sorted(histories.reached_by[backward] & histories.trained):
-            rows = [row for row in flow.users(number, since) if row < backward and flow.log.calls[row].node_count]
+            rows = [row for row in flow.users(number, since) if row in above and flow.log.calls[row].node_count]
             if len(rows) > 1:
-                by_count.setdefault(len(rows), []).append(number)
+                by_count.setdefault(len(rows), {})[number] = None
     every = [histories.name(number) for number in histories.trained]
     for count, numbers in sorted(by_count.items())[-_MAX_LOSSES:]:
         names = together(whole_modules([histories.name(number) for number in numbers], every))

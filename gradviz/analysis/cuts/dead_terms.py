@@ -6,7 +6,7 @@ no step follows it. The cut on its way is to blame.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -19,6 +19,8 @@ from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
 
 _SUMS = frozenset({"add", "sub"})
+_JOINS = frozenset({"stack", "cat", "hstack"})
+"""What collects the terms of a loss that are then added up: ``torch.stack(losses).sum()``."""
 _SCALES = frozenset({"mul", "div", "neg"})
 _KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "view", "clone", "mean", "sum"})
 _KEEPS_ITS_SIGN = frozenset({"clamp", "clip", "clamp_max", "clamp_min"})
@@ -76,6 +78,52 @@ def _is_times_zero(call: Call) -> bool:
     return is_product and any(type(each) in (int, float) and each == 0 for each in call.scalars.values())
 
 
+class DataTerm(Struct, frozen=True):
+    """One term of a loss that was computed from data alone, and has a weight."""
+
+    tensor: int
+    made: int
+    """The call that gives it its weight."""
+    steps: int
+
+
+def data_terms(histories: ParameterHistories) -> Iterator[DataTerm]:
+    """Those of the backward calls of each line that ran at least twice, if their values differ from step to step.
+
+    Without a weight such a term may be the constant part of a divergence or a likelihood: nobody weighs that.
+    """
+    flow, log = histories.flow, histories.log
+    terms: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
+    for backward in histories.reached_by:
+        since = flow.step_before(backward)
+        for use in log.calls[backward].roots:
+            for row, term, _ in _constant_terms(flow, backward, use.tensor):
+                made = flow.newest_producer(term, row)
+                if made is not None and made > since and _weighs_data(histories, term, made, since):
+                    terms[log.calls[made].call_site].append((term, made))
+    for found in terms.values():
+        values = {flow.values(term, made + 1) for term, made in found}
+        if len(found) > 1 and None not in values and len(values) == len(found):
+            yield DataTerm(*found[-1], len(found))
+
+
+def _weighs_data(histories: ParameterHistories, term: int, made: int, since: int) -> bool:
+    """Whether a number is multiplied by another number, and was computed in this step without any parameter."""
+    flow, call = histories.flow, histories.log.calls[made]
+    if plain_name(call.function) not in _SCALES - {"neg"} or len(call.inputs) != 1 or not call.scalars:
+        return False
+    rows = flow.ancestors(term, made + 1, since)
+    calls = [histories.log.calls[each] for each in rows]
+    if len(calls) < _MIN_CALLS or not all(_is_number(flow, use) for use in (*call.inputs, *call.outputs)):
+        return False
+    uses = [use for each in calls for use in each.inputs]
+    return not any(use.requires_grad or histories.tensor(use.tensor).role != "tensor" for use in uses)
+
+
+_MIN_CALLS = 3
+"""A weight, a reduction, and what is reduced."""
+
+
 def dead_terms(histories: ParameterHistories) -> Iterator[DeadTerm]:
     """Those of the last backward call of each line."""
     for backward in histories.last_backward_of_each_line:
@@ -93,15 +141,16 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
         if use.has_grad_fn
     }
     for row, term, exit_row in _constant_terms(flow, backward, root):
-        cut = _cut_above(flow, term, row, exit_row)
-        if cut is None or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
+        cuts = _cuts_above(flow, term, row, exit_row)
+        if not cuts or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
-        if _only_shifts_the_value(flow, cut, live):
+        if _only_shifts_the_value(flow, cuts[0], live):
             continue
-        leaves, _ = histories.live_leaves(cut.live_inputs, cut.call)
-        parameters = leaves.union(cut.live_inputs) & histories.trained
-        if parameters:
-            yield DeadTerm(term, cut, row, backward, tuple(sorted(parameters)))
+        parameters = set[int]()
+        for cut in cuts:
+            parameters |= histories.live_leaves(cut.live_inputs, cut.call)[0].union(cut.live_inputs)
+        if parameters & histories.trained:
+            yield DeadTerm(term, cuts[0], row, backward, tuple(sorted(parameters & histories.trained)))
 
 
 def _only_shifts_the_value(flow: Dataflow, cut: Cut, live: set[int]) -> bool:
@@ -119,26 +168,26 @@ def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, s
     return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
 
 
-def _cut_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> Cut | None:
-    """The newest cut in the same step through which a term came.
+def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> list[Cut]:
+    """The newest cut in the same step through which a term came, and the others of its line.
 
     From each element of a loss, programs subtract constants on purpose: a baseline, the log-probability of an older
     policy.
     """
     if exit_row is not None:
-        return next((cut for cut in flow.cuts if cut.call == exit_row), None)
+        return [cut for cut in flow.cuts if cut.call == exit_row]
     call = flow.log.calls[row]
     is_of_elements = not all(_is_number(flow, use) for use in call.inputs)
     left_out = _STATE | _ON_PURPOSE if is_of_elements and plain_name(call.function) == "sub" else _STATE
     cuts = [cut for cut in flow.cuts_reaching(term, row, flow.step_before(row)) if cut.kind not in left_out]
-    return cuts[0] if cuts else None
+    return [cut for cut in cuts if cut.call_site == cuts[0].call_site]
 
 
 def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:
     """Terms without a history: the sum, the term, and the call where it left torch, if it is a Python number."""
     for row in _sum_rows(flow, backward, root):
         call = flow.log.calls[row]
-        if plain_name(call.function) in _SUMS:
+        if plain_name(call.function) in _SUMS | _JOINS:
             yield from ((row, use.tensor, None) for use in call.inputs if not use.requires_grad)
             if all(_is_number(flow, use) for use in call.inputs):
                 yield from _numbers_added(flow, row, call)
@@ -159,7 +208,7 @@ def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
             continue
         live = [(use.tensor, row) for use in call.inputs if use.has_grad_fn]
         is_number = all(_is_number(flow, use) for use in call.inputs)
-        if name in _SUMS:
+        if name in _SUMS or (name in _JOINS and is_number):
             waiting += live
             yield row
         elif name in _KEEPS_THE_NUMBER or (name in _SCALES and (is_number or len(call.live_inputs) == 1)):
@@ -173,7 +222,7 @@ def live_terms(flow: Dataflow, backward: int, root: int) -> list[tuple[int, int]
     """The numbers that a loss is the sum of, each with the call that adds it; the loss itself if it is no sum."""
     rows = list(_sum_rows(flow, backward, root))
     numbers = [row for row in rows if all(_is_number(flow, use) for use in flow.log.calls[row].inputs)]
-    sums = [row for row in numbers if plain_name(flow.log.calls[row].function) in _SUMS]
+    sums = [row for row in numbers if plain_name(flow.log.calls[row].function) in _SUMS | _JOINS]
     made = {use.tensor for row in numbers for use in flow.log.calls[row].outputs}
     ends = [(use.tensor, row) for row in numbers for use in flow.log.calls[row].live_inputs if use.tensor not in made]
     return ends if sums else [(root, backward)]

@@ -23,6 +23,8 @@ from gradviz.graph.call_log import Call
 
 _CONTINUOUS = frozenset({"normal", "_standard_gamma", "_sample_dirichlet"})
 """Draws that torch can also make as a function of the distribution's parameters."""
+_OF_DIRICHLET = "_Dirichlet.apply"
+"""The custom function with which torch draws for a Dirichlet and for a Beta distribution."""
 
 
 _ARITHMETIC = frozenset({
@@ -84,12 +86,13 @@ def _continuous_draws(histories: ParameterHistories, backward: int, since: int) 
     calls = histories.log.calls
     for root in calls[backward].roots:
         for path, cuts in cut_paths_on(histories.flow, root.tensor, backward, lambda cut: cut.call_site, since):
-            if path.doubt == 0 and not path.is_steering and path.cut.kind in ("no_grad", "inference"):
+            if path.doubt == 0 and not path.is_steering and path.cut.kind in ("no_grad", "inference", "custom"):
                 yield from (each for each in cuts if _draws(histories, each))
 
 
 def _draws(histories: ParameterHistories, cut: Cut) -> bool:
-    return plain_name(histories.log.calls[cut.call].function) in _CONTINUOUS
+    function = histories.log.calls[cut.call].function
+    return function == _OF_DIRICHLET if cut.kind == "custom" else plain_name(function) in _CONTINUOUS
 
 
 def _drawn_from(histories: ParameterHistories, cut: Cut) -> set[int]:

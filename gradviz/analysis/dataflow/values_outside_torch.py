@@ -51,6 +51,8 @@ _TAKE_INDICES = frozenset(
     for prefix in ("", "Tensor.")
     for name in ("__getitem__", "narrow", "select", "roll", "index_select", "take", "unfold")
 )
+_TRUTHS = ("__bool__", ".equal", ".allclose", ".is_nonzero")
+"""They give true or false, from which no number is made that comes back: torch checks arguments so, too."""
 _STEP_BOUNDARIES = frozenset({"backward", "step"})
 _MANY_DIGITS = 12
 
@@ -123,7 +125,9 @@ class _Finder:
         for use in call.inputs:
             if self._is_from_outside(use, number) and True in self._left_in_step:
                 yield Reentry(*self._left_in_step[True], use.tensor, "order")
-        if call.function in _FROM_OUTSIDE and call.outputs and self._is_floating(call.outputs[0].tensor):
+        is_literal = any(isinstance(scalar, float) and not _looks_computed(scalar) for scalar in call.scalars.values())
+        is_from_outside = call.function in _FROM_OUTSIDE and call.outputs and not is_literal
+        if is_from_outside and self._is_floating(call.outputs[0].tensor):
             was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
             left = self._left_in_step.get(was_array) or self._left_in_step.get(not was_array)
             if left is not None:
@@ -147,7 +151,8 @@ class _Finder:
 
     def _note_exit(self, call: Call, left: tuple[int, int]) -> None:
         is_array = call.function.endswith(("numpy", "__array__"))
-        self._left_in_step[is_array] = left
+        if not call.function.endswith(_TRUTHS):
+            self._left_in_step[is_array] = left
         if is_array:
             self._left_as_array[left[1]] = left[0]
             storage = self._log.tensors[left[1]].storage

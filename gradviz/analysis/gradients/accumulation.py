@@ -1,7 +1,8 @@
 """Gradients of several batches that are added up, and never divided by their number.
 
 A program that accumulates on purpose steps under a condition, in the loop in which it calls backward: every fourth
-time, say. Losses of several parts or tasks, each with its own loop or line, are summed because their sum is meant.
+time, say. Or it takes one batch apart, and calls backward for each piece. Losses of several tasks, each with its own
+loop or line, are summed because their sum is meant.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from statistics import median_low
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
+from gradviz.graph.call_log import Call
 
 _MEANS = frozenset({"mean", "nanmean"})
 _LOSSES = frozenset({
@@ -48,17 +51,57 @@ def undivided_accumulation(case: Case) -> Iterator[Undivided]:
         if len(counts) < _MIN_STEPS or median_low(counts) < 2:
             continue
         step = next(end for end in ends if end is not None)
-        if _steps_sometimes(case, last, step) and _is_mean(case, last) and not _is_changed(case, rows[0], step):
+        of_first = [row for row, end in zip(rows, ends, strict=True) if end == step]
+        if not (_steps_sometimes(case, last, step) or _are_pieces(case.dataflow, of_first)):
+            continue
+        if _is_mean(case, last) and not _is_changed(case, rows[0], step):
             yield Undivided(last, step, median_low(counts))
 
 
 def _steps_sometimes(case: Case, backward: int, step: int) -> bool:
-    """Whether the step is in a condition below the backward, in the same loop: then its line is indented more."""
-    here, there = location_of_call(case.dataflow, backward), location_of_call(case.dataflow, step)
-    if here is None or there is None or here.file != there.file or there.line <= here.line:
+    """Whether the step is in a condition below the backward, in the same loop: then its line is indented more. Or a
+    function that is called below the backward decides."""
+    here, there = (_frames(case.dataflow, row) for row in (backward, step))
+    shared = next((frame for frame in here if frame in there), None)
+    if shared is None or here[shared].line >= there[shared].line:
         return False
-    own, other = _indentation(case, here), _indentation(case, there)
-    return own is not None and other is not None and other > own
+    own, other = _indentation(case, here[shared]), _indentation(case, there[shared])
+    is_in_function = next(iter(there)) != shared
+    return own is not None and other is not None and (other > own or (is_in_function and other == own))
+
+
+def _frames(flow: Dataflow, row: int) -> dict[tuple[str, str], Location]:
+    """The lines of the program that were running at a call, by file and function, the innermost first."""
+    found: dict[tuple[str, str], Location] = {}
+    site = flow.line_of(row)
+    while site is not None:
+        if not site.is_library:
+            found.setdefault((site.file, site.function), Location(site.file, site.line))
+        site = None if site.caller is None else flow.log.call_sites[site.caller]
+    return found
+
+
+def _are_pieces(flow: Dataflow, backwards: list[int]) -> bool:
+    """Whether each of these calls is for another piece of one batch, taken along its first axis."""
+    pieces = [_pieces(flow, backward) for backward in backwards]
+    return len(pieces) > 1 and bool(frozenset.intersection(*pieces))
+
+
+def _pieces(flow: Dataflow, backward: int) -> frozenset[int]:
+    """The data of whose pieces a loss was computed."""
+    rows = flow.ancestors(flow.log.calls[backward].roots[0].tensor, backward, flow.step_before(backward))
+    calls = [flow.log.calls[row] for row in rows]
+    return frozenset(call.inputs[0].tensor for call in calls if not call.live_inputs and _takes_rows(call))
+
+
+def _takes_rows(call: Call) -> bool:
+    name = plain_name(call.function)
+    if name == "getitem":
+        return "1.start" in call.scalars or "1.stop" in call.scalars
+    return name in _SPLITS and not any(call.scalars.get(place) for place in ("dim", "2"))
+
+
+_SPLITS = frozenset({"split", "chunk", "tensor_split"})
 
 
 def _indentation(case: Case, location: Location) -> int | None:

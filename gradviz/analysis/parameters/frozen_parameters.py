@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import permutations, takewhile
+
+from msgspec import Struct
 
 from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
 from gradviz.analysis.finding import Location, location_of_line
@@ -113,12 +116,11 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
     for number, optimizer in enumerate(histories.log.optimizers):
         if number not in histories.steps_by_optimizer:
             continue
+        # Another optimizer may have trained them before, as in a pretraining.
+        steps = (histories.log.calls[row] for row in histories.steps_by_optimizer[number])
+        live = {use.tensor for step in steps for use in step.inputs if use.requires_grad}
         for group in optimizer.groups:
-            never = [
-                tensor
-                for tensor in group
-                if not histories.is_ever_stepped_live(tensor) or _is_frozen_repeatedly(histories, tensor)
-            ]
+            never = [tensor for tensor in group if tensor not in live or _is_frozen_repeatedly(histories, tensor)]
             late: dict[int, list[int]] = defaultdict(list)
             for tensor in never:
                 row = _frozen_after(histories, tensor, number)
@@ -132,6 +134,55 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
                 yield plain, None
             elif whole := _whole_models(histories, group, never):
                 yield whole, None
+
+
+class TiedToFrozen(Struct, frozen=True):
+    """A parameter of two modules: it is frozen, as all of one module is, while the other module trains."""
+
+    tensor: int
+    trained: str
+    """Its name in the module that trains."""
+    frozen: str
+    """Its name in the other one."""
+
+
+def tied_to_frozen(histories: ParameterHistories) -> Iterator[TiedToFrozen]:
+    """Those that no optimizer trains, in programs that train at least a third of what they use, and not only biases:
+    adapters and the training of biases leave the rest frozen on purpose."""
+    used = [number for number in histories.log.parameters if histories.forward_uses(number)]
+    sizes = {number: histories.tensor(number).facts.elements or 0 for number in used}
+    trained = {number for number in used if histories.is_ever_stepped_live(number)}
+    if _MIN_SHARE * sum(sizes[number] for number in trained) < sum(sizes.values()):
+        return
+    for number in used:
+        if number in trained or len(histories.tensor(number).facts.shape) == 1 or _requires_grad(histories, number):
+            continue
+        for one, other in permutations(histories.tensor(number).names, 2):
+            depth = sum(
+                1
+                for _ in takewhile(
+                    lambda words: words[0] == words[1], zip(one.split("."), other.split("."), strict=False)
+                )
+            )
+            in_one, in_other = (depth and _trains_below(histories, each, depth, trained) for each in (one, other))
+            if in_one and not in_other:
+                yield TiedToFrozen(number, one, other)
+                break
+
+
+_MIN_SHARE = 3
+
+
+def _requires_grad(histories: ParameterHistories, number: int) -> bool:
+    """Whether it does so where it is used last."""
+    row = histories.forward_uses(number)[-1]
+    return any(use.requires_grad for use in histories.log.calls[row].inputs if use.tensor == number)
+
+
+def _trains_below(histories: ParameterHistories, name: str, depth: int, trained: set[int]) -> bool:
+    """Whether anything trains in the part of a model that a name belongs to, so many words from the outermost."""
+    part = ".".join(name.split(".")[: depth + 1])
+    return not trained.isdisjoint(histories.parameters_below(part))
 
 
 def _is_frozen_repeatedly(histories: ParameterHistories, tensor: int) -> bool:

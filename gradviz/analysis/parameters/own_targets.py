@@ -162,9 +162,10 @@ def _outputs(flow: Dataflow, rows: tuple[int, ...]) -> set[int]:
 
 
 def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
-    """If a tensor is the log-probability of drawn values: the tensors from which they were drawn."""
+    """If a tensor is the log-probability of drawn values: the tensors from which they were drawn, or, with gradients
+    off, the parameters."""
     for row, call, _ in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE | _OF_SCORES):
-        if plain_name(call.function) not in ("gather", "sub"):
+        if plain_name(call.function) not in _CHOOSE:
             continue
         constants = [use for use in call.inputs if not use.requires_grad]
         draws = [above for use in constants if (above := _draw_above(flow, use.tensor, row))]
@@ -176,7 +177,9 @@ def _drawn_from(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
     return frozenset()
 
 
-_OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean", "stack", "cat"})
+_CHOOSE = frozenset({"gather", "take_along_dim", "getitem", "sub"})
+"""What takes the log-probability of the action that was drawn, or its distance from the mean."""
+_OF_SCORES = frozenset({"pow", "square", "sum", "log", "exp", "mean", "stack", "cat", "take_along_dim"})
 
 
 def _draw_above(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
@@ -185,12 +188,34 @@ def _draw_above(flow: Dataflow, tensor: int, before: int) -> frozenset[int]:
     while row is not None:
         call = flow.log.calls[row]
         if plain_name(call.function) in _DRAWS:
-            return alive_above(flow, ((use.tensor, row) for use in call.live_inputs))
+            if call.live_inputs:
+                return alive_above(flow, ((use.tensor, row) for use in call.live_inputs))
+            return _parameters_above(flow, call, row)
         if plain_name(call.function) not in _ARRANGE or not call.inputs:
             return frozenset()
         row = flow.newest_producer(call.inputs[0].tensor, row)
     return frozenset()
 
 
+def _parameters_above(flow: Dataflow, draw: Call, row: int) -> frozenset[int]:
+    """The parameters from which a distribution was computed with gradients off, as an agent does that acts."""
+    since = flow.step_before(row)
+    rows = (each for use in draw.inputs for each in flow.ancestors(use.tensor, row, since))
+    uses = (use for each in rows for use in flow.log.calls[each].inputs)
+    return frozenset(use.tensor for use in uses if flow.log.tensors[use.tensor].role == "parameter")
+
+
 _DRAWS = frozenset({"multinomial", "bernoulli", "normal"})
-_ARRANGE = _PASS | {"T", "t", "long", "type", "permute", "contiguous", "broadcast_tensors", "detach", "clone"}
+_ARRANGE = _PASS | {
+    "T",
+    "t",
+    "long",
+    "type",
+    "permute",
+    "contiguous",
+    "broadcast_tensors",
+    "detach",
+    "clone",
+    "stack",
+    "cat",
+}

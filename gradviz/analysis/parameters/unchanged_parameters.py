@@ -9,17 +9,18 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import ValueFacts
 
 Reason = Literal[
-    "no backward", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "unknown"
+    "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "unknown"
 ]  # fmt: skip
-"""``no backward``: none reaches them; ``cleared``: every gradient is cleared before a step; ``no learning rate``:
-that of their group is 0; ``zero``: the last gradient is exactly zero; ``rounded away``: the last step is smaller than
-the last digit of the values; ``short dtype``: the same where the dtype has 16 bits; ``lost``: the last step should have
-changed them."""
+"""``no backward``: none reaches them; ``returned``: only calls of ``autograd.grad()`` do; ``cleared``: every gradient
+is cleared before a step; ``no learning rate``: that of their group is 0; ``zero``: the last gradient is exactly zero;
+``rounded away``: the last step is smaller than the last digit of the values; ``short dtype``: the same where the dtype
+has 16 bits; ``lost``: the last step should have changed them."""
 
 _EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "bfloat16": 7.9e-3, "float16": 9.8e-4}
 """By dtype: about the smallest relative change that it shows."""
@@ -35,8 +36,8 @@ class Unchanged(Struct, frozen=True):
     """Steps on the first of them."""
     step: int
     """The first call of ``step()`` that had them."""
-    clear: int | None = None
-    """If their gradients are cleared too early: the first call that does so."""
+    blamed: int | None = None
+    """The first call that clears their gradients too early, or the last that returns them and fills no ``.grad``."""
 
 
 def unchanged_parameters(histories: ParameterHistories) -> tuple[Unchanged, ...]:
@@ -64,10 +65,11 @@ class _UnchangedParameters:
             clear = _early_clear(self._events, number, stepped[number])
             reason = self._reason(number, clear)
             where = self._calls[stepped[number][0]].call_site
-            groups[reason, clear if reason == "cleared" else None, where].append(number)
+            blamed = {"cleared": clear, "returned": self._last_backward.get(number)}.get(reason)
+            groups[reason, blamed, where].append(number)
         return tuple(
-            Unchanged(tuple(each), reason, len(stepped[each[0]]), stepped[each[0]][0], clear)
-            for (reason, clear, _), each in groups.items()
+            Unchanged(tuple(each), reason, len(stepped[each[0]]), stepped[each[0]][0], blamed)
+            for (reason, blamed, _), each in groups.items()
         )
 
     @cached_property
@@ -103,6 +105,9 @@ class _UnchangedParameters:
     def _reason(self, number: int, clear: int | None) -> Reason:
         if number not in self._histories.reached:
             return "no backward"
+        reaching = (row for row, reached in self._histories.reached_by.items() if number in reached)
+        if all(is_gradient(self._calls[row]) for row in reaching):
+            return "returned"
         if clear is not None:
             return "cleared"
         rates = list(_learning_rates(self._histories, number))

@@ -11,9 +11,10 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.refused_calls import refused_roots
-from gradviz.analysis.finding import Location
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.chosen_modules import is_one_of_chosen
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.model import CallSite
 
 
 class UnusedParameters(Struct, frozen=True):
@@ -47,9 +48,15 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
     ]
     groups: dict[tuple[Location | None, bool, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
     siblings = Siblings(histories)
+    used = {_place(histories.line_where_made(number)) for number in histories.reached}
     for number in silent:
         location, instead = siblings.where_it_belongs([number])
-        line = histories.line_where_made(number)
+        own = line = histories.line_where_made(number)
+        while line is not None and _place(line) in used and line.caller is not None:
+            # The same line also made parameters that are used: the line that called it tells them apart.
+            line = histories.log.call_sites[line.caller]
+        if location is None and line is not own:
+            location = location_of_line(line)
         is_chosen = instead is None and is_one_of_chosen(histories, number)
         key = (
             None if is_chosen else location,
@@ -62,6 +69,10 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
         UnusedParameters(tuple(number for number, _ in each), location, None, each[0][1], is_of_library, is_chosen)
         for (location, is_of_library, is_chosen, _), each in groups.items()
     ]
+
+
+def _place(site: CallSite | None) -> tuple[str, int] | None:
+    return None if site is None else (site.file, site.line)
 
 
 def used_for_nothing(histories: ParameterHistories, explained: Container[int]) -> Iterator[UnusedParameters]:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 def whole_modules(some: Sequence[str], every: Iterable[str]) -> tuple[str, ...]:
     """The outermost modules all of whose parameters are among `some`; a parameter of another module by its own name.
 
-    `every` has the names of all parameters, also those of `some`. The order is that of `some`.
+    `every` has the names of all other parameters. The order is that of `some`. A name that comes twice counts once.
     """
-    counts = Counter(outer for name in every for outer in _outer_names(name))
-    among = Counter(outer for name in some for outer in _outer_names(name))
+    counts = Counter(outer for name in {*every, *some} for outer in _outer_names(name))
+    among = Counter(outer for name in set(some) for outer in _outer_names(name))
     return tuple(
         dict.fromkeys(next(outer for outer in _outer_names(name) if among[outer] == counts[outer]) for name in some)
     )

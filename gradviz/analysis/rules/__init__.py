@@ -58,6 +58,7 @@ from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaske
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
+from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
@@ -154,6 +155,7 @@ from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
+from gradviz.analysis.rules.zero_gradients.second_derivative_zero import SecondDerivativeZero
 from gradviz.analysis.rules.zero_gradients.vanishing_chain import VanishingChain
 from gradviz.analysis.rules.zero_gradients.zero_gradient_op import ZeroGradientOp
 
@@ -179,6 +181,7 @@ RULES: tuple[type[Rule], ...] = (
     VanishingChain,
     MaskedOut,
     GradientAlwaysZero,
+    SecondDerivativeZero,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,
@@ -262,6 +265,7 @@ RULES: tuple[type[Rule], ...] = (
     OptimisticClip,
     MixedWithoutRoot,
     RareClassWeighsLess,
+    NoNonlinearity,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -11,6 +11,7 @@ _IN_OPTIMIZER = "torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr
 _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
+    "GV207": (("torch.tanh", (("torch.nn.ReLU()", "torch.nn.Tanh()"),)),),
     "GV101": (
         ("remove the detach()", ((".detach()", ""),)),
         ("detach a copy that the loss does not use", ((").detach()", ")\nkept = features.detach()"),)),
@@ -451,6 +452,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV671": (("cat([positive, negatives], dim=1)", (("[negatives, positive]", "[positive, negatives]"),)),),
     "GV672": (("store copies", (("before = state\n", "before = state.clone()\n"),)),),
+    "GV677": (
+        ("torch.relu() around the result of the first", (("second(first(x))", "second(torch.relu(first(x)))"),)),
+    ),
     "GV676": (("number of zeros / number of ones", (("y.sum() / (1 - y).sum()", "(1 - y).sum() / y.sum()"),)),),
     "GV675": (
         (

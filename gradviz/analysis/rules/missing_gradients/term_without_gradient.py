@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
-from gradviz.analysis.cuts.dead_terms import DeadTerm, WeightlessTerm, dead_terms, weightless_terms
+from gradviz.analysis.cuts.dead_terms import (
+    DataTerm,
+    DeadTerm,
+    WeightlessTerm,
+    data_terms,
+    dead_terms,
+    weightless_terms,
+)
 from gradviz.analysis.cuts.zero_factors import ZeroFactor, zero_factors
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -21,8 +28,9 @@ class TermWithoutGradient(Rule):
     What it finds
     -------------
     A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
-    through ``item()``, ``detach()`` or ``no_grad()``. A value that a formula multiplies by a literal 0 at every step. A
-    term whose weight is a variable that is 0 at every step is a note.
+    through ``item()``, ``detach()`` or ``no_grad()``. A weighted term that was computed from data alone. A value that a
+    formula multiplies by a literal 0 at every step. A term whose weight is a variable that is 0 at every step is a
+    note.
 
     Why it matters
     --------------
@@ -79,6 +87,8 @@ class TermWithoutGradient(Rule):
             is_told = location_of_call(case.dataflow, weightless.factor) in told
             if not is_told and not zero.issuperset(names_of(case.dataflow, weightless.parameters)):
                 yield self._of_weightless(case, weightless)
+        for constant in data_terms(case.histories):
+            yield self._of_data(case, constant)
 
     def _of_zero_factor(self, case: Case, factor: ZeroFactor) -> Finding:
         name = case.tensor_name(factor.tensor)
@@ -91,6 +101,18 @@ class TermWithoutGradient(Rule):
             location=factor.location,
             tensors=names_of(case.dataflow, factor.parameters),
             evidence={"steps": factor.steps, "parameters": len(factor.parameters)},
+        )
+
+    def _of_data(self, case: Case, term: DataTerm) -> Finding:
+        flow = case.dataflow
+        return self.finding(
+            f"{case.tensor_name(term.tensor)}, a weighted term of the loss, was computed from data alone in all "
+            f"{term.steps:,} steps: no gradient comes from it",
+            symptom="grad_none",
+            why="no parameter has an influence on it, so it changes the value of the loss and nothing else",
+            fix="compute it from the result of the model; if it should only be shown, leave it out of the loss",
+            location=location_of_call(flow, term.made),
+            evidence={"steps": term.steps},
         )
 
     def _of_weightless(self, case: Case, term: WeightlessTerm) -> Finding:
@@ -112,7 +134,7 @@ class TermWithoutGradient(Rule):
         added = location_of_call(flow, first.sum)
         parameters = sorted({number for term in terms for number in term.parameters})
         name = case.tensor_name(first.tensor)
-        cut = call_words(flow.log.calls[first.cut.call])
+        cut = _cutter(case, first, location)
         is_switch = first.cut.kind in ("no_grad", "inference")
         by = f"gradients were off in {cut}" if is_switch else f"{cut} cut it off"
         return self.finding(
@@ -127,7 +149,18 @@ class TermWithoutGradient(Rule):
         )
 
 
+def _cutter(case: Case, term: DeadTerm, location: Location | None) -> str:
+    """The call that cuts, as the program writes it: ``state_dict()`` detaches what it gives."""
+    cut, line = call_words(case.dataflow.log.calls[term.cut.call]), case.source_line(location) or ""
+    return _STATE if term.cut.kind == "detach" and _STATE[:-1] in line and "detach" not in line else cut
+
+
+_STATE = "state_dict()"
+
+
 def _remedy(term: DeadTerm, cut: str) -> str:
+    if cut == _STATE:
+        return "take the parameters themselves, from named_parameters(): state_dict() detaches what it gives"
     if term.cut.kind in ("no_grad", "inference"):
         return "compute it with gradients on; if it should be a constant, leave it out of the loss"
     return f"add the tensor itself, without {cut}; if it should be a constant, leave it out of the loss"

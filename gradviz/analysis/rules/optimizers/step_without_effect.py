@@ -24,9 +24,10 @@ class StepWithoutEffect(Rule):
     What it finds
     -------------
     Parameters whose values at the end are those before the first step, bit for bit, where no other rule names the
-    cause. It tells a learning rate of 0, gradients that are cleared before each step, and parameters that no backward
-    reaches; else it says that the cause is not known. Also optimizers whose learning rate has become so small that most
-    of their steps hardly change anything, or was 0 at the first of them because a schedule was not stepped.
+    cause. It tells a learning rate of 0, gradients that are cleared before each step, those that ``autograd.grad()``
+    returns and nobody assigns, and parameters that no backward reaches; else it says that the cause is not known. Also
+    optimizers whose learning rate has become so small that most of their steps hardly change anything, or was 0 at the
+    first of them because a schedule was not stepped.
 
     Why it matters
     --------------
@@ -128,14 +129,14 @@ class StepWithoutEffect(Rule):
         verb = "has" if len(group.tensors) == 1 else "have"
         steps = "the only step" if group.steps == 1 else f"{group.steps:,} steps"
         step = location_of_call(histories.flow, group.step)
-        location = step if group.clear is None else location_of_call(histories.flow, group.clear)
+        location = step if group.blamed is None else location_of_call(histories.flow, group.blamed)
         if group.reason == "no learning rate":
             location = _line_of_rate(case, group) or location
         words = _WORDS[group.reason]
         return self.finding(
             f"{histories.together(group.tensors)} {verb} the same values after {steps} as before: {words[0]}",
             severity="note" if group.steps < _MIN_STEPS or group.reason in _MAY_BE_RIGHT else "warning",
-            symptom="grad_none" if group.reason == "no backward" else "grad_wrong",
+            symptom="grad_none" if group.reason in ("no backward", "returned") else "grad_wrong",
             why=words[1],
             fix=words[2],
             location=location,
@@ -166,6 +167,11 @@ _WORDS: dict[Reason, tuple[str, str, str]] = {
         "no backward reaches them",
         "step() skips a parameter whose .grad is None",
         "use them for the loss of the steps that should train them, or take them out of the optimizer",
+    ),
+    "returned": (
+        "autograd.grad() returns their gradients, and fills no .grad",
+        "step() reads .grad, which is None or zero here; what autograd.grad() returns is for the program alone",
+        "assign them before the step: for p, g in zip(parameters, gradients): p.grad = g; or call loss.backward()",
     ),
     "cleared": (
         "each of their gradients is cleared before a step uses it",

@@ -132,7 +132,7 @@ def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int] | N
         call = flow.log.calls[row]
         others = [use.tensor for use in call.inputs if use.tensor != given]
         if plain_name(call.function) in _SUBTRACTS and len(others) == 1:
-            return row, others[0]
+            return (row, others[0]) if all(use.tensor not in others for use in call.outputs) else None  # in place
         if others or len(call.outputs) != 1:
             return None
         given = call.outputs[0].tensor

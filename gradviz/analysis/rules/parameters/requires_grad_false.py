@@ -10,11 +10,13 @@ from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roo
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import CutSeen, Finding, Location, location_of_line
 from gradviz.analysis.parameters.frozen_parameters import (
+    TiedToFrozen,
     asked_without_flag,
     found_no_parameters,
     frozen_in_optimizer,
     location_of_flag,
     loss_of_frozen,
+    tied_to_frozen,
 )
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -27,8 +29,8 @@ class RequiresGradFalse(Rule):
     -------------
     A tensor whose ``.grad`` is read, or that is passed to `torch.autograd.grad`, but that never required grad; a loss,
     or a tensor that should get a hook, if everything that it was computed from is frozen; parameters that were frozen
-    after an optimizer got them, and stay so; a parameter group in which every tensor is frozen. A frozen part of a
-    model is no finding.
+    after an optimizer got them, and stay so; a parameter group in which every tensor is frozen; a parameter of a module
+    that trains, if it is that of a frozen module as well. A frozen part of a model is no finding.
 
     Why it matters
     --------------
@@ -72,6 +74,8 @@ class RequiresGradFalse(Rule):
             return
         for frozen, freezing in frozen_in_optimizer(histories):
             yield self._in_optimizer(histories, frozen, freezing)
+        for tied in tied_to_frozen(histories):
+            yield self._tied(case, tied)
 
     def _nothing_for_optimizer(self, histories: ParameterHistories) -> Iterator[Finding]:
         """An optimizer got an empty list, because the program left out what is frozen, and that is everything."""
@@ -120,6 +124,20 @@ class RequiresGradFalse(Rule):
             cut=CutSeen("requires_grad=False", root=case.backward_calls.refused_root(row, root)),
         )
 
+    def _tied(self, case: Case, tied: TiedToFrozen) -> Finding:
+        histories = case.histories
+        frozen, tie = _location_where_flagged(histories, tied.tensor), _line_of_tie(case, tied)
+        return self.finding(
+            f"{tied.trained} is {tied.frozen}, which is frozen: the rest of that module trains, and this does not",
+            severity="warning",
+            symptom="grad_none",
+            why="two names for one parameter: who freezes it under one of them freezes it under the other",
+            fix=f"unfreeze it, or give {tied.trained.rpartition('.')[0]} a parameter of its own",
+            location=tie or frozen,
+            symptom_location=frozen if tie not in (None, frozen) else None,
+            tensors=names_of(histories.flow, [tied.tensor]),
+        )
+
     def _in_optimizer(self, histories: ParameterHistories, tensors: list[int], row: int | None) -> Finding:
         one = len(tensors) == 1
         it = "it" if one else "them"
@@ -154,6 +172,18 @@ _NO_HOOK = (
     "a tensor gets a gradient only if something that it was computed from requires grad, so the hook would never run",
     "call requires_grad_() on the input before its first use: then a frozen model can stay frozen",
 )
+
+
+def _line_of_tie(case: Case, tied: TiedToFrozen) -> Location | None:
+    """The only line that assigns one of the two to the other: ``self.decoder.weight = self.embed.weight``."""
+    ends = [".".join(name.split(".")[-2:]) for name in (tied.trained, tied.frozen)]
+    found = [
+        Location(file, number)
+        for file, lines in case.capture.sources.items()
+        for number, text in lines.items()
+        if "=" in text and all(end in text for end in ends)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _location_where_flagged(histories: ParameterHistories, number: int) -> Location | None:

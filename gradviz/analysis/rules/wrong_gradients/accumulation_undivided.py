@@ -17,9 +17,9 @@ class AccumulationUndivided(Rule):
 
     What it finds
     -------------
-    A loop that calls ``backward()`` each time and steps only sometimes, where the loss is a mean over its batch, and
-    neither the loss nor the gradients are divided. Losses that are sums over the batch are left alone, and so are loops
-    over parts or tasks inside of a step.
+    A loop that calls ``backward()`` each time and steps only sometimes, or calls it for each piece of one batch, where
+    the loss is a mean over its rows, and neither the loss nor the gradients are divided. Losses that are sums over the
+    batch are left alone, and so are loops over tasks inside of a step.
 
     Why it matters
     --------------

@@ -1,0 +1,146 @@
+"""GV677."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class NoNonlinearity(Rule):
+    """The layers of a network follow each other with nothing between them, so together they are one linear layer.
+
+    What it finds
+    -------------
+    A loss whose network has two linear layers or more, where each gets the data or the result of another one, and where
+    an inner layer is no bottleneck: it has sixteen units or more, and as many as the data or the result.
+
+    Why it matters
+    --------------
+    A linear function of a linear function is linear: ``(x A) B = x (A B)``. However wide and deep it is, the network
+    can learn what one layer from data to result can, and no more. The usual reason is a forgotten activation function.
+
+    Example
+    -------
+    first, second = torch.nn.Linear(8, 64), torch.nn.Linear(64, 3)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 8)
+        loss = torch.nn.functional.cross_entropy(second(first(x)), x[:, :3].abs().argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    first, second = torch.nn.Linear(8, 64), torch.nn.Linear(64, 3)
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 8)
+        loss = torch.nn.functional.cross_entropy(second(torch.relu(first(x))), x[:, :3].abs().argmax(1))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV677"
+    name = "no_nonlinearity"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for backward in case.histories.last_trained_backward_of_each_line:
+            since = flow.step_before(backward)
+            above = {
+                row for use in flow.log.calls[backward].roots for row in flow.ancestors(use.tensor, backward, since)
+            }
+            pairs = _pairs(flow, above)
+            for first, second in pairs or ():
+                site = flow.log.calls[second].call_site
+                if site not in told and _is_wide(flow, first, second):
+                    told.add(site)
+                    yield self._finding(flow, first, second, len(pairs or ()) + 1)
+                    break
+
+    def _finding(self, flow: Dataflow, first: int, second: int, layers: int) -> Finding:
+        made, location = location_of_call(flow, first), location_of_call(flow, second)
+        return self.finding(
+            f"the {layers:,} linear layers of this network follow each other with nothing between them: together they "
+            "are one linear layer",
+            symptom="grad_wrong",
+            why="a linear function of a linear function is linear, however many units lie between",
+            fix="put an activation function between the layers: torch.relu() around the result of the first",
+            location=location,
+            symptom_location=made if made != location else None,
+            evidence={"layers": layers, "units between": _last_size(flow, flow.log.calls[first].outputs[0].tensor)},
+        )
+
+
+_LINEAR = frozenset({"linear", "matmul", "mm", "addmm"})
+_PASSES = frozenset({
+    "view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "dropout", "to", "clone", "float",
+})  # fmt: skip
+_MAX_STEPS = 12
+_MIN_UNITS = 16
+"""Smaller networks are tries, of which nobody asks what they can learn."""
+
+
+def _pairs(flow: Dataflow, above: set[int]) -> list[tuple[int, int]] | None:
+    """Each layer with the one that it gets its input from; None if any layer gets something else that is computed, or
+    if anything but these layers is trained."""
+    pairs = []
+    for row in above:
+        call = flow.log.calls[row]
+        weights = [use for use in call.inputs if use.is_live_leaf]
+        if not weights:
+            continue
+        given = _given(call)
+        if plain_name(call.function) not in _LINEAR or given is None:
+            return None
+        if not given.requires_grad:
+            continue
+        before = _layer_above(flow, given.tensor, row, above)
+        if before is None:
+            return None
+        pairs.append((before, row))
+    return pairs
+
+
+def _given(call: Call) -> TensorUse | None:
+    """What a layer computes with its own parameters; None if that is not one tensor."""
+    given = [use for use in call.inputs if not use.is_live_leaf]
+    return given[0] if len(given) == 1 else None
+
+
+def _layer_above(flow: Dataflow, tensor: int, before: int, above: set[int]) -> int | None:
+    """The layer whose result it is, if nothing else takes that."""
+    for _ in range(_MAX_STEPS):
+        row = flow.newest_producer(tensor, before)
+        if row is None or sum(user in above for user in flow.users(tensor, row)) != 1:
+            return None
+        call = flow.log.calls[row]
+        name = plain_name(call.function)
+        if name in _LINEAR and any(use.is_live_leaf for use in call.inputs):
+            return row
+        if name not in _PASSES or len(call.live_inputs) != 1:
+            return None
+        tensor, before = call.live_inputs[0].tensor, row
+    return None
+
+
+def _is_wide(flow: Dataflow, first: int, second: int) -> bool:
+    """Whether the first layer has as many units as it gets numbers, or as the second one has units."""
+    given = _given(flow.log.calls[first])
+    units = _last_size(flow, flow.log.calls[first].outputs[0].tensor)
+    result = _last_size(flow, flow.log.calls[second].outputs[0].tensor)
+    return given is not None and units >= max(_MIN_UNITS, min(_last_size(flow, given.tensor), result))
+
+
+def _last_size(flow: Dataflow, tensor: int) -> int:
+    return (shape_of(flow, tensor) or (1,))[-1]

@@ -1,0 +1,184 @@
+"""Known mistakes as other people write them: terms collected in lists, helper functions, gradients asked for by hand,
+parameters shared between modules, batches taken apart; and their healthy look-alikes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+MODEL = HEAD + "import torch.distributions as D\nmodel = nn.Sequential(nn.Linear(6, 24), nn.{}, nn.Linear(24, 1))\n"
+OPTIMIZER = "optimizer = torch.optim.Adam(model.parameters(), lr=0.01)\n"
+LOOP = MODEL.format("Tanh()") + OPTIMIZER + "for step in range(6):\n    x, y = torch.randn(32, 6), torch.randn(32, 1)\n"
+
+TERMS = {
+    "a penalty without its graph, in a list that is stacked": (
+        "create_graph_missing",
+        LOOP + "    x.requires_grad_()\n    out = model(x)\n    parts = [F.mse_loss(out, y)]\n"
+        "    slope, = torch.autograd.grad(out.sum(), x, retain_graph=True)  # HERE\n"
+        "    parts.append(0.1 * (slope.norm(dim=1) - 1).square().mean())\n    loss = torch.stack(parts).sum()" + TRAIN,
+    ),
+    "a penalty on the values of a state_dict": (
+        "term_without_gradient",
+        LOOP + "    size = torch.zeros(())\n    for name, value in model.state_dict().items():  # HERE\n"
+        "        size = size + value.square().sum()\n"
+        "    losses = dict(fit=F.mse_loss(model(x), y), size=0.01 * size)\n"
+        "    loss = torch.stack(list(losses.values())).sum()" + TRAIN,
+    ),
+    "a weighted term of data alone": (
+        "term_without_gradient",
+        LOOP + "    rough = 0.5 * (x[:, 1:] - x[:, :-1]).abs().mean()  # HERE\n"
+        "    loss = F.mse_loss(model(x), y) + rough" + TRAIN,
+    ),
+    "a Dirichlet distribution": (
+        "sampled_without_gradient",
+        LOOP + "    q = D.Dirichlet(F.softplus(model[0](x)) + 0.1)\n    share = q.sample()  # HERE\n"
+        "    kl = D.kl_divergence(q, D.Dirichlet(torch.ones(24))).mean()\n"
+        "    loss = F.mse_loss(model[2](share), y) + 0.1 * kl" + TRAIN,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TERMS)
+def test_terms_are_told_however_they_are_collected(name: str, tmp_path: Path) -> None:
+    cause, script = TERMS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+HEALTHY_TERMS = {
+    "a distribution with a constant scale": LOOP
+    + "    q = D.Independent(D.Normal(model[0](x), 1.0), 1)\n    code = q.rsample()\n"
+    "    fit = D.Normal(model[2](code), 0.5).log_prob(y).mean()\n"
+    "    loss = D.kl_divergence(q, D.Independent(D.Normal(torch.zeros(24), torch.ones(24)), 1)).mean() - fit"
+    + TRAIN + "    total = float(loss)\n",
+    "the constant part of a divergence": LOOP
+    + "    p = torch.softmax(torch.randn(32, 24), 1)\n    log = model[0](x).log_softmax(1)\n"
+    "    loss = (p * p.log()).sum(1).mean() - (p * log).sum(1).mean() + F.mse_loss(model(x), y)" + TRAIN,
+    "terms that are stacked": LOOP
+    + "    losses = [F.mse_loss(model(x), y), 0.01 * sum(p.square().sum() for p in model.parameters())]\n"
+    "    loss = torch.stack(losses).sum()" + TRAIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY_TERMS)
+def test_constants_and_stacked_terms_may_be_right(name: str, tmp_path: Path) -> None:
+    assert not alarms(HEALTHY_TERMS[name], tmp_path)
+
+
+FIELD = (
+    HEAD + "model = nn.Sequential(nn.Linear(1, 24), {}, nn.Linear(24, 1))  # HERE\n" + OPTIMIZER
+    + "for step in range(4):\n    x = torch.rand(32, 1, requires_grad=True)\n    u = model(x)\n"
+    "    slope = torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)[0]\n"
+    "    bend = torch.autograd.grad(slope.sum(), x, create_graph=True)[0]\n"
+    "    loss = (bend + x.sin()).square().mean() + model(torch.zeros(1, 1)).square().mean()" + TRAIN
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["nn.LeakyReLU(0.1)", "nn.Hardtanh()", "nn.PReLU()"])
+def test_second_derivatives_of_straight_lines_are_told(kind: str, tmp_path: Path) -> None:
+    assert_first_alarm(FIELD.format(kind), "second_derivative_zero", tmp_path)
+
+
+def test_second_derivatives_of_a_smooth_network_are_right(tmp_path: Path) -> None:
+    assert not alarms(FIELD.format("nn.SiLU()"), tmp_path)
+
+
+ADDED_UP = {
+    "a function decides when to step": "seen = 0\ndef advance():\n    global seen\n    seen += 1\n"
+    "    if seen % 4:\n        return\n    optimizer.step()\n    optimizer.zero_grad()\n"
+    "for step in range(16):\n    x = torch.randn(8, 6)\n    F.mse_loss(model(x), x[:, :1]).backward()  # HERE\n"
+    "    advance()\n",
+    "a batch is split": "for step in range(4):\n    optimizer.zero_grad()\n"
+    "    for x in torch.split(torch.randn(32, 6), 8):\n        F.mse_loss(model(x), x[:, :1]).backward()  # HERE\n"
+    "    optimizer.step()\n",
+    "slices of a batch": "for step in range(4):\n    whole = torch.randn(32, 6)\n    optimizer.zero_grad()\n"
+    "    for i in range(0, 32, 8):\n        x = whole[i:i + 8]\n"
+    "        F.mse_loss(model(x), x[:, :1]).backward()  # HERE\n    optimizer.step()\n",
+}
+
+
+@pytest.mark.parametrize("name", ADDED_UP)
+def test_gradients_of_several_batches_that_nothing_divides_are_told(name: str, tmp_path: Path) -> None:
+    script = MODEL.format("Tanh()") + OPTIMIZER + ADDED_UP[name]
+    assert_first_alarm(script, "accumulation_undivided", tmp_path)
+
+
+DIVIDED = {
+    "gradients are divided, and a second loss is a sum": "for step in range(4):\n    whole = torch.randn(32, 6)\n"
+    "    optimizer.zero_grad()\n    for x in whole.chunk(4):\n        F.mse_loss(model(x), x[:, :1]).backward()\n"
+    "    for p in model.parameters():\n        p.grad.div_(4)\n    optimizer.step()\n    optimizer.zero_grad()\n"
+    "    for x in whole.chunk(4):\n        (F.mse_loss(model(x), x[:, :1], reduction='sum') / 32).backward()\n"
+    "    optimizer.step()\n",
+    "each task has its own loss": "for step in range(4):\n    optimizer.zero_grad()\n    for task in range(3):\n"
+    "        x = torch.randn(8, 6) + task\n        F.mse_loss(model(x), x[:, :1]).backward()\n    optimizer.step()\n",
+}
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_gradients_that_are_divided_and_sums_over_tasks_are_right(name: str, tmp_path: Path) -> None:
+    assert not alarms(MODEL.format("Tanh()") + OPTIMIZER + DIVIDED[name], tmp_path)
+
+
+PARAMETERS = {
+    "gradients are returned, and nobody assigns them": (
+        "step_without_effect",
+        LOOP + "    loss = F.mse_loss(model(x), y)\n"
+        "    grads = torch.autograd.grad(loss, list(model.parameters()))  # HERE\n"
+        "    optimizer.step()\n",
+    ),
+    "a group is frozen after a pretraining": (
+        "requires_grad_false",
+        LOOP + "    loss = F.mse_loss(model(x), y)" + TRAIN
+        + "for p in model.parameters():\n    p.requires_grad = False  # HERE\nhead = nn.Linear(1, 1)\n"
+        "groups = [{'params': model[2].parameters()}, {'params': head.parameters()}]\n"
+        "optimizer = torch.optim.SGD(groups, lr=0.1)\nfor step in range(4):\n"
+        "    loss = F.mse_loss(head(model(x)), y)" + TRAIN,
+    ),
+    "a weight is that of a frozen module": (
+        "requires_grad_false",
+        HEAD + "class Words(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.embed = nn.Embedding.from_pretrained(torch.randn(20, 8))\n"
+        "        self.rnn, self.out = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 20)\n"
+        "        self.out.weight = self.embed.weight  # HERE\n"
+        "    def forward(self, x):\n        return self.out(self.rnn(self.embed(x))[0])\n"
+        "model = Words()\noptimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad])\n"
+        "for step in range(4):\n    x = torch.randint(0, 20, (8, 7))\n"
+        "    loss = F.cross_entropy(model(x[:, :-1]).flatten(0, 1), x[:, 1:].flatten())" + TRAIN,
+    ),
+    "one of several modules of a class is used": (
+        "unused_parameter",
+        HEAD + "class Block(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.inner = nn.Linear(6, 6)\n    def forward(self, x):\n        return x + self.inner(x).relu()\n"
+        "blocks = nn.ModuleList(Block() for _ in range(3))  # HERE\n"
+        "optimizer = torch.optim.Adam(blocks.parameters())\n"
+        "for step in range(4):\n    loss = blocks[0](torch.randn(8, 6)).square().mean()" + TRAIN,
+    ),
+    "the weight of what an agent did without gradients is trained": (
+        "gradient_into_target",
+        HEAD + "actor, critic = nn.Linear(5, 3), nn.Linear(5, 1)\n"
+        "optimizer = torch.optim.Adam([*actor.parameters(), *critic.parameters()])\n"
+        "for step in range(6):\n    seen = []\n    for _ in range(4):\n        s = torch.randn(16, 5)\n"
+        "        with torch.no_grad():\n            a = actor(s).softmax(1).multinomial(1)[:, 0]\n"
+        "        seen.append((s, a, (a == s[:, :3].argmax(1)).float()))\n"
+        "    s, a, r = (torch.stack(each) for each in zip(*seen))\n"
+        "    value = critic(s)[..., 0]\n    log = actor(s).log_softmax(-1)\n"
+        "    picked = torch.take_along_dim(log, a[..., None], -1)[..., 0]\n"
+        "    gain = -(picked * (r - value)).mean()  # HERE\n    loss = gain + F.mse_loss(value, r)" + TRAIN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_parameters_that_do_not_learn_what_they_should_are_told(name: str, tmp_path: Path) -> None:
+    cause, script = PARAMETERS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+def test_a_step_by_hand_in_place_is_right(tmp_path: Path) -> None:
+    script = LOOP.replace("for step", "gate = nn.Parameter(torch.ones(6))\nfor step")
+    script += "    loss = F.mse_loss(model(x * gate), y)\n    slope, = torch.autograd.grad(loss, gate)\n"
+    script += "    loss = F.mse_loss(model(x * gate.detach()), y)" + TRAIN
+    script += "    with torch.no_grad():\n        gate.sub_(slope, alpha=0.02)\n"
+    assert not [each for each in alarms(script, tmp_path) if each.cause == "steps_from_the_start"]
