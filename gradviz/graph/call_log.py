@@ -224,8 +224,6 @@ class LeafEnd(Struct, frozen=True, omit_defaults=True, gc=False, repr_omit_defau
     seen, and for tensors whose values cannot be read."""
     dtype: str | None = None
     """If it is another one than at first, such as after ``model.half()``."""
-    has_equal_units: bool = False
-    """Whether it has changed, and all its rows, or all its columns, hold the same values."""
 
 
 class Holder(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
@@ -264,6 +262,11 @@ class LoggedTensor(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=T
     ``parameters()`` leaves it out. Only for trainable tensors."""
     is_used_elsewhere: bool = False
     """True for a parameter of a module that ran on another thread, whose calls are not in the log."""
+    is_moved: bool | None = None
+    """Whether the steps of optimizers have changed its values, up to the last one; None where no step was seen, and for
+    tensors whose values cannot be read. Unlike `end`, it is known of tensors that were freed before the end."""
+    has_equal_units: bool = False
+    """Whether a step has changed it, and since then all its rows, or all its columns, held the same values."""
     end: LeafEnd | None = None
     """For leaves that existed at the end."""
     alive_after: Index | None = None

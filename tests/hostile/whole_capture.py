@@ -138,7 +138,9 @@ def whole_call_log(calls: CallLog) -> CallLog:
     assert hidden.end is None and calls.tensors[1].end is not None
     ended = replace(
         calls.tensors[1],
-        end=replace(calls.tensors[1].end, requires_grad=False, has_changed=True, dtype="float16", has_equal_units=True),
+        end=replace(calls.tensors[1].end, requires_grad=False, has_changed=True, dtype="float16"),
+        is_moved=True,
+        has_equal_units=True,
     )
     definition = replace(
         calls.definitions[0], returns=(5,), in_place=(4,), once_differentiable_line=3, attributes=(("x", 4),)

@@ -112,6 +112,10 @@ def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tu
         return "classes", 1
     if name == "ctc_loss" and use is call.inputs[0]:
         return "classes", rank - 1
+    if name in _CHOOSE and use is call.inputs[0]:
+        axis = axis_of(call, rank)
+        index = shape_of(flow, call.inputs[-1].tensor)
+        return None if axis is None or len(index) != rank or index[axis] != 1 else ("classes", axis)
     if name == "getitem" and rank == len(call.inputs) - 1 == 2:
         return _chosen_of_each(flow, row, call)
     return None
@@ -131,6 +135,8 @@ REDUCTIONS = frozenset({
 })  # fmt: skip
 NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
 _CLASSES = frozenset({"nll_loss", "cross_entropy"})
+_CHOOSE = frozenset({"gather", "take_along_dim"})
+"""With one index for each sample, they choose its class."""
 
 
 # -- where an axis goes ------------------------------------------------------------------------------------------------
@@ -161,8 +167,12 @@ def _moved(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -> Ax
     if name == "permute":
         order_of = [value for _, value in sorted(call.scalars.items()) if type(value) is int]
         return tuple(axes[each] for each in order_of) if len(order_of) == rank else None
-    if name in ("view", "reshape", "expand", "broadcast_tensors"):
-        return axes if len(shape) == rank and shape == shape_of(flow, call.inputs[0].tensor) else None
+    if name in ("view", "reshape", "expand", "broadcast_tensors", "flatten"):
+        before = shape_of(flow, call.inputs[0].tensor)
+        if shape == before:
+            return axes
+        is_last_kept = name != "expand" and len(shape) > 1 and shape[-1:] == before[-1:]
+        return (*(None for _ in shape[1:]), axes[-1]) if is_last_kept else None
     return None
 
 

@@ -264,13 +264,14 @@ class GradientEvents:
     @cached_property
     def discarded(self) -> DiscardedGradients | None:
         """Backward calls whose gradients are cleared before their use, if the program does so regularly: at half of
-        them, or at every one of some line."""
+        them, or at all of some line but the last, which a step behind the loop may use."""
         found = [(row, clear, leaves) for row in self._accumulating for clear, leaves in self._discarded_by(row)]
         if 2 * len(found) < len(self._accumulating):
             calls = self._log.calls
             all_of_line = Counter(calls[row].call_site for row in self._accumulating)
             discarded = Counter(calls[row].call_site for row, _, _ in found)
-            found = [each for each in found if discarded[site := calls[each[0]].call_site] == all_of_line[site]]
+            regular = {site for site, count in discarded.items() if count > 1 and all_of_line[site] - count <= 1}
+            found = [each for each in found if calls[each[0]].call_site in regular]
         if len(found) < 2:
             return None
         row, clear, leaves = found[0]

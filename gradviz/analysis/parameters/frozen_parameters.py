@@ -155,7 +155,11 @@ def tied_to_frozen(histories: ParameterHistories) -> Iterator[TiedToFrozen]:
     if _MIN_SHARE * sum(sizes[number] for number in trained) < sum(sizes.values()):
         return
     for number in used:
-        if number in trained or len(histories.tensor(number).facts.shape) == 1 or _requires_grad(histories, number):
+        if (
+            number in trained
+            or len(histories.tensor(number).facts.shape) == 1
+            or histories.requires_grad_at_last(number)
+        ):
             continue
         for one, other in permutations(histories.tensor(number).names, 2):
             depth = sum(
@@ -171,12 +175,6 @@ def tied_to_frozen(histories: ParameterHistories) -> Iterator[TiedToFrozen]:
 
 
 _MIN_SHARE = 3
-
-
-def _requires_grad(histories: ParameterHistories, number: int) -> bool:
-    """Whether it does so where it is used last."""
-    row = histories.forward_uses(number)[-1]
-    return any(use.requires_grad for use in histories.log.calls[row].inputs if use.tensor == number)
 
 
 def _trains_below(histories: ParameterHistories, name: str, depth: int, trained: set[int]) -> bool:

@@ -336,6 +336,14 @@ class ParameterHistories:
                 found.append((row, call.inputs[0].requires_grad if flag is None else flag))
         return found
 
+    def requires_grad_at_last(self, number: int) -> bool:
+        """Whether it requires grad when the program ends, or where it was used last if it was freed before."""
+        end = self.tensor(number).end
+        if end is not None:
+            return end.requires_grad
+        uses = self.forward_uses(number)[-1:]
+        return any(use.requires_grad for row in uses for use in self.log.calls[row].inputs if use.tensor == number)
+
     def is_ever_stepped_live(self, number: int) -> bool:
         """Whether it required grad in any step of an optimizer."""
         return number in self._stepped_live

@@ -12,7 +12,7 @@ from msgspec import Struct
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.graph.call_log import ValueFacts
+from gradviz.graph.call_log import LoggedTensor, ValueFacts
 
 Reason = Literal[
     "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "unknown"
@@ -55,11 +55,7 @@ class _UnchangedParameters:
 
     def by_reason(self) -> tuple[Unchanged, ...]:
         tensors, stepped = self._histories.log.tensors, self._live_steps
-        still = [
-            number
-            for number in sorted(stepped)
-            if (end := tensors[number].end) is not None and end.has_changed is False
-        ]
+        still = [number for number in sorted(stepped) if _is_unchanged(tensors[number])]
         groups: dict[tuple[Reason, int | None, object], list[int]] = defaultdict(list)
         for number in still:
             clear = _early_clear(self._events, number, stepped[number])
@@ -134,6 +130,11 @@ class _UnchangedParameters:
         """Whether a step came after the last backward that reached it: else its last gradient was never used."""
         last, step = self._last_backward.get(number), self._last_step.get(number)
         return last is not None and step is not None and last < step
+
+
+def _is_unchanged(tensor: LoggedTensor) -> bool:
+    """Whether its values are those before the first step: at the end, or, if it was freed before, after the last."""
+    return (tensor.is_moved if tensor.end is None else tensor.end.has_changed) is False
 
 
 def _largest(values: ValueFacts) -> float:

@@ -243,6 +243,8 @@ class CallLogBuilder:
                 from_numpy_of=self._number(known.from_numpy_of) if known.from_numpy_of is not None else None,
                 hidden_in=known.hidden_in,
                 is_used_elsewhere=known.is_used_elsewhere,
+                is_moved=known.is_moved,
+                has_equal_units=known.has_equal_units,
                 end=known.end,
                 alive_after=_row_number(known.alive_after),
                 holder=self._holder(known.holder),

@@ -163,13 +163,12 @@ class CallLogNames:
         gradient = tensor.grad if holds_gradient else None
         has_changed, name = _has_changed(tensor, known), str(tensor.dtype).removeprefix("torch.")
         dtype = None if name == known.facts.dtype else name
-        is_alike = has_changed is True and _has_equal_units(tensor.detach())
         if gradient is None:
-            return LeafEnd(wants_gradient, has_changed=has_changed, dtype=dtype, has_equal_units=is_alike)
+            return LeafEnd(wants_gradient, has_changed=has_changed, dtype=dtype)
         facts = self._recorder.writer.uses.values.facts(gradient)
         norm = float(torch.linalg.vector_norm(gradient)) if facts is not None and facts.is_finite else None
         finite_norm = norm if norm is None or isfinite(norm) else None
-        return LeafEnd(wants_gradient, True, finite_norm, facts, has_changed, dtype, is_alike)
+        return LeafEnd(wants_gradient, True, finite_norm, facts, has_changed, dtype)
 
     def disclosures(self) -> list[str]:
         """What is missing in the log, in sentences."""
@@ -252,16 +251,6 @@ def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:
         return None
     now = checksum_of(tensor)
     return None if now is None else int(known.before_steps) != int(now)
-
-
-def _has_equal_units(tensor: torch.Tensor) -> bool:
-    """Whether all rows, or all columns, are the same; those of most parameters are not, and the first two tell."""
-    return tensor.dim() > 1 and any(
-        tensor.shape[axis] > 1
-        and torch.equal(tensor.select(axis, 0), tensor.select(axis, 1))
-        and bool((tensor == tensor.narrow(axis, 0, 1)).all())
-        for axis in (0, 1)
-    )
 
 
 def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:

@@ -67,9 +67,11 @@ class KnownTensor:
         "from_numpy_of",
         "gathered",
         "gradient_of",
+        "has_equal_units",
         "hidden_in",
         "holder",
         "is_leaf",
+        "is_moved",
         "is_used_elsewhere",
         "names",
         "producer",
@@ -104,6 +106,10 @@ class KnownTensor:
         self.end: LeafEnd | None = None
         self.before_steps: torch.Tensor | None = None
         """Checksum of its values before an optimizer stepped on it for the first time."""
+        self.is_moved: bool | None = None
+        """Whether a step has changed them."""
+        self.has_equal_units = False
+        """Whether all rows, or all columns, have been the same since."""
         self.alive_after: Any = None
         self.holder: Holder | None = None
         self.gathered: Any = None

@@ -279,6 +279,7 @@ class Optimizers:
                 row.inputs.append(use)
                 if version_of(tensor) != earlier.version:
                     row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
+                _compare_values(use.known, tensor)
 
     def _row_of_step(self, known: KnownOptimizer, optimizer: Any, frame: FrameType) -> Row:
         self.note_groups(known)
@@ -334,8 +335,11 @@ class Optimizers:
             before = {id(use.known): use.version for use in row.inputs}
             for position, tensor in _parameters_of(optimizer):
                 found = writer.uses.tensors.find(tensor)
-                if found is not None and version_of(tensor) != before.get(id(found)):
+                if found is None:
+                    continue
+                if version_of(tensor) != before.get(id(found)):
                     row.outputs.append(writer.uses.use(tensor, position, row, is_input=False))
+                _compare_values(found, tensor)
 
     def _on_parameter(self, module: Any, name: str, parameter: Any) -> None:
         writer = self._writer
@@ -381,6 +385,29 @@ class Optimizers:
         row = self._writer.new_row(f"{_full_name(type(module))}.{kind}", kind, calling_frame())
         row.name = name
         return row
+
+
+def _compare_values(known: KnownTensor, tensor: torch.Tensor) -> None:
+    """After a step: whether any step has changed the values; and, of those that one did, whether all units are alike.
+
+    As a rule the first step answers both for good.
+    """
+    if known.is_moved or known.before_steps is None:
+        known.has_equal_units = known.has_equal_units and _has_equal_units(tensor.detach())
+        return
+    now = checksum_of(tensor)
+    known.is_moved = None if now is None else int(known.before_steps) != int(now)
+    known.has_equal_units = known.is_moved is True and _has_equal_units(tensor.detach())
+
+
+def _has_equal_units(tensor: torch.Tensor) -> bool:
+    """Whether all rows, or all columns, are the same; those of most parameters are not, and the first two tell."""
+    return tensor.dim() > 1 and any(
+        tensor.shape[axis] > 1
+        and torch.equal(tensor.select(axis, 0), tensor.select(axis, 1))
+        and bool((tensor == tensor.narrow(axis, 0, 1)).all())
+        for axis in (0, 1)
+    )
 
 
 def _plain_use(writer: CallWriter, tensor: torch.Tensor, position: str, row: Row) -> RowUse:

@@ -137,10 +137,7 @@ def _is_still_trainable(histories: ParameterHistories, number: int, backward_cal
     tensor = histories.tensor(number)
     if tensor.end is not None:
         return tensor.end.requires_grad
-    if not tensor.names:
-        return False
-    uses = histories.forward_uses(number)[-1:]
-    is_on = any(use.requires_grad for row in uses for use in histories.log.calls[row].inputs if use.tensor == number)
+    is_on = bool(tensor.names) and histories.requires_grad_at_last(number)
     return is_on and 2 * backward_calls >= len(histories.steps)
 
 

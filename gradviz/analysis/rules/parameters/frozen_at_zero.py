@@ -101,7 +101,7 @@ def _is_frozen_zero(case: Case, number: int) -> bool:
     tensor = flow.log.tensors[number]
     if tensor.role != "parameter" or len(tensor.facts.shape) < 2 or histories.is_ever_stepped_live(number):
         return False
-    if tensor.end is None or tensor.end.requires_grad:
+    if histories.requires_grad_at_last(number):
         return False
     first = histories.steps[0]
     is_changed = bool(flow.changes(number, first, len(flow.log.calls)))

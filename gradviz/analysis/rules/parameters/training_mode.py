@@ -146,6 +146,10 @@ class TrainingMode(Rule):
         members = self._members(case, row, outermost)
         own = {use.tensor for number in members for use in calls[number].inputs}
         parameters = {number for number in own if histories.tensor(number).role == "parameter"}
+        if not parameters:
+            # The program calls the layers of a model one by one: those beside this one are of the same model.
+            model = flow.log.scopes[outermost].path.rpartition(".")[0]
+            parameters = set(histories.parameters_below(model)) if model else parameters
         stepped = {use.tensor for step in histories.steps if step > row for use in calls[step].inputs}
         if not parameters or parameters & stepped or self._is_repeated(case, outermost, members):
             return False
@@ -180,9 +184,10 @@ class TrainingMode(Rule):
     def _finding(self, case: Case, row: int, path: str) -> Finding:
         flow = case.dataflow
         words = WORDS[flow.log.calls[row].function]
-        here = location_of_line(line_outside_modules(flow, row))
+        used = location_of_line(line_outside_modules(flow, row))
+        here = _line_of_model(case, path, used) or used
         return self.finding(
-            f"{path or 'a model'} computes targets{at_line(here)} in training mode: its {words} works as in training, "
+            f"{path or 'a model'} computes targets{at_line(used)} in training mode: its {words} works as in training, "
             "though nothing trains it any more",
             symptom="grad_wrong",
             why="modules are in training mode until eval() is called; no_grad() does not change that",
@@ -192,6 +197,17 @@ class TrainingMode(Rule):
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+
+def _line_of_model(case: Case, path: str, used: Location | None) -> Location | None:
+    """If a helper function uses the model by another name: the only line that assigns the model's own."""
+    name = path.partition(".")[0]
+    if used is None or not name.isidentifier() or name in (case.source_line(used) or ""):
+        return None
+    assigns = re.compile(rf"^\s*(\w+\s*,\s*)*{name}\s*(,\s*\w+\s*)*=[^=]")
+    lines = case.capture.sources.get(used.file, {})
+    found = [number for number, text in lines.items() if assigns.match(text)]
+    return Location(used.file, found[0]) if len(found) == 1 else None
 
 
 def _line_of_train(case: Case, here: Location | None) -> Location | None:

@@ -56,8 +56,8 @@ class UnitsStayAlike(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[Location | None, list[int]] = defaultdict(list)
         for number in sorted(case.histories.trained):
-            end = case.dataflow.log.tensors[number].end
-            if end is not None and end.has_equal_units and case.histories.is_ever_stepped_live(number):
+            is_alike = case.dataflow.log.tensors[number].has_equal_units
+            if is_alike and case.histories.is_ever_stepped_live(number):
                 by_line[_line_of_values(case, number)].append(number)
         for location, numbers in by_line.items():
             yield self._finding(case, location, numbers)

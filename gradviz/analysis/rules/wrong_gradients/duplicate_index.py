@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
@@ -98,8 +99,21 @@ def _lost_entries(flow: Dataflow, row: int, call: Call) -> int:
         return _without_a_position(flow, row, indexes, None)
     if call.function in _WRITE_ALONG and len(indexes) == 1:
         along = call.scalars.get("1", call.scalars.get("dim", 0))
-        return _without_a_position(flow, row, indexes, along if isinstance(along, int) else 0)
+        lost = _without_a_position(flow, row, indexes, along if isinstance(along, int) else 0)
+        return lost or _not_in_the_result(flow, row, call, indexes[0])
     return 0
+
+
+def _not_in_the_result(flow: Dataflow, row: int, call: Call, index: TensorUse) -> int:
+    """Values other than zero that were written among zeros, and of which the result has fewer."""
+    source = call.inputs[-1]
+    before, written = (flow.values_of(use, row) for use in (call.inputs[0], source))
+    after = call.outputs[0].values if call.outputs else None
+    if before is None or written is None or after is None or before.zeros != before.count:
+        return 0
+    if source is index or shape_of(flow, source.tensor) != shape_of(flow, index.tensor):
+        return 0
+    return max(written.count - written.zeros - (after.count - after.zeros), 0)
 
 
 def _puts_data_together(flow: Dataflow, row: int, call: Call) -> bool:

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, names_of
 from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.own_references import OwnReference, own_references
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
 
 
 class RatioAlwaysOne(Rule):
@@ -22,6 +25,7 @@ class RatioAlwaysOne(Rule):
     ``exp(new - old)`` where ``new`` has a gradient and ``old`` has none, and both have the same values at all steps,
     because ``old`` was computed again after each step, by the model as it is now, for data that were drawn before.
     ``exp(new - new.detach())``, which says so itself, is left alone, and so is a single update with each new data.
+    ``exp(new - old)`` and ``new / old`` where both have gradients and the same values: these cancel.
     Likewise a difference or divergence of two sides that the trained model computed alike, from the same inputs and
     without a step between, one of them without a gradient: ``reference = policy`` instead of a copy. Where the program
     calls the model by the same name for both sides, it says so itself.
@@ -87,6 +91,31 @@ class RatioAlwaysOne(Rule):
             if 2 * sum(_is_of_new_data(case, row) for row in known) <= len(known):
                 yield self._finding(case, known)
 
+        for cancelled in _cancelled(flow).values():
+            if len({flow.step_before(row) for row in cancelled}) >= _MIN_STEPS:
+                yield self._of_itself(case, cancelled)
+
+    def _of_itself(self, case: Case, rows: list[int]) -> Finding:
+        flow = case.dataflow
+        call, compared = flow.log.calls[rows[-1]], location_of_call(flow, rows[-1])
+        new, old = (flow.newest_producer(use.tensor, rows[-1]) for use in call.inputs)
+        apart = None if new is None or old is None else line_apart(flow, old, new)
+        is_one_line = new is None or apart is None or apart == flow.line_of(new)
+        made = compared if is_one_line else location_of_line(apart)
+        how = "their ratio is exactly 1" if plain_name(call.function) == "div" else "their difference is exactly 0"
+        return self.finding(
+            f"the new and the old value are computed by the same model, both with gradients: {how} all {len(rows):,} "
+            "times, and their gradients cancel",
+            symptom="grad_zero",
+            why="what goes to the one side of a ratio is taken away at the other one, so nothing is learned from it",
+            fix="compute the old value once, under torch.no_grad(), when the data are collected, and keep it for all "
+            "updates",
+            location=made,
+            symptom_location=compared if made != compared else None,
+            tensors=leaf_names_above(flow, call.outputs[0].tensor, rows[-1] + 1, since=flow.step_before(rows[-1])),
+            evidence={"times": len(rows)},
+        )
+
     def _own_reference(self, case: Case, reference: OwnReference) -> Finding:
         flow = case.dataflow
         compared = location_of_call(flow, reference.call)
@@ -148,6 +177,34 @@ _NAME = re.compile(r"(?<![\w.)\]])[A-Za-z_][\w.]*")
 _CALLED = re.compile(r"(?<![\w.)\]])([A-Za-z_][\w.]*)\(")
 _ASSIGNED = re.compile(r"^[\w\s,.\[\]]*=(?!=)")
 _LIBRARIES = frozenset({"torch", "F", "nn", "math", "np"})
+
+
+def _cancelled(flow: Dataflow) -> dict[int | None, list[int]]:
+    """By line: the calls of ``exp(new - old)`` and ``new / old``, if both have gradients and the same values each time.
+    For the first, the calls that subtract."""
+    lines: dict[int | None, list[int | None]] = defaultdict(list)
+    for row, call in enumerate(flow.log.calls):
+        name = plain_name(call.function)
+        if name == "exp" and call.live_inputs:
+            made = flow.newest_producer(call.inputs[0].tensor, row)
+            if made is not None and plain_name(flow.log.calls[made].function) == "sub":
+                lines[call.call_site].append(made if _is_constant(flow.log.calls[made], 0.0) else None)
+        elif name == "div" and len(call.live_inputs) == _SIDES:
+            lines[call.call_site].append(row if _is_constant(call, 1.0) else None)
+    known = {site: [row for row in rows if row is not None] for site, rows in lines.items()}
+    return {site: rows for site, rows in known.items() if len(rows) == len(lines[site])}
+
+
+_SIDES = 2
+
+
+def _is_constant(call: Call, value: float) -> bool:
+    """Whether two tensors with gradients, each of several numbers, give nothing but this number."""
+    values = call.outputs[0].values if call.outputs and len(call.live_inputs) == _SIDES else None
+    if values is None or values.count == 1:
+        return False
+    one, other = call.live_inputs
+    return one.tensor != other.tensor and values.minimum == values.maximum == value
 
 
 def _old_value_that_is_the_new_one(case: Case, row: int) -> int | None:
