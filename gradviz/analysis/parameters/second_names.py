@@ -82,11 +82,15 @@ def _elements(expression: ast.expr) -> list[ast.expr]:
 
 
 def _itself(value: ast.expr) -> ast.expr:
-    """The module that a chain of methods such as ``net.eval().requires_grad_(False)`` returns."""
-    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        if value.func.attr not in _RETURN_THEMSELVES:
+    """The module that a chain of methods such as ``net.eval().requires_grad_(False)`` returns, or whose parameters a
+    shallow copy shares: ``copy.copy(net)``."""
+    while isinstance(value, ast.Call) and isinstance(function := value.func, ast.Attribute):
+        if _dotted(function) == "copy.copy" and len(value.args) == 1:
+            value = value.args[0]
+        elif function.attr in _RETURN_THEMSELVES:
+            value = function.value
+        else:
             break
-        value = value.func.value
     return value
 
 

@@ -31,6 +31,7 @@ from gradviz.analysis.rules.in_place.optimizer_step_before_backward import Optim
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
+from gradviz.analysis.rules.likelihoods.divergence_turned_around import DivergenceTurnedAround
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
@@ -266,6 +267,7 @@ RULES: tuple[type[Rule], ...] = (
     MixedWithoutRoot,
     RareClassWeighsLess,
     NoNonlinearity,
+    DivergenceTurnedAround,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

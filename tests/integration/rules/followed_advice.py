@@ -12,6 +12,7 @@ _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV207": (("torch.tanh", (("torch.nn.ReLU()", "torch.nn.Tanh()"),)),),
+    "GV678": (("swap the two: kl_divergence(posterior, prior)", (("(prior, posterior)", "(posterior, prior)"),)),),
     "GV101": (
         ("remove the detach()", ((".detach()", ""),)),
         ("detach a copy that the loss does not use", ((").detach()", ")\nkept = features.detach()"),)),

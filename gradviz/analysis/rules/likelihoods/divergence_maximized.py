@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -70,13 +70,20 @@ class DivergenceMaximized(Rule):
     def _finding(self, case: Case, row: int, backward: int) -> Finding:
         flow = case.dataflow
         location = location_of_call(flow, row)
+        is_written = plain_name(flow.log.calls[row].function) == "exp"
+        what = "exp(v) and a square, and adds v" if is_written else "r and a square, and adds log(r)"
         return self.finding(
-            "the loss subtracts exp(v) and a square, and adds v: this divergence from a prior has the wrong sign, and "
-            "training makes it larger without end",
+            f"the loss subtracts {what}: this divergence from a prior has the wrong sign, and training makes it larger "
+            "without end",
             symptom="grad_wrong",
             why="1 + logvar - mu.pow(2) - logvar.exp() is never above 0 and has no lower bound: it is minus twice the "
-            "divergence",
-            fix="turn the sign of this term around: -0.5 * (1 + logvar - mu.pow(2) - logvar.exp())",
+            "divergence"
+            if is_written
+            else "a divergence is never below 0 and has no upper bound: a loss adds it, an evidence lower bound "
+            "subtracts it",
+            fix="turn the sign of this term around: -0.5 * (1 + logvar - mu.pow(2) - logvar.exp())"
+            if is_written
+            else "turn the sign of this term around: loss = error + kl_divergence(posterior, prior)",
             location=location,
             symptom_location=location_of_call(flow, backward),
             tensors=leaf_names_above(flow, flow.log.calls[row].inputs[0].tensor, row, since=flow.step_before(row)),

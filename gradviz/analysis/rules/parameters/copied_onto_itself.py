@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself
+from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
 from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -74,10 +74,10 @@ class CopiedOntoItself(Rule):
             name = plain_name(call.function)
             if first is None or row < first or name not in (*_COPIES, "add") or len(call.inputs) < 2:
                 continue
-            target = call.inputs[0].tensor
-            if not _is_parameter(case, target):
+            target = _target(case, row, call)
+            if target is None:
                 continue
-            if _is_itself(case, row, call) if name in _COPIES else is_averaged_with_itself(flow, row, target):
+            if _is_itself(case, row, call, target) if name in _COPIES else is_averaged_with_itself(flow, row, target):
                 by_line[location_of_call(flow, row)].append(row)
         told = [self._finding(case, location, rows) for location, rows in by_line.items()]
         yield from told
@@ -103,10 +103,16 @@ class CopiedOntoItself(Rule):
 
     def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
         flow = case.dataflow
-        tensors = list(dict.fromkeys(flow.log.calls[row].inputs[0].tensor for row in rows))
-        is_average = plain_name(flow.log.calls[rows[0]].function) == "add"
-        made = flow.newest_producer(flow.log.calls[rows[0]].inputs[1].tensor, rows[0])
-        kept = None if made is None or is_average else location_of_call(flow, made)
+        targets = (_target(case, row, flow.log.calls[row]) for row in rows)
+        tensors = list(dict.fromkeys(target for target in targets if target is not None))
+        call = flow.log.calls[rows[0]]
+        is_average = plain_name(call.function) == "add"
+        # What shares the memory of a parameter: what is changed, or else what is copied into it.
+        shared = call.inputs[0 if call.inputs[0].tensor != tensors[0] else 1].tensor
+        made = next(iter(flow.producers(shared, rows[0])), None) if shared != tensors[0] else None
+        if is_average and shared != call.inputs[0].tensor:
+            made = None
+        kept = None if made is None else location_of_call(flow, made)
         where = kept if kept not in (None, location) else _second_name(case, location, tensors[0]) or location
         one = len(tensors) == 1
         does = "averaged with" if is_average else "copied onto"
@@ -130,23 +136,28 @@ class CopiedOntoItself(Rule):
 
 def _second_name(case: Case, copying: Location | None, tensor: int) -> Location | None:
     """The only line that gives the model of a parameter a second name: ``target = model``."""
-    model = case.histories.name(tensor).partition(".")[0]
-    if copying is None or not model.isidentifier():
-        return None
-    lines = case.capture.sources.get(copying.file, {})
-    found = [number for number, text in lines.items() if model in text and model in dict(assigned_names(text)).values()]
-    return Location(copying.file, found[0]) if len(found) == 1 else None
+    words = set(case.histories.name(tensor).split(".")[:-1])
+    lines = {} if copying is None else case.capture.sources.get(copying.file, {})
+    found = [
+        number
+        for number, text in lines.items()
+        if not words.isdisjoint(model.rpartition(".")[2] for _, model in assigned_names(text))
+    ]
+    return Location(copying.file, found[0]) if copying is not None and len(found) == 1 else None
 
 
-def _is_parameter(case: Case, number: int) -> bool:
-    return number in case.histories.trained or case.dataflow.log.tensors[number].role == "parameter"
+def _target(case: Case, row: int, call: Call) -> int | None:
+    """The parameter that a call changes, perhaps through what ``detach()`` gave of it."""
+    number, histories = call.inputs[0].tensor, case.histories
+    if number in histories.trained or histories.tensor(number).role == "parameter":
+        return number
+    return parameter_of(case.dataflow, number, row)
 
 
-def _is_itself(case: Case, row: int, call: Call) -> bool:
+def _is_itself(case: Case, row: int, call: Call, target: int) -> bool:
     """Whether the source is the target, or was only taken from it as it is."""
     flow = case.dataflow
-    target, source = (use.tensor for use in call.inputs[:2])
-    before = row
+    source, before = call.inputs[1].tensor, row
     for _ in range(_MAX_STEPS):
         if source == target:
             return True

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
@@ -72,7 +73,7 @@ class UpdateDiscarded(Rule):
                 continue
             here = location_of_call(flow, row)
             updated = _updated_by(flow, row, call, still)
-            if updated is None and _gives_its_name_away(case, here):
+            if updated is None and not call.changed and _gives_its_name_away(case, here):
                 updated = _first_parameter(flow, row, call, histories.trained)
             if updated is not None and here is not None:
                 found[here][updated] += 1
@@ -98,17 +99,19 @@ class UpdateDiscarded(Rule):
 
 _MIN_STEPS = 2
 _BOTH = 2
-_MAX_MAKERS = 20
-_COPIES = frozenset({"detach", "data", "clone"})
+_MAX_MAKERS = 60
+_COPIES = frozenset({"detach", "data", "clone", "deepcopy", "view", "reshape", "flatten", "cat"})
+"""What gives the values of a parameter; also those of all parameters one behind the other."""
+_MAX_COPIES = 4
 _SCALES = _COPIES | {"mul", "neg", "div"}
 _SUMS = frozenset({"sub", "add"})
 _UPDATES = _SUMS | {"mul", "div", "lerp", "clamp", "clip", "clamp_min", "clamp_max"}
 
 
 def _may_update(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether it computes one tensor, and nothing uses it."""
+    """Whether it computes one tensor, or changes a copy, and nothing uses the result."""
     is_update = call.kind == "operation" and plain_name(call.function) in _UPDATES and bool(call.inputs)
-    return is_update and not call.changed and not any(flow.users(use.tensor, row) for use in call.outputs)
+    return is_update and not any(flow.users(use.tensor, row) for use in call.outputs)
 
 
 def _gives_its_name_away(case: Case, here: Location | None) -> bool:
@@ -168,8 +171,10 @@ def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> int | 
 def _parameter_of(flow: Dataflow, tensor: int, before: int, still: set[int]) -> int | None:
     if tensor in still:
         return tensor
-    for _, call in flow.makers(tensor, before, 2):
-        if plain_name(call.function) in _COPIES and call.inputs and call.inputs[0].tensor in still:
+    for _, call in flow.makers(tensor, before, _MAX_COPIES):
+        if plain_name(call.function) not in _COPIES or not call.inputs:
+            return None
+        if call.inputs[0].tensor in still:
             return call.inputs[0].tensor
     return None
 
@@ -182,6 +187,8 @@ def _is_made_of_gradient(flow: Dataflow, tensor: int, before: int, parameter: in
             return True
         made = flow.producers(tensor, before)[-1:]
         call = flow.log.calls[made[0]] if made else None
+        if call is not None and is_gradient(call) and any(use.tensor == parameter for use in call.inputs):
+            return True
         if call is not None and made[0] not in seen and passes_on(call) and call.kind == "operation":
             seen.add(made[0])
             waiting += [(use.tensor, made[0]) for use in call.inputs]
