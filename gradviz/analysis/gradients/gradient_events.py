@@ -323,13 +323,16 @@ class GradientEvents:
 
 def _backwards_after_a_step(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int | None]]:
     """Backward calls that are added to what a step has used, each with the event that ends this; None at the end."""
-    is_used = False
+    # A step by hand may use a copy of what was cleared before it.
+    is_used = has_gradient = False
     added: list[int] = []
     for row, kind in events:
         if kind != "backward":
             yield from ((backward, row) for backward in added)
-            is_used, added = kind == "step", []
-        elif is_used:
+            is_used, has_gradient, added = kind == "step" and has_gradient, kind == "step" and has_gradient, []
+            continue
+        has_gradient = True
+        if is_used:
             added.append(row)
     yield from ((backward, None) for backward in added)
 

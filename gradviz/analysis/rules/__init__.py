@@ -125,6 +125,7 @@ from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
+from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
@@ -268,6 +269,7 @@ RULES: tuple[type[Rule], ...] = (
     RareClassWeighsLess,
     NoNonlinearity,
     DivergenceTurnedAround,
+    BatchesOfOneSample,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

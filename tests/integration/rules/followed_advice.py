@@ -13,6 +13,13 @@ _INDENTED_FEATURES = "with torch.no_grad():\n    features"
 FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV207": (("torch.tanh", (("torch.nn.ReLU()", "torch.nn.Tanh()"),)),),
     "GV678": (("swap the two: kl_divergence(posterior, prior)", (("(prior, posterior)", "(posterior, prior)"),)),),
+    "GV679": (
+        (
+            "train with batches of several samples",
+            (("range(4):\n        x", "range(1):\n        x"), ("torch.randn(1, 2", "torch.randn(4, 2")),
+        ),
+        ("GroupNorm", (("torch.nn.BatchNorm2d(2)", "torch.nn.GroupNorm(1, 2)"),)),
+    ),
     "GV101": (
         ("remove the detach()", ((".detach()", ""),)),
         ("detach a copy that the loss does not use", ((").detach()", ")\nkept = features.detach()"),)),

@@ -182,3 +182,167 @@ def test_a_step_by_hand_in_place_is_right(tmp_path: Path) -> None:
     script += "    loss = F.mse_loss(model(x * gate.detach()), y)" + TRAIN
     script += "    with torch.no_grad():\n        gate.sub_(slope, alpha=0.02)\n"
     assert not [each for each in alarms(script, tmp_path) if each.cause == "steps_from_the_start"]
+
+
+COPIES = {
+    "a shallow copy of a model": (
+        "copied_onto_itself",
+        LOOP.replace("for step", "target = copy.copy(model)  # HERE\nfor step")
+        + "    with torch.no_grad():\n        goal = y + 0.9 * target(x + 1)\n"
+        "    loss = F.mse_loss(model(x), goal)" + TRAIN
+        + "    target.load_state_dict(model.state_dict())\n",
+    ),
+    "an average of what detach() gives": (
+        "copied_onto_itself",
+        LOOP.replace("for step", "slow = {n: p.detach() for n, p in model.named_parameters()}  # HERE\nfor step")
+        + "    loss = F.mse_loss(model(x), y)" + TRAIN + "    with torch.no_grad():\n"
+        "        for n, p in model.named_parameters():\n            slow[n].mul_(0.9).add_(p, alpha=0.1)\n",
+    ),
+    "an optimizer of its own that changes a copy": (
+        "update_discarded",
+        LOOP.replace(OPTIMIZER, "speed = {n: torch.zeros_like(p) for n, p in model.named_parameters()}\n")
+        + "    loss = F.mse_loss(model(x), y)\n    model.zero_grad()\n    loss.backward()\n"
+        "    with torch.no_grad():\n        new = copy.deepcopy(model.state_dict())\n"
+        "        for n, p in model.named_parameters():\n            speed[n].mul_(0.9).add_(p.grad)\n"
+        "            new[n] -= 0.1 * speed[n].sign()  # HERE\n",
+    ),
+    "new values of all parameters as one vector": (
+        "update_discarded",
+        LOOP.replace(OPTIMIZER, "") + "    loss = F.mse_loss(model(x), y)\n"
+        "    slope = torch.cat([g.reshape(-1) for g in torch.autograd.grad(loss, list(model.parameters()))])\n"
+        "    flat = nn.utils.parameters_to_vector(model.parameters()).detach()\n    flat -= 0.1 * slope  # HERE\n",
+    ),
+    "a ratio of two probabilities that have gradients": (
+        "ratio_always_one",
+        LOOP + "    def share(x):\n        return model(x).sigmoid()\n    old = share(x)  # HERE\n"
+        "    new = share(x)\n    loss = -(new / old * y).mean() + 0.01 * model[0].weight.square().mean()" + TRAIN,
+    ),
+    "a reference whose layers are called one by one": (
+        "training_mode",
+        HEAD + "net = nn.ModuleDict({'a': nn.Linear(6, 24), 'drop': nn.Dropout(0.3), 'b': nn.Linear(24, 1)})\n"
+        "old = copy.deepcopy(net)  # HERE\noptimizer = torch.optim.Adam(net.parameters())\n"
+        "def run(parts, x):\n    return parts['b'](parts['drop'](parts['a'](x).relu()))\n"
+        "for step in range(6):\n    x = torch.randn(16, 6)\n    with torch.no_grad():\n        goal = run(old, x)\n"
+        "    loss = F.mse_loss(run(net, x), goal + 1)" + TRAIN,
+    ),
+    "an evaluation of batch normalization in training mode": (
+        "training_mode",
+        HEAD + "model = nn.Sequential(nn.Linear(6, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 3))\n"
+        + OPTIMIZER + "for step in range(6):\n    x = torch.randn(16, 6)\n"
+        "    loss = F.cross_entropy(model(x), x[:, :3].argmax(1))" + TRAIN
+        + "    with torch.no_grad():\n        x = torch.randn(8, 6)\n        out = model(x)\n"
+        "        right = (out.argmax(1) == x[:, :3].argmax(1)).sum().item()  # HERE\n",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_references_and_updates_that_do_nothing_are_told(name: str, tmp_path: Path) -> None:
+    cause, script = COPIES[name]
+    found = [(each.cause, each.location and each.location.line) for each in alarms(script, tmp_path)]
+    here = next((number for number, line in enumerate(script.splitlines(), 1) if "# HERE" in line), None)
+    assert found[:1] == [(cause, here)]
+
+
+BOUND = (
+    MODEL.format("Tanh()") + "code, back = nn.Linear(6, 4), nn.Linear(2, 6)\n"
+    "optimizer = torch.optim.Adam([*code.parameters(), *back.parameters()])\n"
+    "prior = D.Normal(torch.zeros(2), torch.ones(2))\n"
+    "for step in range(6):\n    x = torch.randn(32, 6)\n    mean, raw = code(x).chunk(2, 1)\n"
+    "    q = D.Normal(mean, F.softplus(raw) + 0.01)\n    error = (back(q.rsample()) - x).square().sum(1)\n"
+    "    {}" + TRAIN
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("loss", "cause"),
+    [
+        ("loss = (error - D.kl_divergence(q, prior).sum(1)).mean()  # HERE", "divergence_maximized"),
+        ("loss = (error + D.kl_divergence(prior, q).sum(1)).mean()  # HERE", "divergence_turned_around"),
+        ("loss = (error + D.kl_divergence(q, prior).sum(1)).mean()", None),
+    ],
+)
+def test_divergences_of_distributions_are_told_if_they_are_wrong(loss: str, cause: str | None, tmp_path: Path) -> None:
+    if cause is None:
+        assert not alarms(BOUND.format(loss), tmp_path)
+    else:
+        assert_first_alarm(BOUND.format(loss), cause, tmp_path)
+
+
+PLACES = {
+    "positions along the second axis come twice": (
+        "duplicate_index",
+        HEAD + "weigh = nn.Linear(8, 1)\noptimizer = torch.optim.Adam(weigh.parameters())\n"
+        "for step in range(6):\n    x, ids = torch.randn(16, 10, 8), torch.randint(0, 15, (16, 10))\n"
+        "    part = weigh(x)[..., 0].softmax(1)\n"
+        "    p = torch.zeros(16, 15).scatter(1, ids, part)  # HERE\n"
+        "    loss = -(p + 1e-6).log()[:, 3].mean()" + TRAIN,
+    ),
+    "classes are gathered along another axis": (
+        "wrong_axis",
+        HEAD + "out = nn.Linear(8, 11)\noptimizer = torch.optim.Adam(out.parameters())\n"
+        "for step in range(6):\n    x, y = torch.randn(16, 9, 8), torch.randint(0, 11, (16, 9))\n"
+        "    log = torch.log_softmax(out(x), dim=1)  # HERE\n"
+        "    loss = -log.gather(-1, y.unsqueeze(-1)).mean()" + TRAIN,
+    ),
+    "classes are flattened with their samples": (
+        "wrong_axis",
+        HEAD + "out = nn.Linear(8, 11)\noptimizer = torch.optim.Adam(out.parameters())\n"
+        "for step in range(6):\n    x, y = torch.randn(16, 9, 8), torch.randint(0, 11, (16, 9))\n"
+        "    log = out(x).log_softmax(1)  # HERE\n"
+        "    loss = F.nll_loss(log.reshape(-1, 11), y.reshape(-1))" + TRAIN,
+    ),
+    "a softmax is a module of another line": (
+        "normalized_twice",
+        HEAD + "model = nn.Sequential(nn.Linear(6, 3), nn.Softmax(-1))  # HERE\n" + OPTIMIZER
+        + "for step in range(6):\n    x = torch.randn(16, 6)\n"
+        "    loss = F.cross_entropy(model(x), x[:, :3].argmax(1))" + TRAIN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PLACES)
+def test_axes_and_positions_are_told_where_they_are_chosen(name: str, tmp_path: Path) -> None:
+    cause, script = PLACES[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+IN_A_FUNCTION = (
+    HEAD + "def main():\n    model = nn.Linear(4, 1)\n"
+    "    optimizer = torch.optim.Adam(model.parameters(), lr={})  # HERE\n"
+    "    for step in range(5):\n        optimizer.zero_grad()\n"
+    "        model(torch.randn(8, 4)).square().mean().backward()\n        optimizer.step()\n\nmain()\n"
+)  # fmt: skip
+
+
+def test_classes_of_each_position_are_no_probabilities(tmp_path: Path) -> None:
+    script = (
+        HEAD + "model = nn.Conv1d(1, 2, 5, padding=2)\n" + OPTIMIZER
+        + "for step in range(6):\n    x = torch.randn(6, 1, 20)\n"
+        "    loss = F.cross_entropy(model(x), (x[:, 0] > 0).long())" + TRAIN
+    )  # fmt: skip
+    assert not alarms(script, tmp_path)
+
+
+def test_a_gradient_that_is_taken_away_before_its_step_by_hand_is_clear(tmp_path: Path) -> None:
+    script = LOOP.replace("for step", "gate = nn.Parameter(torch.ones(6))\nfor step")
+    script += "    loss = F.mse_loss(model(x * gate), y)\n    loss.backward()\n    slope = gate.grad.clone()\n"
+    script += "    gate.grad = None\n    optimizer.step()\n    optimizer.zero_grad()\n"
+    script += "    with torch.no_grad():\n        gate.sub_(slope, alpha=0.02)\n"
+    assert not alarms(script, tmp_path)
+
+
+def test_parameters_that_are_freed_before_the_end_are_compared_as_well(tmp_path: Path) -> None:
+    assert_first_alarm(IN_A_FUNCTION.format("0.0"), "step_without_effect", tmp_path)
+    assert not alarms(IN_A_FUNCTION.format("0.1"), tmp_path)
+
+
+def test_one_of_two_optimizers_that_steps_behind_the_loop_is_told(tmp_path: Path) -> None:
+    script = (
+        HEAD + "made, judge = nn.Linear(4, 6), nn.Linear(6, 1)\n"
+        "first, second = torch.optim.Adam(made.parameters()), torch.optim.Adam(judge.parameters())\n"
+        "for step in range(5):\n    fake = made(torch.randn(8, 4))\n    second.zero_grad()  # HERE\n"
+        "    (judge(fake.detach()).mean() - judge(torch.randn(8, 6)).mean()).backward()\n"
+        "    first.zero_grad()\n    (-judge(fake).mean()).backward()\n    first.step()\nsecond.step()\n"
+    )
+    assert_first_alarm(script, "missing_zero_grad", tmp_path)

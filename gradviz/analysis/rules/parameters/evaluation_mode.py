@@ -109,5 +109,5 @@ def _is_frozen(case: Case, call: Call) -> bool:
 def _line_of_switch(case: Case, forward: Location | None) -> Location | None:
     """The only line of the program that calls ``eval()``; None if there are several, or it is unknown."""
     sources = case.capture.sources.get(forward.file, {}) if forward is not None else {}
-    lines = [number for number, text in sources.items() if re.search(r"\.(eval\(\)|train\(False\))", text)]
+    lines = [number for number, text in sources.items() if re.search(r"\.(eval\(\)|train\((mode=)?False\))", text)]
     return Location(forward.file, lines[0]) if forward is not None and len(lines) == 1 else None

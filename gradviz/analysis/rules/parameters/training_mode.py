@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.dropout_calls import WORDS, is_training
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -20,7 +21,8 @@ class TrainingMode(Rule):
     What it finds
     -------------
     A model that nothing trains any more (a teacher, a feature extractor), called without gradients and in training
-    mode, whose results go into the loss of another one; a model with dropout that is evaluated in training mode. A copy
+    mode, whose results go into the loss of another one; a model with dropout, or with batch normalization and results
+    that are compared with data, that is evaluated in training mode. A copy
     that follows a trained model is left alone, and so are several calls with the same input: these average over
     dropout.
 
@@ -89,11 +91,14 @@ class TrainingMode(Rule):
     def _is_evaluation(self, case: Case, row: int, outermost: int) -> bool:
         """Whether a trained model drops values where gradients are off, and no loss uses the result.
 
-        Batch normalization alone is left alone: its statistics may be computed anew.
+        Batch normalization alone counts where the result is compared with data: else its statistics may be computed
+        anew, or pictures be made to look at.
         """
         flow, histories = case.dataflow, case.histories
         call = flow.log.calls[row]
-        if WORDS[call.function] != "dropout" or call.grad_mode == "enabled" or not histories.steps:
+        if call.grad_mode == "enabled" or not histories.steps:
+            return False
+        if WORDS[call.function] != "dropout" and not _is_compared(flow, row):
             return False
         members = self._members(case, row, outermost)
         own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
@@ -108,7 +113,8 @@ class TrainingMode(Rule):
         here = self._line_of_result(case, row, outermost)
         switch = _line_of_train(case, here)
         return self.finding(
-            f"{path or 'a model'} is evaluated{at_line(here)} in training mode: its dropout works as in training",
+            f"{path or 'a model'} is evaluated{at_line(here)} in training mode: its "
+            f"{WORDS[flow.log.calls[row].function]} works as in training",
             symptom="grad_wrong",
             why="modules are in training mode until eval() is called; no_grad() does not change that",
             fix=f"call {path or 'the model'}.eval() before the evaluation, and train() after it",
@@ -197,6 +203,23 @@ class TrainingMode(Rule):
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+
+def _is_compared(flow: Dataflow, row: int) -> bool:
+    """Whether what becomes of a result, before the next step, is compared with data: by a loss, or as equal or not."""
+    end = next((step for step in flow.rows_of_kind("step") if step > row), len(flow.log.calls))
+    outputs = flow.log.calls[row].outputs
+    below = flow.descendants(outputs[0].tensor, row, end) if outputs else ()
+    return any(
+        plain_name(flow.log.calls[each].function) in _COMPARES and len(flow.log.calls[each].inputs) > 1
+        for each in below
+    )
+
+
+_COMPARES = frozenset({
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "eq", "ne",
+})  # fmt: skip
 
 
 def _line_of_model(case: Case, path: str, used: Location | None) -> Location | None:

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.graph.call_log import Call
@@ -82,7 +83,7 @@ class NormalizedTwice(Rule):
     def _finding(self, case: Case, row: int, made: int, mistake: _Mistake) -> Finding:
         flow = case.dataflow
         loss, maker = _loss_words(case, row), plain_name(flow.log.calls[made].function)
-        location, above = location_of_call(flow, row), location_of_call(flow, made)
+        location, above = location_of_call(flow, row), _line_that_normalizes(case, made)
         words = {"loss": loss, "maker": maker, "at_line": at_line(above)}
         return self.finding(
             mistake.message.format(**words),
@@ -93,6 +94,14 @@ class NormalizedTwice(Rule):
             symptom_location=location if above != location else None,
             evidence={"loss": loss, "input": maker},
         )
+
+
+def _line_that_normalizes(case: Case, row: int) -> Location | None:
+    """The line of a call; if that does not name it, as ``self.head(x)`` of a softmax, the line that made its module."""
+    flow = case.dataflow
+    here, made = location_of_call(flow, row), line_of_module(flow, flow.log.calls[row])
+    is_said = plain_name(flow.log.calls[row].function) in (case.source_line(here) or "").lower()
+    return here if made is None or is_said else case.location_of_site(made) or here
 
 
 class _Mistake(Struct, frozen=True):

@@ -123,7 +123,8 @@ def _most_padding(given: Given) -> float:
 def _names_several_classes(given: Given) -> bool:
     """Targets of 0 and 1 with more than two ones for each sample: a mixture of two samples has two at most."""
     shape = shape_of(given.flow, given.use.tensor)
-    if len(shape) != _TABLE or given.lowest != 0 or given.highest != 1:
+    is_of_indices = not given.flow.log.tensors[given.use.tensor].facts.is_differentiable
+    if is_of_indices or len(shape) != _TABLE or given.lowest != 0 or given.highest != 1:
         return False
     made = value_maker(given.flow, given.use.tensor, given.row)
     is_mixed = made is not None and plain_name(made[1].function) in _MIXES
