@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.dead_terms import live_terms
+from gradviz.analysis.cuts.dead_terms import ADDS_TERMS, live_terms
 from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
@@ -95,7 +95,7 @@ def _value_in_loss(flow: Dataflow, tensor: int, user: int, backward: int) -> str
     """
     calls = flow.log.calls
     for _ in range(_MAX_FACTORS):
-        if user >= backward or plain_name(calls[user].function) in ("add", "sub"):
+        if user >= backward or plain_name(calls[user].function) in ADDS_TERMS:
             break
         tensor = calls[user].outputs[0].tensor
         user = next((row for row in flow.users(tensor, user) if calls[row].outputs), backward)

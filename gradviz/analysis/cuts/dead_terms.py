@@ -21,6 +21,7 @@ from gradviz.graph.call_log import Call, TensorUse
 _SUMS = frozenset({"add", "sub"})
 _JOINS = frozenset({"stack", "cat", "hstack"})
 """What collects the terms of a loss that are then added up: ``torch.stack(losses).sum()``."""
+ADDS_TERMS = _SUMS | _JOINS
 _SCALES = frozenset({"mul", "div", "neg"})
 _KEEPS_THE_NUMBER = frozenset({"to", "float", "double", "squeeze", "reshape", "view", "clone", "mean", "sum"})
 _KEEPS_ITS_SIGN = frozenset({"clamp", "clip", "clamp_max", "clamp_min"})
@@ -187,7 +188,7 @@ def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[
     """Terms without a history: the sum, the term, and the call where it left torch, if it is a Python number."""
     for row in _sum_rows(flow, backward, root):
         call = flow.log.calls[row]
-        if plain_name(call.function) in _SUMS | _JOINS:
+        if plain_name(call.function) in ADDS_TERMS:
             yield from ((row, use.tensor, None) for use in call.inputs if not use.requires_grad)
             if all(_is_number(flow, use) for use in call.inputs):
                 yield from _numbers_added(flow, row, call)
@@ -222,7 +223,7 @@ def live_terms(flow: Dataflow, backward: int, root: int) -> list[tuple[int, int]
     """The numbers that a loss is the sum of, each with the call that adds it; the loss itself if it is no sum."""
     rows = list(_sum_rows(flow, backward, root))
     numbers = [row for row in rows if all(_is_number(flow, use) for use in flow.log.calls[row].inputs)]
-    sums = [row for row in numbers if plain_name(flow.log.calls[row].function) in _SUMS | _JOINS]
+    sums = [row for row in numbers if plain_name(flow.log.calls[row].function) in ADDS_TERMS]
     made = {use.tensor for row in numbers for use in flow.log.calls[row].outputs}
     ends = [(use.tensor, row) for row in numbers for use in flow.log.calls[row].live_inputs if use.tensor not in made]
     return ends if sums else [(root, backward)]

@@ -17,6 +17,7 @@ from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
@@ -86,17 +87,25 @@ def _continuous_draws(histories: ParameterHistories, backward: int, since: int) 
     calls = histories.log.calls
     for root in calls[backward].roots:
         for path, cuts in cut_paths_on(histories.flow, root.tensor, backward, lambda cut: cut.call_site, since):
-            if path.doubt == 0 and not path.is_steering and path.cut.kind in ("no_grad", "inference", "custom"):
+            if path.doubt == 0 and not path.is_steering and path.cut.kind in _WAYS:
                 yield from (each for each in cuts if _draws(histories, each))
+
+
+_WAYS = frozenset({"no_grad", "inference", "custom", "detach", "data"})
+"""``detach()`` cuts off what was drawn as a function of the distribution's parameters."""
 
 
 def _draws(histories: ParameterHistories, cut: Cut) -> bool:
     function = histories.log.calls[cut.call].function
+    if cut.kind in ("detach", "data"):
+        return bool(_moments_of(histories.flow, cut))
     return function == _OF_DIRICHLET if cut.kind == "custom" else plain_name(function) in _CONTINUOUS
 
 
 def _drawn_from(histories: ParameterHistories, cut: Cut) -> set[int]:
     """The tensors that were given to the distribution: the draw itself takes views of them, made without gradients."""
+    if cut.kind in ("detach", "data"):
+        return _moments_of(histories.flow, cut)
     found: set[int] = set()
     for tensor in cut.live_inputs:
         maker = histories.flow.newest_producer(tensor, cut.call)
@@ -104,6 +113,28 @@ def _drawn_from(histories: ParameterHistories, cut: Cut) -> set[int]:
         given = histories.log.calls[maker].live_inputs if maker is not None and is_view else ()
         found.update([use.tensor for use in given] or [tensor])
     return found
+
+
+def _moments_of(flow: Dataflow, cut: Cut) -> set[int]:
+    """If what is cut off is ``mean + scale * noise``: the mean and the scale."""
+    call, before = flow.log.calls[cut.call], cut.call
+    row = flow.newest_producer(call.inputs[0].tensor, before) if call.inputs else None
+    total = None if row is None else flow.log.calls[row]
+    if row is None or total is None or plain_name(total.function) != "add":
+        return set()
+    for use in total.live_inputs:
+        made = flow.newest_producer(use.tensor, row)
+        product = None if made is None else flow.log.calls[made]
+        if made is None or product is None or plain_name(product.function) != "mul" or len(product.live_inputs) != 1:
+            continue
+        drawn = (flow.newest_producer(each.tensor, made) for each in product.inputs if not each.requires_grad)
+        if any(each is not None and plain_name(flow.log.calls[each].function) in _NOISE for each in drawn):
+            others = {each.tensor for each in total.live_inputs if each is not use}
+            return others | {product.live_inputs[0].tensor}
+    return set()
+
+
+_NOISE = frozenset({"randn", "randn_like", "normal"})
 
 
 def _is_trained_otherwise(

@@ -153,6 +153,7 @@ from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRando
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
+from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
@@ -184,6 +185,7 @@ RULES: tuple[type[Rule], ...] = (
     MaskedOut,
     GradientAlwaysZero,
     SecondDerivativeZero,
+    AlwaysAtTheBound,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,

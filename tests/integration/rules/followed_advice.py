@@ -20,6 +20,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("GroupNorm", (("torch.nn.BatchNorm2d(2)", "torch.nn.GroupNorm(1, 2)"),)),
     ),
+    "GV208": (
+        ("choose bounds around the values that occur", (("clamp(min=10.0)", "abs().clamp(min=0.1)"),)),
+        ("softplus", (("spread.clamp(min=10.0)", "torch.nn.functional.softplus(spread)"),)),
+    ),
     "GV101": (
         ("remove the detach()", ((".detach()", ""),)),
         ("detach a copy that the loss does not use", ((").detach()", ")\nkept = features.detach()"),)),

@@ -32,6 +32,12 @@ TERMS = {
         LOOP + "    rough = 0.5 * (x[:, 1:] - x[:, :-1]).abs().mean()  # HERE\n"
         "    loss = F.mse_loss(model(x), y) + rough" + TRAIN,
     ),
+    "what was drawn is detached": (
+        "sampled_without_gradient",
+        LOOP + "    h = model[0](x)\n    noise = torch.randn_like(h)\n"
+        "    code = (h + 0.1 * h.exp() * noise).detach()  # HERE\n"
+        "    loss = F.mse_loss(model[2](code), y) + 0.1 * (h.exp() + h.square() - h).mean()" + TRAIN,
+    ),
     "a Dirichlet distribution": (
         "sampled_without_gradient",
         LOOP + "    q = D.Dirichlet(F.softplus(model[0](x)) + 0.1)\n    share = q.sample()  # HERE\n"
@@ -48,6 +54,11 @@ def test_terms_are_told_however_they_are_collected(name: str, tmp_path: Path) ->
 
 
 HEALTHY_TERMS = {
+    "actions whose log-probability has a weight": LOOP
+    + "    d = D.Normal(model(x), 0.5)\n    a = d.rsample().detach()\n"
+    "    loss = -(d.log_prob(a) * (1 - (a - y).square())).mean() - 0.01 * d.entropy().mean()" + TRAIN,
+    "a hinge that is satisfied": LOOP
+    + "    far = (model(x).square() - 9).clamp(min=0)\n    loss = F.mse_loss(model(x), y) + far.mean()" + TRAIN,
     "a distribution with a constant scale": LOOP
     + "    q = D.Independent(D.Normal(model[0](x), 1.0), 1)\n    code = q.rsample()\n"
     "    fit = D.Normal(model[2](code), 0.5).log_prob(y).mean()\n"

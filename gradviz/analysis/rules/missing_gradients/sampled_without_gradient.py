@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.draws import DrawWithoutGradient, draws_without_gradient, flat_draws
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -97,12 +97,21 @@ class SampledWithoutGradient(Rule):
         flow = case.dataflow
         location, backward = location_of_call(flow, draw.cut.call), location_of_call(flow, draw.backward)
         text = case.source_line(location)
+        is_cut = draw.cut.kind in ("detach", "data")
+        cut = call_words(flow.log.calls[draw.cut.call])
         return self.finding(
             f"the values drawn{at_line(location)} go into the loss{at_line(backward)}, and no gradient goes back "
-            f"through the draw to {case.histories.together(draw.parameters)}",
+            f"through {cut if is_cut else 'the draw'} to {case.histories.together(draw.parameters)}",
             symptom="grad_wrong",
-            why="sample() draws without gradients; the same loss trains the distribution, but only through other terms",
-            fix="draw with rsample(), which computes the values from the distribution's parameters and from noise",
+            why=(
+                "the values are a function of the distribution's parameters, and are cut off from them"
+                if is_cut
+                else "sample() draws without gradients"
+            )
+            + "; the same loss trains the distribution, but only through other terms",
+            fix=f"remove the {cut}"
+            if is_cut
+            else "draw with rsample(), which computes the values from the distribution's parameters and from noise",
             changed_line=text.replace(".sample(", ".rsample(") if text and text.count(".sample(") == 1 else None,
             location=location,
             symptom_location=backward,
