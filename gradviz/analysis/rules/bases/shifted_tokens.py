@@ -103,6 +103,8 @@ def _indexed(flow: Dataflow, row: int, call: Call, given: tuple[int, ...], made:
         return _Step(call.inputs[0].tensor, (by, made[-1]) if by and made else None, (index,))
     numbers = tuple((place, value) for place, value in call.scalars.items() if "." not in place)
     start = next((value for place, value in call.scalars.items() if place.endswith(".start") and value), 0)
+    if len(made) > len(given):  # as of tokens[:, 1:, None]
+        made = tuple(size for size in made if size != 1)
     if len(given) != len(made) or given == made:
         return _Step(call.inputs[0].tensor, None, numbers)
     axis = next(axis for axis, pair in enumerate(zip(given, made, strict=True)) if pair[0] != pair[1])
@@ -136,8 +138,24 @@ class Shifted(Struct, frozen=True):
     """Positions of the tokens that are looked up, and of the targets."""
 
 
-LOSSES = frozenset({"cross_entropy", "nll_loss"})
-_LOOKS_UP = frozenset({"embedding", "one_hot"})
+_LOSSES = frozenset({"cross_entropy", "nll_loss", "gather", "take_along_dim"})
+_LOOKS_UP = frozenset({"embedding", "one_hot", "getitem"})
+
+
+def is_loss_of_classes(call: Call) -> bool:
+    """Whether a call compares results with classes, or chooses those of the classes."""
+    is_loss = plain_name(call.function) in _LOSSES and len(call.inputs) > 1
+    return is_loss and call.inputs[0].requires_grad and not call.inputs[1].requires_grad
+
+
+def _tokens(call: Call) -> int | None:
+    """The tokens that a call looks up in a table: ``embedding(tokens, table)``, ``table[tokens]``."""
+    if plain_name(call.function) not in _LOOKS_UP or not call.inputs:
+        return None
+    if plain_name(call.function) != "getitem":
+        return call.inputs[0].tensor
+    is_table = len(call.inputs) == _TWO and call.inputs[0].is_live_leaf
+    return call.inputs[1].tensor if is_table else None
 
 
 def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
@@ -149,12 +167,12 @@ def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
     target = part_of(flow, call.inputs[1].tensor, row)
     found: dict[tuple[int, tuple[int, ...]], tuple[int, Part]] = {}
     for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
-        lookup = flow.log.calls[each]
-        if plain_name(lookup.function) not in _LOOKS_UP or not lookup.inputs:
+        tokens = _tokens(flow.log.calls[each])
+        if tokens is None:
             continue
-        part = part_of(flow, lookup.inputs[0].tensor, each)
+        part = part_of(flow, tokens, each)
         if part.source == target.source:
-            found[part.start, shape_of(flow, lookup.inputs[0].tensor)] = each, part
+            found[part.start, shape_of(flow, tokens)] = each, part
     if len(found) != 1:
         return None
     ((_, shape), (lookup_row, part)) = next(iter(found.items()))

@@ -138,7 +138,7 @@ def _mixed_with(case: Case, target: int) -> _Mixing | None:
         if call.kind == "step" or call.inside is not None or len(call.inputs) < 2:
             continue
         name = plain_name(call.function)
-        above = {parameter_of(flow, use.tensor, row) for use in call.inputs[1:]}
+        above = {_weights_of(case, use.tensor, row) for use in call.inputs[1:]}
         if name in ("copy", "set") or call.function == "torch.Tensor.data.__set__":
             since = flow.step_before(row)
             made = flow.ancestors(call.inputs[1].tensor, row, since)
@@ -158,6 +158,15 @@ def _mixed_with(case: Case, target: int) -> _Mixing | None:
 
 
 _MAX_CHANGES = 6
+
+
+def _weights_of(case: Case, tensor: int, row: int) -> int | None:
+    """The parameter whose values a tensor has; or a plain tensor that was made before training and that layers use."""
+    number = parameter_of(case.dataflow, tensor, row)
+    if number is not None or case.dataflow.log.tensors[tensor].role != "tensor":
+        return number
+    made = case.dataflow.newest_producer(tensor, row)
+    return tensor if made is not None and made < case.histories.steps[0] else None
 
 
 def _is_used_and_never_changed(case: Case, number: int) -> bool:

@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.future_readers import FutureReader, first_reader
-from gradviz.analysis.rules.bases.shifted_tokens import LOSSES, Shifted, shifted_lookup
+from gradviz.analysis.rules.bases.shifted_tokens import Shifted, is_loss_of_classes, shifted_lookup
 
 
 class FutureVisible(Rule):
@@ -66,8 +66,7 @@ class FutureVisible(Rule):
         flow = case.dataflow
         seen, told = set[int | None](), set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            is_loss = plain_name(call.function) in LOSSES and len(call.inputs) > 1 and call.inputs[0].requires_grad
-            if not is_loss or call.call_site in seen or not flow.has_step_after(row):
+            if not is_loss_of_classes(call) or call.call_site in seen or not flow.has_step_after(row):
                 continue
             seen.add(call.call_site)
             shifted = shifted_lookup(flow, row)

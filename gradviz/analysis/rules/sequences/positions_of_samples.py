@@ -108,6 +108,8 @@ def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:
     """The table from whose beginning a tensor was cut, if it is longer and no call of this step made it."""
     made = flow.producers(use.tensor, row)
     cut = flow.log.calls[made[-1]] if made else None
+    if cut is not None and plain_name(cut.function) == "unsqueeze" and cut.inputs:
+        return _looked_up_in_order(flow, made[-1], cut.inputs[0].tensor)
     if cut is None or plain_name(cut.function) != "getitem" or len(cut.inputs) != 1:
         return None
     is_beginning = any(place.endswith(".stop") for place in cut.scalars)
@@ -121,11 +123,29 @@ def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:
     return table if is_beginning and is_longer and is_of_model else None
 
 
+def _looked_up_in_order(flow: Dataflow, row: int, tensor: int) -> int | None:
+    """The table of whose rows 0, 1, 2 ... a tensor was made: ``embedding(torch.arange(n), table)``."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    if made is None or call is None or len(call.inputs) != _BOTH:
+        return None
+    name = plain_name(call.function)
+    if name not in ("embedding", "getitem"):
+        return None
+    index, table = call.inputs if name == "embedding" else reversed(call.inputs)
+    source = flow.newest_producer(index.tensor, made)
+    is_in_order = source is not None and plain_name(flow.log.calls[source].function) == "arange"
+    return table.tensor if is_in_order and shape_of(flow, table.tensor)[0] > shape_of(flow, tensor)[0] else None
+
+
 def _is_batch_first(flow: Dataflow, row: int, until: int, shape: Shape) -> bool:
     """Whether attention runs along the second axis, or the targets of a loss are as many as the first axis is long."""
     for call in flow.log.calls[row:until]:
         name = plain_name(call.function)
         if name == _ATTENTION and shape_of(flow, call.inputs[0].tensor)[:_BOTH] == (shape[1], shape[0]):
+            return True
+        scores = shape_of(flow, call.outputs[0].tensor) if name == "softmax" and call.outputs else ()
+        if len(scores) >= _AXES and scores[-_BOTH:] == (shape[1], shape[1]) and scores[0] % shape[0] == 0:
             return True
         if name in _LOSSES and len(call.inputs) > 1 and not call.inputs[1].requires_grad:
             target = shape_of(flow, call.inputs[1].tensor)
