@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from functools import cached_property
+from itertools import chain
 
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import tensor_words, together
@@ -19,6 +20,8 @@ from gradviz.graph.model import CallSite
 _COMPUTE = frozenset({"operation", "custom", "compiled"})
 _MAX_LOOKS = 20
 """The limit of visits to each call, on average, for all backward calls: graphs that persist over steps overlap."""
+_MAX_LOSSES_OF_A_LINE = 4
+"""More sets of parameters that one line trains are those that happen to be chosen, as among experts."""
 
 
 class ParameterHistories:
@@ -152,12 +155,25 @@ class ParameterHistories:
     @cached_property
     def last_backward_of_each_line(self) -> tuple[int, ...]:
         """The last ``backward()`` of each line that calls one, and that did not fail; the last before which all calls
-        were noted, if there is one."""
+        were noted, if there is one.
+
+        A line that is called for several losses, one after the other, counts once for each set of parameters that they
+        train, if these are few.
+        """
         calls = self.log.calls
-        rows = [row for row in self.reached_by if calls[row].function.endswith(".backward")]
-        last = {calls[row].call_site: row for row in rows}
-        last |= {calls[row].call_site: row for row in rows if not calls[row].misses_calls}
-        return tuple(last.values())
+        lines: dict[int | None, dict[frozenset[int], list[int]]] = defaultdict(lambda: defaultdict(list))
+        for row, leaves in self.reached_by.items():
+            if calls[row].function.endswith(".backward"):
+                lines[calls[row].call_site][leaves & self.trained].append(row)
+        last: list[int] = []
+        for by_leaves in lines.values():
+            groups = list(by_leaves.values())
+            if len(groups) > _MAX_LOSSES_OF_A_LINE:
+                groups = [sorted(chain(*groups))]
+            for rows in groups:
+                noted = [row for row in rows if not calls[row].misses_calls]
+                last.append((noted or rows)[-1])
+        return tuple(last)
 
     @cached_property
     def last_trained_backward_of_each_line(self) -> tuple[int, ...]:

@@ -102,7 +102,7 @@ def _is_added_entropy(flow: Dataflow, term: Term) -> bool:
     name, live = plain_name(call.function), call.live_inputs
     if not term.is_sure or not live:
         return False
-    if name == "mul":
+    if name in ("mul", "einsum", "dot"):
         return term.sign < 0 and len(live) == _BOTH and _are_probability_and_log(flow, term.row)
     if name == "add":
         constant = number_of(call, "1", "0", "other", missing=0.0)

@@ -141,4 +141,6 @@ def _are_alike(flow: Dataflow, row: int, states: int, following: int) -> bool:
 def _bounds(values: ValueFacts) -> tuple[float, float, int] | None:
     if values.minimum is None or values.maximum is None or values.minimum == values.maximum:
         return None
+    if values.minimum.is_integer() and values.maximum.is_integer():
+        return None  # Other one-hot states, and other places of a grid, have the same bounds.
     return values.minimum, values.maximum, values.zeros

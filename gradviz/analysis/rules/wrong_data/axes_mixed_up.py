@@ -72,7 +72,8 @@ class AxesMixedUp(Rule):
                 continue
             states = _layers_with_samples(case, row, call)
             known = states or _colours_with_pixels(case, row, call)
-            mixed = known or _heads_with_tokens(case, row, call) or _channels_with_positions(case, row, call)
+            heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
+            mixed = known or heads or _channels_with_positions(case, row, call)
             if mixed is not None and (known or _is_used_by_axis(case, row, call.outputs[0].tensor)):
                 told.add(call.call_site)
                 yield self._finding(case, row, mixed)
@@ -171,6 +172,26 @@ def _heads_with_tokens(case: Case, row: int, call: Call) -> _Mixed | None:
     axes = f"axis {len(given) - 3} has the heads that were split off"
     fix = f"exchange the axes first: .transpose({len(given) - 3}, {len(given) - 2}).reshape(...)"
     return _Mixed(origin, axes, "heads and tokens", fix)
+
+
+def _tokens_into_heads(case: Case, row: int, call: Call) -> _Mixed | None:
+    """(..., tokens, features) to (..., heads, tokens, features of a head): the heads are parts of the features."""
+    flow = case.dataflow
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    if len(given) < 3 or len(made) != len(given) + 1 or not call.inputs[0].requires_grad:
+        return None
+    *batch, tokens, features = given
+    heads = made[-3]
+    if made != (*batch, heads, tokens, features // heads) or heads in (1, tokens) or tokens == 1 or features == heads:
+        return None
+    maker = flow.newest_producer(call.inputs[0].tensor, row)
+    before, sizes = len(given) - 1, ", ".join(map(str, (*batch, tokens, heads, features // heads)))
+    return _Mixed(
+        row if maker is None else maker,
+        f"axis {before - 1} has the tokens, and the heads are parts of the last axis",
+        "heads and tokens",
+        f"split the last axis, then exchange: .reshape({sizes}).transpose({before - 1}, {before})",
+    )
 
 
 def _split_into_heads(case: Case, row: int, tensor: int) -> int | None:
