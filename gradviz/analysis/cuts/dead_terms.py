@@ -230,9 +230,9 @@ def live_terms(flow: Dataflow, backward: int, root: int) -> list[tuple[int, int]
 
 
 def _numbers_added(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, int, int | None]]:
-    """Python numbers that had left torch with the same value, or on the same line."""
+    """Python numbers that had left torch on the same line, or in this step, perhaps to be computed with."""
     for entry in flow.reentries.get(row, ()) if len(call.inputs) < 2 else ():
-        if entry.certainty == "value" or flow.line_of(entry.exit) == flow.line_of(row):
+        if entry.certainty in ("value", "number") or flow.line_of(entry.exit) == flow.line_of(row):
             yield row, entry.tensor, entry.exit
 
 

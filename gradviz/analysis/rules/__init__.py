@@ -58,6 +58,7 @@ from gradviz.analysis.rules.nan_gradients.nan_in_data import NanInData
 from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaskedBranch
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
+from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
@@ -132,6 +133,7 @@ from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
+from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
 from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
 from gradviz.analysis.rules.wrong_data.target_without_influence import TargetWithoutInfluence
 from gradviz.analysis.rules.wrong_gradients.accumulation_undivided import AccumulationUndivided
@@ -272,6 +274,8 @@ RULES: tuple[type[Rule], ...] = (
     NoNonlinearity,
     DivergenceTurnedAround,
     BatchesOfOneSample,
+    StepNotGiven,
+    ArgumentsSwapped,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -24,6 +24,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("choose bounds around the values that occur", (("clamp(min=10.0)", "abs().clamp(min=0.1)"),)),
         ("softplus", (("spread.clamp(min=10.0)", "torch.nn.functional.softplus(spread)"),)),
     ),
+    "GV680": (
+        (
+            "give the step to the model as well",
+            (("Linear(2, 2)", "Linear(3, 2)"), ("model(noisy)", "model(torch.cat([noisy, t[:, None] / 100], 1))")),
+        ),
+    ),
+    "GV681": (
+        (
+            "swap the two",
+            (("(share, torch.sigmoid(model(x)))", "(torch.sigmoid(model(x)), share)"),),
+        ),
+    ),
     "GV101": (
         ("remove the detach()", ((".detach()", ""),)),
         ("detach a copy that the loss does not use", ((").detach()", ")\nkept = features.detach()"),)),

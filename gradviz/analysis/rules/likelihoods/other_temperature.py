@@ -20,7 +20,8 @@ class OtherTemperature(Rule):
     What it finds
     -------------
     ``kl_div()`` or ``cross_entropy()`` against the softmax of logits that were divided by a temperature above 1, where
-    the trained logits reach it as they are.
+    the trained logits reach it as they are. Also logits that were multiplied by a number whose square the loss is
+    multiplied by.
 
     Why it matters
     --------------
@@ -68,11 +69,26 @@ class OtherTemperature(Rule):
             if model is None or target is None or target.requires_grad:
                 continue
             teacher = _softened(flow, target, row)
+            if teacher is not None and _is_squared_after(flow, row, 1 / teacher[1]):
+                yield self._turned(flow, *teacher)
             if teacher is None or teacher[1] <= 1:
                 continue
             student = _last_softmax(flow, model, row)
             if student is not None and _divisor(flow, *student) is None:
                 yield self._finding(flow, row, student[0], *teacher)
+
+    def _turned(self, flow: Dataflow, teacher: int, divisor: float) -> Finding:
+        temperature = 1 / divisor
+        return self.finding(
+            f"logits are multiplied by {temperature:g} before the softmax, and the loss by {temperature**2:g}, its "
+            "square: a temperature divides logits",
+            symptom="grad_wrong",
+            why="multiplied, they become almost certain, and the targets say no more than the class; the square of the "
+            "temperature makes up for gradients that a division has made smaller",
+            fix=f"divide the logits of both models: softmax(logits / {temperature:g}, dim=-1)",
+            location=location_of_call(flow, teacher),
+            evidence={"temperature": temperature},
+        )
 
     def _finding(self, flow: Dataflow, row: int, student: int, teacher: int, temperature: float) -> Finding:
         location, softened = location_of_call(flow, student), location_of_call(flow, teacher)
@@ -88,6 +104,15 @@ class OtherTemperature(Rule):
         )
 
 
+def _is_squared_after(flow: Dataflow, row: int, factor: float) -> bool:
+    """Whether the result of a loss is multiplied by the square of a factor above one."""
+    outputs = flow.log.calls[row].outputs
+    users = (flow.log.calls[user] for use in outputs for user in flow.users(use.tensor, row))
+    numbers = [number_of(call, *OPERAND, missing=0.0) for call in users if plain_name(call.function) == "mul"]
+    return factor > 1 and any(abs(number - factor**2) < _ROUNDING * number for number in numbers)
+
+
+_ROUNDING = 1e-6
 _SOFTMAXES = frozenset({"softmax", "log_softmax"})
 
 

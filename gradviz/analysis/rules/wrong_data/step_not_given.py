@@ -1,0 +1,140 @@
+"""GV680."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import tensor_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+
+
+class StepNotGiven(Rule):
+    """A diffusion model is trained on noise of all steps, and is not told the step.
+
+    What it finds
+    -------------
+    Steps that are drawn with ``randint()``, one for each sample, that only look up factors in tables, of which the
+    noise is mixed with data, and that no other call uses.
+
+    Why it matters
+    --------------
+    How much noise there is differs from step to step by far, and the model has to guess it from its input. Models of
+    this kind take the step as an input (Ho et al. 2020, https://arxiv.org/abs/2006.11239, section 3.2); without it the
+    loss stays high, and a sampler that asks for a step gets the same answer for all of them.
+
+    Example
+    -------
+    model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    keep = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 100), 0)
+    for step in range(3):
+        x, noise, t = torch.randn(8, 2), torch.randn(8, 2), torch.randint(0, 100, (8,))
+        noisy = keep[t].sqrt()[:, None] * x + (1 - keep[t]).sqrt()[:, None] * noise
+        loss = (model(noisy) - noise).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    keep = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 100), 0)
+    for step in range(3):
+        x, noise, t = torch.randn(8, 2), torch.randn(8, 2), torch.randint(0, 100, (8,))
+        noisy = keep[t].sqrt()[:, None] * x + (1 - keep[t]).sqrt()[:, None] * noise
+        loss = (model(torch.cat([noisy, t[:, None] / 100], 1)) - noise).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV680"
+    name = "step_not_given"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[tuple[int, int | None]]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) == "randint" and call.outputs and flow.has_step_after(row):
+                lines[call.call_site].append((row, _only_mixes(flow, row, call.outputs[0].tensor)))
+        for drawn in lines.values():
+            mixing = drawn[-1][1]
+            if mixing is not None and len(drawn) >= _MIN_STEPS and all(each is not None for _, each in drawn):
+                yield self._finding(flow, drawn[-1][0], mixing)
+
+    def _finding(self, flow: Dataflow, row: int, mixing: int) -> Finding:
+        location, mixed = location_of_call(flow, row), location_of_call(flow, mixing)
+        name = tensor_words(flow, flow.log.calls[row].outputs[0].tensor)
+        return self.finding(
+            f"{name}, the steps of a diffusion, only says how much noise is mixed in: the model is not told",
+            symptom="grad_wrong",
+            why="the amount of noise differs from sample to sample, and the model has to guess it",
+            fix="give the step to the model as well: as an embedding, or as a further input",
+            location=mixed,
+            symptom_location=location if location != mixed else None,
+        )
+
+
+_MIN_STEPS = 3
+_TABLES = frozenset({"getitem", "gather", "index_select", "take", "embedding"})
+_FORMS = frozenset(
+    {"view", "reshape", "unsqueeze", "squeeze", "expand", "to", "long", "clone", "contiguous", "flatten"}
+)
+_FACTORS = _FORMS | {"sqrt", "sub", "rsub", "pow", "neg", "getitem", "float", "cos", "sin", "rsqrt"}
+_NOISE = frozenset({"randn", "randn_like", "normal"})
+_MAX_FOLLOWED = 40
+
+
+def _only_mixes(flow: Dataflow, row: int, tensor: int) -> int | None:
+    """The call that adds noise to data with factors that were looked up with some drawn numbers, if they do nothing
+    else."""
+    if len(shape_of(flow, tensor)) not in (1, 2):
+        return None
+    factors, waiting, seen = list[int](), [tensor], {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given = waiting.pop()
+        for user in flow.users(given, row):
+            call = flow.log.calls[user]
+            name, outputs = plain_name(call.function), [use.tensor for use in call.outputs]
+            is_index = name in _TABLES and len(call.inputs) > 1 and call.inputs[0].tensor != given
+            if is_index and not call.inputs[0].requires_grad:
+                factors += outputs
+            elif name in _FORMS or (name == "getitem" and len(call.inputs) == 1):
+                waiting += [each for each in outputs if each not in seen]
+                seen.update(outputs)
+            else:
+                return None
+    return _mixing(flow, row, factors)
+
+
+def _mixing(flow: Dataflow, row: int, factors: list[int]) -> int | None:
+    """The call that adds drawn noise times one of some factors to something else times another."""
+    waiting, seen = list(factors), set(factors)
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given = waiting.pop()
+        for user in flow.users(given, row):
+            call = flow.log.calls[user]
+            name = plain_name(call.function)
+            if name in _FACTORS and len(call.inputs) == 1:
+                new = [use.tensor for use in call.outputs if use.tensor not in seen]
+                waiting += new
+                seen.update(new)
+            elif name == "mul" and _has_noise(flow, user):
+                added = (each for use in call.outputs for each in flow.users(use.tensor, user))
+                found = next((each for each in added if plain_name(flow.log.calls[each].function) == "add"), None)
+                if found is not None:
+                    return found
+    return None
+
+
+def _has_noise(flow: Dataflow, product: int) -> bool:
+    made = (flow.newest_producer(use.tensor, product) for use in flow.log.calls[product].inputs)
+    return any(each is not None and plain_name(flow.log.calls[each].function) in _NOISE for each in made)

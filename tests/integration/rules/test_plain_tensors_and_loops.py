@@ -1,0 +1,122 @@
+"""Known mistakes in programs without modules, with one line for several losses, and in other words of torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+READS = (
+    HEAD + "sizes = dict(tok=(15, 24), q=(24, 24), k=(24, 24), v=(24, 24))\n"
+    "net = dict((n, (0.3 * torch.randn(*s)).requires_grad_()) for n, s in sizes.items())\n"
+    "optimizer = torch.optim.Adam(net.values(), lr=0.01)\n"
+    "for step in range(6):\n    ids = torch.randint(0, 15, (8, 11))\n    x = net['tok'][ids[:, :-1]]\n"
+    "    q, k, v = (torch.einsum('btd,de->bte', x, net[n]) for n in 'qkv')\n"
+    "    scores = torch.einsum('bie,bje->bij', q, k) / 5\n{}"
+    "    weights = scores.softmax(-1)  # HERE\n"
+    "    out = (weights @ v) @ net['tok'].T\n"
+    "    loss = -out.log_softmax(-1).gather(-1, ids[:, 1:, None]).mean()" + TRAIN
+)  # fmt: skip
+
+FAULTS = {
+    "a language model of tensors reads what it should predict": (
+        "future_visible", READS.format(""),
+    ),
+    "positions are looked up in the order of the batch": (
+        "positions_of_samples",
+        HEAD + "tok, pos = nn.Embedding(12, 16), nn.Embedding(64, 16)\nmix = nn.Linear(16, 16)\n"
+        "out = nn.Linear(16, 12)\n"
+        "optimizer = torch.optim.Adam([*tok.parameters(), *pos.parameters(), *mix.parameters(), *out.parameters()])\n"
+        "for step in range(6):\n    ids = torch.randint(0, 12, (20, 9))\n"
+        "    x = tok(ids) + pos(torch.arange(len(ids))).unsqueeze(1)  # HERE\n"
+        "    x = (mix(x) @ x.mT).softmax(-1) @ x\n    loss = F.cross_entropy(out(x).mT, ids.flip(1))" + TRAIN,
+    ),
+    "a copy of plain tensors pulls the trained ones back": (
+        "average_wrong_way",
+        HEAD + "now = [(0.3 * torch.randn(8, 5)).requires_grad_(), torch.zeros(8, requires_grad=True)]\n"
+        "old = [w.detach().clone() for w in now]\noptimizer = torch.optim.Adam(now, lr=0.01)\n"
+        "for step in range(6):\n    x = torch.randn(16, 5)\n    with torch.no_grad():\n"
+        "        goal = 1 + 0.9 * F.linear(x + 1, *old).amax(1)\n"
+        "    loss = (F.linear(x, *now)[:, 0] - goal).square().mean()"
+        + TRAIN + "    with torch.no_grad():\n        for w, o in zip(now, old):\n"
+        "            w.lerp_(o, 0.01)  # HERE\n",
+    ),
+    "an advantage is turned round, and one line steps for two losses": (
+        "advantage_reversed",
+        HEAD + "actor, critic = nn.Linear(4, 3), nn.Linear(4, 1)\n"
+        "both = [torch.optim.Adam(each.parameters()) for each in (actor, critic)]\n"
+        "for step in range(6):\n    s = torch.randn(32, 4)\n"
+        "    d = torch.distributions.Categorical(logits=actor(s))\n"
+        "    a = d.sample()\n    gain = (a == s[:, :3].argmax(1)).float()\n    value = critic(s)[:, 0]\n"
+        "    better = value.detach() - gain  # HERE\n    better = (better - better.mean()) / (better.std() + 1e-8)\n"
+        "    first, second = -(d.log_prob(a) * better).mean(), F.mse_loss(value, gain)\n"
+        "    for optimizer, loss in zip(both, (first, second)):\n"
+        "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n",
+    ),
+    "an entropy is an einsum": (
+        "entropy_minimized",
+        HEAD + "w = torch.zeros(7, 5, requires_grad=True)\noptimizer = torch.optim.Adam([w], lr=0.03)\n"
+        "for step in range(6):\n    s = torch.randn(32, 7)\n    log = (s @ w).log_softmax(-1)\n"
+        "    a = torch.multinomial(log.detach().exp(), 1)\n    gain = s.gather(1, a)\n"
+        "    spread = -torch.einsum('ba,ba->b', log.exp(), log)\n"
+        "    terms = {'gain': -(log.gather(1, a) * gain).mean(), 'spread': 0.1 * spread.mean()}\n"
+        "    loss = torch.stack(list(terms.values())).sum()  # HERE" + TRAIN,
+    ),
+    "heads are split off before the tokens": (
+        "axes_mixed_up",
+        HEAD + "qkv, out = nn.Linear(16, 48), nn.Linear(16, 1)\n"
+        "optimizer = torch.optim.Adam([*qkv.parameters(), *out.parameters()])\n"
+        "for step in range(6):\n    x = torch.randn(8, 10, 16)\n"
+        "    q, k, v = (part.reshape(8, 4, 10, 4) for part in qkv(x).chunk(3, -1))  # HERE\n"
+        "    x = x + ((q @ k.mT / 2).softmax(-1) @ v).transpose(1, 2).reshape(8, 10, 16)\n"
+        "    loss = (out(x).mean((1, 2)) - x[:, 0, 0]).square().mean()" + TRAIN,
+    ),
+    "a temperature multiplies": (
+        "other_temperature",
+        HEAD + "teacher, model = nn.Linear(6, 5), nn.Linear(6, 5)\noptimizer = torch.optim.Adam(model.parameters())\n"
+        "T = 4.0\nfor step in range(6):\n    x = torch.randn(32, 6)\n    with torch.no_grad():\n"
+        "        goal = teacher(x)\n"
+        "    soft = torch.softmax(goal * T, 1)  # HERE\n    log = torch.log_softmax(model(x) * T, 1)\n"
+        "    loss = F.kl_div(log, soft, reduction='batchmean') * T**2" + TRAIN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_mistakes_are_told_without_modules_and_in_loops_over_losses(name: str, tmp_path: Path) -> None:
+    cause, script = FAULTS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+HEALTHY = {
+    "a language model of tensors that hides what comes later": READS.format(
+        "    scores = scores.masked_fill(torch.ones(10, 10).triu(1).bool(), -torch.inf)\n"
+    ),
+    "places of a grid that follow each other": HEAD
+    + "q = nn.Linear(5, 2)\nold = copy.deepcopy(q).requires_grad_(False)\n"
+    "optimizer = torch.optim.Adam(q.parameters())\n"
+    "for step in range(8):\n    at = torch.randint(0, 4, (32,))\n"
+    "    s, s2 = F.one_hot(at, 5).float(), F.one_hot(at + 1, 5).float()\n"
+    "    a, end = torch.randint(0, 2, (32, 1)), (at == 3).float()\n    with torch.no_grad():\n"
+    "        goal = end + 0.9 * (1 - end) * old(s2).amax(1)\n"
+    "    loss = F.mse_loss(q(s).gather(1, a)[:, 0], goal)" + TRAIN,
+    "a temperature divides": HEAD
+    + "teacher, model = nn.Linear(6, 5), nn.Linear(6, 5)\noptimizer = torch.optim.Adam(model.parameters())\n"
+    "for step in range(6):\n    x = torch.randn(32, 6)\n    with torch.no_grad():\n        goal = teacher(x)\n"
+    "    log = (model(x) / 4).log_softmax(1)\n"
+    "    loss = F.kl_div(log, (goal / 4).softmax(1), reduction='batchmean') * 16" + TRAIN,
+    "a model that is told the step of its noise": HEAD
+    + "model = nn.Sequential(nn.Linear(3, 32), nn.SiLU(), nn.Linear(32, 2))\n"
+    "optimizer = torch.optim.Adam(model.parameters())\nkeep = (1 - torch.linspace(1e-4, 0.02, 50)).cumprod(0)\n"
+    "for step in range(6):\n    x, t = torch.randn(16, 2), torch.randint(0, 50, (16,))\n"
+    "    noise = torch.randn_like(x)\n"
+    "    noisy = keep[t].sqrt()[:, None] * x + (1 - keep[t]).sqrt()[:, None] * noise\n"
+    "    loss = F.mse_loss(model(torch.cat([noisy, t[:, None] / 50], 1)), noise)" + TRAIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_looks_like_such_a_mistake_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert not alarms(HEALTHY[name], tmp_path)
