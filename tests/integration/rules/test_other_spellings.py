@@ -236,6 +236,16 @@ COPIES = {
         "for step in range(6):\n    x = torch.randn(16, 6)\n    with torch.no_grad():\n        goal = run(old, x)\n"
         "    loss = F.mse_loss(run(net, x), goal + 1)" + TRAIN,
     ),
+    "a teacher that train() of its student switches back": (
+        "training_mode",
+        HEAD + "class Student(nn.Module):\n    def __init__(self, teacher):\n        super().__init__()\n"
+        "        self.teacher, self.own = teacher.eval().requires_grad_(False), nn.Linear(6, 3)\n"
+        "    def forward(self, x):\n        with torch.no_grad():\n            goal = self.teacher(x)\n"
+        "        return F.mse_loss(self.own(x), goal)\n"
+        "model = Student(nn.Sequential(nn.Linear(6, 9), nn.BatchNorm1d(9), nn.Dropout(0.5), nn.Linear(9, 3)))\n"
+        "optimizer = torch.optim.Adam(model.own.parameters())\nfor epoch in range(3):\n    model.train()  # HERE\n"
+        "    for step in range(3):\n        loss = model(torch.randn(16, 6))" + TRAIN.replace("\n", "\n    "),
+    ),
     "an evaluation of batch normalization in training mode": (
         "training_mode",
         HEAD + "model = nn.Sequential(nn.Linear(6, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 3))\n"

@@ -138,6 +138,8 @@ def _is_still_trainable(histories: ParameterHistories, number: int, backward_cal
     if tensor.end is not None:
         return tensor.end.requires_grad
     is_on = bool(tensor.names) and histories.requires_grad_at_last(number)
+    if is_on and any(flag for _, flag in histories.flag_changes(number)):
+        return True  # It was frozen at first.
     return is_on and 2 * backward_calls >= len(histories.steps)
 
 

@@ -64,17 +64,24 @@ class TrainingMode(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        told = set()
+        told, lines = set[str](), set[Location | None]()
         for row, call in enumerate(case.dataflow.log.calls):
             if call.scope is None or is_training(call) is not True or any(use.requires_grad for use in call.outputs):
                 continue
-            outermost = list(scopes_around(case.dataflow.log.scopes, call.scope))[-1]
-            path = case.dataflow.log.scopes[outermost].path
-            if path in told:
+            around = list(scopes_around(case.dataflow.log.scopes, call.scope))
+            paths = [case.dataflow.log.scopes[scope].path for scope in around]
+            outermost, path = around[-1], paths[-1]
+            if not told.isdisjoint(paths):
                 continue
-            if self._is_finished(case, row, outermost):
+            # A teacher may be a part of what trains: the outermost module that nothing trains.
+            finished = next((scope for scope in reversed(around) if self._is_finished(case, row, scope)), None)
+            if finished is not None:
+                path = case.dataflow.log.scopes[finished].path
                 told.add(path)
-                yield self._finding(case, row, path)
+                finding = self._finding(case, row, path, is_part=finished != outermost)
+                if finding.location not in lines:
+                    yield finding
+                lines.add(finding.location)
             elif self._is_evaluation(case, row, outermost):
                 told.add(path)
                 is_asked = _asks_for_the_mode(case, row)
@@ -187,22 +194,38 @@ class TrainingMode(Rule):
         below = flow.descendants(calls[row].outputs[0].tensor, row, backward) if calls[row].outputs else ()
         return any(each in reached for each in below)
 
-    def _finding(self, case: Case, row: int, path: str) -> Finding:
+    def _finding(self, case: Case, row: int, path: str, *, is_part: bool) -> Finding:
         flow = case.dataflow
         words = WORDS[flow.log.calls[row].function]
         used = location_of_line(line_outside_modules(flow, row))
-        here = _line_of_model(case, path, used) or used
+        switch = _only_line_of_train(case) if is_part else None
+        here = switch or _line_of_model(case, path, used) or used
         return self.finding(
             f"{path or 'a model'} computes targets{at_line(used)} in training mode: its {words} works as in training, "
             "though nothing trains it any more",
             symptom="grad_wrong",
-            why="modules are in training mode until eval() is called; no_grad() does not change that",
-            fix=f"call {path or 'the model'}.eval() before the loop",
+            why="train() of a model is also that of all its parts, the finished ones too"
+            if is_part
+            else "modules are in training mode until eval() is called; no_grad() does not change that",
+            fix=f"call {path or 'the model'}.eval() again after each train() of what it is a part of"
+            if is_part
+            else f"call {path or 'the model'}.eval() before the loop",
             location=here,
-            symptom_location=location_of_call(flow, row),
+            symptom_location=used if switch is not None else location_of_call(flow, row),
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+
+def _only_line_of_train(case: Case) -> Location | None:
+    """The line that puts a model into training mode, if the program has one."""
+    found = [
+        Location(file, number)
+        for file, lines in case.capture.sources.items()
+        for number, text in lines.items()
+        if re.search(r"\.train\((True)?\)", text)
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def _is_compared(flow: Dataflow, row: int) -> bool:
