@@ -132,10 +132,9 @@ def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]])
 
 
 def _lines_explained(finding: Finding) -> Iterator[tuple[Severity, Location]]:
-    """The line of a finding, with each severity of what it explains there."""
-    if finding.location is not None:
-        for severity in SEVERITIES[SEVERITIES.index(finding.severity) :]:
-            yield severity, finding.location
+    """The line of a finding, and that where it shows, with each severity of what it explains there."""
+    lines = [each for each in (finding.location, finding.symptom_location) if each is not None]
+    yield from ((severity, line) for line in lines for severity in SEVERITIES[SEVERITIES.index(finding.severity) :])
 
 
 def _merged(findings: Iterable[Finding]) -> list[Finding]:

@@ -64,6 +64,22 @@ FAULTS = {
         "    terms = {'gain': -(log.gather(1, a) * gain).mean(), 'spread': 0.1 * spread.mean()}\n"
         "    loss = torch.stack(list(terms.values())).sum()  # HERE" + TRAIN,
     ),
+    "a reshape puts the times before the samples": (
+        "axes_mixed_up",
+        HEAD + "rnn, out = nn.GRU(5, 16), nn.Linear(16, 1)\n"
+        "optimizer = torch.optim.Adam([*rnn.parameters(), *out.parameters()])\n"
+        "for step in range(6):\n    x = torch.randn(8, 12, 5)\n    states, _ = rnn(x.reshape(12, 8, 5))  # HERE\n"
+        "    loss = (out(states[-1])[:, 0] - x[:, :, 0].sum(1)).square().mean()" + TRAIN,
+    ),
+    "a second derivative of straight lines has a factor": (
+        "second_derivative_zero",
+        HEAD + "net = nn.Sequential(nn.Linear(1, 24), nn.ReLU(), nn.Linear(24, 1))  # HERE\n"
+        "rate = nn.Parameter(torch.zeros(()))\noptimizer = torch.optim.Adam([*net.parameters(), rate])\n"
+        "for step in range(6):\n    x = torch.rand(32, 1, requires_grad=True)\n    u = net(x)\n"
+        "    slope = torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)[0]\n"
+        "    bend = torch.autograd.grad(slope, x, torch.ones_like(u), create_graph=True)[0]\n"
+        "    loss = (slope - rate.exp() * bend).square().mean() + (u - x.sin()).square().mean()" + TRAIN,
+    ),
     "heads are split off before the tokens": (
         "axes_mixed_up",
         HEAD + "qkv, out = nn.Linear(16, 48), nn.Linear(16, 1)\n"

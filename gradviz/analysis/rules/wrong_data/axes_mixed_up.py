@@ -23,8 +23,9 @@ class AxesMixedUp(Rule):
     -------------
     The result of attention, (batch, heads, tokens, features), reshaped to (batch, tokens, heads * features) without a
     transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels);
-    the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features); and pictures,
-    (batch, height, width, 3), viewed as (batch, 3, height, width) for a convolution.
+    the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features); pictures, (batch,
+    height, width, 3), viewed as (batch, 3, height, width) for a convolution; samples and times that a reshape exchanges
+    for a recurrent layer; and heads that a reshape puts before the tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal, the rule says
     nothing.
 
@@ -71,7 +72,7 @@ class AxesMixedUp(Rule):
             if call.call_site in told or not flow.has_step_after(row):
                 continue
             states = _layers_with_samples(case, row, call)
-            known = states or _colours_with_pixels(case, row, call)
+            known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
             heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
             mixed = known or heads or _channels_with_positions(case, row, call)
             if mixed is not None and (known or _is_used_by_axis(case, row, call.outputs[0].tensor)):
@@ -151,6 +152,22 @@ def _before_parts(case: Case, tensor: int, row: int) -> tuple[int, int | None]:
 
 
 _MAX_PARTS = 3
+
+
+# -- samples and times -------------------------------------------------------------------------------------------------
+
+
+def _samples_with_times(case: Case, row: int, call: Call) -> _Mixed | None:
+    """(one, other, features) to (other, one, features) for a recurrent layer: samples and times, in either order."""
+    flow = case.dataflow
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    if len(given) != 3 or given[0] == given[1] or min(given[:2]) < 2 or made != (given[1], given[0], given[2]):
+        return None
+    users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row))
+    if not any(plain_name(user.function) in RECURRENT_LAYERS for user in users):
+        return None
+    what = "axes 0 and 1 are the samples and the times"
+    return _Mixed(row, what, "samples and times", "exchange the axes instead: .transpose(0, 1)")
 
 
 # -- heads and tokens --------------------------------------------------------------------------------------------------
