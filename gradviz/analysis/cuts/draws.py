@@ -142,6 +142,8 @@ def _is_trained_otherwise(
 ) -> bool:
     """Whether the loss reaches the distribution, and everything that trains it, in another way."""
     trained = above & histories.trained
+    if cut.kind in ("detach", "data") and not alive.isdisjoint(cut.live_inputs):
+        return False  # The loss uses what was drawn with its gradient, too: this is a probe.
     return bool(trained) and trained <= alive and not _drawn_from(histories, cut).isdisjoint(alive)
 
 

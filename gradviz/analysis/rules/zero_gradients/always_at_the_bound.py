@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
 from gradviz.graph.call_log import Call
 
 
@@ -20,8 +21,8 @@ class AlwaysAtTheBound(Rule):
     What it finds
     -------------
     ``clamp()`` and its like on values with a gradient, where all results are one and the same bound, other than zero,
-    each time, though the values differ. Other paths still bring gradients to the parameters. A bound of zero is left
-    alone: a hinge that is satisfied is at zero.
+    each time, though the values differ. Other paths still bring gradients to the parameters. A bound of zero, and a
+    clamp whose results are only added up, are left alone: so is a margin that nothing exceeds.
 
     Why it matters
     --------------
@@ -101,6 +102,11 @@ def _bound(flow: Dataflow, row: int, call: Call) -> float | None:
 
 
 def _is_in_a_loss(case: Case, row: int) -> bool:
-    """Whether the next backward goes through the call."""
+    """Whether the next backward goes through the call, and its result is more than a summand of the loss."""
+    flow = case.dataflow
     backward = next((each for each in case.histories.backward_calls if each > row), None)
-    return backward is not None and row in case.backward_calls.reached(backward).members
+    if backward is None or row not in case.backward_calls.reached(backward).members:
+        return False
+    roots = flow.log.calls[backward].roots
+    added = {each for use in roots for each in linear_rows(flow, backward, use.tensor)}
+    return added.isdisjoint(user for use in flow.log.calls[row].outputs for user in flow.users(use.tensor, row))
