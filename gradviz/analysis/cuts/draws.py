@@ -18,6 +18,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
@@ -127,14 +128,10 @@ def _moments_of(flow: Dataflow, cut: Cut) -> set[int]:
         product = None if made is None else flow.log.calls[made]
         if made is None or product is None or plain_name(product.function) != "mul" or len(product.live_inputs) != 1:
             continue
-        drawn = (flow.newest_producer(each.tensor, made) for each in product.inputs if not each.requires_grad)
-        if any(each is not None and plain_name(flow.log.calls[each].function) in _NOISE for each in drawn):
+        if has_normal_draw(flow, (each for each in product.inputs if not each.requires_grad), made):
             others = {each.tensor for each in total.live_inputs if each is not use}
             return others | {product.live_inputs[0].tensor}
     return set()
-
-
-_NOISE = frozenset({"randn", "randn_like", "normal"})
 
 
 def _is_trained_otherwise(

@@ -38,9 +38,7 @@ def lost_terms(histories: ParameterHistories, text_of: TextOf) -> Iterator[LostT
     flow = histories.flow
     silent = histories.trained - histories.reached
     told: set[int | None] = set()
-    for backward in histories.last_backward_of_each_line:
-        if not flow.has_step_after(backward):
-            continue
+    for backward in histories.last_trained_backward_of_each_line:
         for row in range(flow.step_before(backward), backward):
             call = flow.log.calls[row]
             if call.call_site in told or not _is_unread_number(flow, call, row):

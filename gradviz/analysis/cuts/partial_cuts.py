@@ -33,9 +33,7 @@ _MOVES = frozenset({"detach", "cpu", "numpy", "__array__", "tolist"})
 def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
     """Those of the step of the last backward call of each line, one for each line that cuts."""
     flow = histories.flow
-    for backward in histories.last_backward_of_each_line:
-        if not flow.has_step_after(backward):
-            continue
+    for backward in histories.last_trained_backward_of_each_line:
         wanted = histories.reached_by[backward] & histories.trained
         since = flow.step_before(backward)
         for use in flow.log.calls[backward].roots:

@@ -17,6 +17,7 @@ from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
@@ -143,14 +144,8 @@ def _is_reparametrized(flow: Dataflow, row: int) -> bool:
     terms = [made for use in call.inputs if (made := flow.newest_producer(use.tensor, row)) is not None]
     products = [made for made in terms if plain_name(flow.log.calls[made].function) == "mul"]
     return plain_name(call.function) == "add" and any(
-        plain_name(flow.log.calls[drawn].function) in _NOISE
-        for made in products
-        for use in flow.log.calls[made].inputs
-        if (drawn := flow.newest_producer(use.tensor, made)) is not None
+        has_normal_draw(flow, flow.log.calls[made].inputs, made) for made in products
     )
-
-
-_NOISE = frozenset({"normal", "randn", "randn_like"})
 
 
 def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:

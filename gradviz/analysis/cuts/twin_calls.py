@@ -52,9 +52,7 @@ class _Operand(Struct, frozen=True):
 def twin_calls(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[TwinCalls]:
     """Those of the last backward call of each line, one for each open call."""
     flow = histories.flow
-    for backward in histories.last_backward_of_each_line:
-        if not flow.has_step_after(backward):
-            continue
+    for backward in histories.last_trained_backward_of_each_line:
         since = flow.step_before(backward)
         rows = [row for row in backward_calls.reached(backward).rows if row > since and _compares(flow.log.calls[row])]
         if len(rows) <= _MAX_CALLS:

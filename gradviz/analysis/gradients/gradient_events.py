@@ -329,7 +329,8 @@ def _backwards_after_a_step(events: list[tuple[int, Event]]) -> Iterator[tuple[i
     for row, kind in events:
         if kind != "backward":
             yield from ((backward, row) for backward in added)
-            is_used, has_gradient, added = kind == "step" and has_gradient, kind == "step" and has_gradient, []
+            is_used = has_gradient = kind == "step" and has_gradient
+            added = []
             continue
         has_gradient = True
         if is_used:

@@ -27,9 +27,8 @@ def asked_without_flag(histories: ParameterHistories) -> Iterator[tuple[int, int
         if row in read:
             asked = call.inputs[:1]
         elif is_refused_hook(call):
-            asked = (
-                () if _parameters(histories, _leaves_above(histories, refused_roots(call), row)) else call.inputs[:1]
-            )
+            leaves = _leaves_above(histories, refused_roots(call), row)
+            asked = () if _parameters(histories, leaves) else call.inputs[:1]
         elif call.kind == "backward" and call.raised is not None:
             asked = call.asked
         else:
@@ -155,19 +154,11 @@ def tied_to_frozen(histories: ParameterHistories) -> Iterator[TiedToFrozen]:
     if _MIN_SHARE * sum(sizes[number] for number in trained) < sum(sizes.values()):
         return
     for number in used:
-        if (
-            number in trained
-            or len(histories.tensor(number).facts.shape) == 1
-            or histories.requires_grad_at_last(number)
-        ):
+        tensor = histories.tensor(number)
+        if number in trained or len(tensor.facts.shape) == 1 or histories.requires_grad_at_last(number):
             continue
-        for one, other in permutations(histories.tensor(number).names, 2):
-            depth = sum(
-                1
-                for _ in takewhile(
-                    lambda words: words[0] == words[1], zip(one.split("."), other.split("."), strict=False)
-                )
-            )
+        for one, other in permutations(tensor.names, 2):
+            depth = _shared_words(one, other)
             in_one, in_other = (depth and _trains_below(histories, each, depth, trained) for each in (one, other))
             if in_one and not in_other:
                 yield TiedToFrozen(number, one, other)
@@ -175,6 +166,12 @@ def tied_to_frozen(histories: ParameterHistories) -> Iterator[TiedToFrozen]:
 
 
 _MIN_SHARE = 3
+
+
+def _shared_words(one: str, other: str) -> int:
+    """How many words two names of parameters have in common, from the outermost module inwards."""
+    pairs = zip(one.split("."), other.split("."), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
 def _trains_below(histories: ParameterHistories, name: str, depth: int, trained: set[int]) -> bool:

@@ -55,9 +55,7 @@ class _Side(Struct, frozen=True):
 
 def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[OwnTarget]:
     """Those of the last backward call of each line."""
-    for backward in histories.last_backward_of_each_line:
-        if not histories.flow.has_step_after(backward):
-            continue
+    for backward in histories.last_trained_backward_of_each_line:
         for row in backward_calls.reached(backward).rows:
             call = histories.log.calls[row]
             operands = [use for use in call.inputs if use.has_grad_fn]
@@ -207,15 +205,5 @@ def _parameters_above(flow: Dataflow, draw: Call, row: int) -> frozenset[int]:
 
 _DRAWS = frozenset({"multinomial", "bernoulli", "normal"})
 _ARRANGE = _PASS | {
-    "T",
-    "t",
-    "long",
-    "type",
-    "permute",
-    "contiguous",
-    "broadcast_tensors",
-    "detach",
-    "clone",
-    "stack",
-    "cat",
-}
+    "T", "t", "long", "type", "permute", "contiguous", "broadcast_tensors", "detach", "clone", "stack", "cat",
+}  # fmt: skip

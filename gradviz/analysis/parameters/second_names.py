@@ -147,8 +147,8 @@ def _cut_off_by(
     def is_by_name(row: int) -> bool:
         return any(_reads(line, file, lines, reads) for line in callers(flow, row))
 
-    for backward in histories.last_backward_of_each_line:
-        if not flow.has_step_after(backward) or histories.reached_by[backward].isdisjoint(parameters):
+    for backward in histories.last_trained_backward_of_each_line:
+        if histories.reached_by[backward].isdisjoint(parameters):
             continue
         live = reached_by(flow, backward).members
         above = [

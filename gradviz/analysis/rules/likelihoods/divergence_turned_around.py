@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -93,7 +94,6 @@ class DivergenceTurnedAround(Rule):
 
 
 _SQUARES = frozenset({"pow", "square"})
-_DRAWS = frozenset({"normal", "randn", "randn_like"})
 
 
 def _scale_below(flow: Dataflow, logarithm: int) -> int | None:
@@ -112,8 +112,7 @@ def _scales_noise(flow: Dataflow, scale: int, before: int) -> bool:
     """Whether drawn noise is multiplied by a scale in the same step."""
     for user in flow.users(scale, flow.step_before(before)):
         call = flow.log.calls[user]
-        made = (flow.newest_producer(use.tensor, user) for use in call.inputs if not use.requires_grad)
-        names = {plain_name(flow.log.calls[row].function) for row in made if row is not None}
-        if plain_name(call.function) == "mul" and not _DRAWS.isdisjoint(names):
+        constants = (use for use in call.inputs if not use.requires_grad)
+        if plain_name(call.function) == "mul" and has_normal_draw(flow, constants, user):
             return True
     return False

@@ -9,6 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 
@@ -105,7 +106,6 @@ _CARRY = frozenset({
     "getitem", "gather", "index_select", "view", "reshape", "unsqueeze", "squeeze", "expand", "to", "float", "clone",
     "detach", "expand_as", "flatten", "contiguous", "take", "repeat", "view_as",
 })  # fmt: skip
-_DRAWS = frozenset({"randn", "randn_like", "normal"})
 
 
 def _factor(flow: Dataflow, product: int, before: int) -> _Factor | None:
@@ -137,6 +137,4 @@ _HALF = 0.5
 def _is_noise(flow: Dataflow, before: int, product: int) -> bool:
     """Whether a product has a factor that was drawn from a normal distribution."""
     row = flow.newest_producer(product, before)
-    inputs = () if row is None else flow.log.calls[row].inputs
-    made = (flow.newest_producer(use.tensor, before) for use in inputs)
-    return any(each is not None and plain_name(flow.log.calls[each].function) in _DRAWS for each in made)
+    return row is not None and has_normal_draw(flow, flow.log.calls[row].inputs, row)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import is_normal_draw
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -105,7 +106,6 @@ class _Misfit(Struct, frozen=True):
 
 _TWO = 2
 _QUARTER = 4
-_DRAWS = frozenset({"randn", "randn_like", "normal"})
 _PRODUCTS = frozenset({"mul", "addcmul"})
 
 
@@ -160,6 +160,6 @@ def _scales(flow: Dataflow, row: int) -> Iterator[Power]:
 
 
 def _is_standard_draw(call: Call) -> bool:
-    name = plain_name(call.function)
     places = ("1", "std") if call.function == "torch.normal" else ("2", "std")
-    return name in _DRAWS and (name != "normal" or number_of(call, *places, missing=1.0) == 1)
+    is_scaled = plain_name(call.function) == "normal" and number_of(call, *places, missing=1.0) != 1
+    return is_normal_draw(call) and not is_scaled

@@ -135,12 +135,10 @@ def _is_still_trainable(histories: ParameterHistories, number: int, backward_cal
     What FSDP gathers for a moment has no name of a module.
     """
     tensor = histories.tensor(number)
-    if tensor.end is not None:
-        return tensor.end.requires_grad
-    is_on = bool(tensor.names) and histories.requires_grad_at_last(number)
-    if is_on and any(flag for _, flag in histories.flag_changes(number)):
-        return True  # It was frozen at first.
-    return is_on and 2 * backward_calls >= len(histories.steps)
+    if tensor.end is not None or not histories.requires_grad_at_last(number):
+        return histories.requires_grad_at_last(number)
+    was_frozen = any(flag for _, flag in histories.flag_changes(number))
+    return bool(tensor.names) and (was_frozen or 2 * backward_calls >= len(histories.steps))
 
 
 def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]) -> int:

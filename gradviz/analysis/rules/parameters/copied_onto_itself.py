@@ -108,10 +108,9 @@ class CopiedOntoItself(Rule):
         call = flow.log.calls[rows[0]]
         is_average = plain_name(call.function) == "add"
         # What shares the memory of a parameter: what is changed, or else what is copied into it.
-        shared = call.inputs[0 if call.inputs[0].tensor != tensors[0] else 1].tensor
+        changed, given = (use.tensor for use in call.inputs[:2])
+        shared = changed if is_average or changed != tensors[0] else given
         made = next(iter(flow.producers(shared, rows[0])), None) if shared != tensors[0] else None
-        if is_average and shared != call.inputs[0].tensor:
-            made = None
         kept = None if made is None else location_of_call(flow, made)
         where = kept if kept not in (None, location) else _second_name(case, location, tensors[0]) or location
         one = len(tensors) == 1

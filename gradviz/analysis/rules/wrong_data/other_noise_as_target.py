@@ -11,6 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import is_normal_draw
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 
@@ -103,7 +104,6 @@ _SIDES = 2
 _MIN_STEPS = 2
 _MOST_COMPARED = 4
 _MOST_SCALED = 6
-_DRAWS = frozenset({"randn", "randn_like", "normal"})
 _SCALE = frozenset({"mul", "div", "neg", "to", "float", "detach", "clone", "view", "reshape", "squeeze", "unsqueeze"})
 _NAMES = frozenset({"noise", "eps", "epsilon"})
 
@@ -142,10 +142,10 @@ def _draw(flow: Dataflow, tensor: int, before: int) -> int | None:
         row = flow.newest_producer(tensor, before)
         if row is None:
             return None
-        call, name = flow.log.calls[row], plain_name(flow.log.calls[row].function)
-        if name in _DRAWS:
+        call = flow.log.calls[row]
+        if is_normal_draw(call):
             return row
-        if name not in _SCALE or not call.inputs:
+        if plain_name(call.function) not in _SCALE or not call.inputs:
             return None
         size, before = shape_of(flow, call.outputs[0].tensor), row
         same = [use for use in call.inputs if shape_of(flow, use.tensor) == size]

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -89,7 +90,6 @@ _FORMS = frozenset(
     {"view", "reshape", "unsqueeze", "squeeze", "expand", "to", "long", "clone", "contiguous", "flatten"}
 )
 _FACTORS = _FORMS | {"sqrt", "sub", "rsub", "pow", "neg", "getitem", "float", "cos", "sin", "rsqrt"}
-_NOISE = frozenset({"randn", "randn_like", "normal"})
 _MAX_FOLLOWED = 40
 
 
@@ -127,14 +127,9 @@ def _mixing(flow: Dataflow, row: int, factors: list[int]) -> int | None:
                 new = [use.tensor for use in call.outputs if use.tensor not in seen]
                 waiting += new
                 seen.update(new)
-            elif name == "mul" and _has_noise(flow, user):
+            elif name == "mul" and has_normal_draw(flow, call.inputs, user):
                 added = (each for use in call.outputs for each in flow.users(use.tensor, user))
                 found = next((each for each in added if plain_name(flow.log.calls[each].function) == "add"), None)
                 if found is not None:
                     return found
     return None
-
-
-def _has_noise(flow: Dataflow, product: int) -> bool:
-    made = (flow.newest_producer(use.tensor, product) for use in flow.log.calls[product].inputs)
-    return any(each is not None and plain_name(flow.log.calls[each].function) in _NOISE for each in made)

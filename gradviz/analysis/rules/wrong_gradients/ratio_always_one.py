@@ -90,7 +90,6 @@ class RatioAlwaysOne(Rule):
                 continue
             if 2 * sum(_is_of_new_data(case, row) for row in known) <= len(known):
                 yield self._finding(case, known)
-
         for cancelled in _cancelled(flow).values():
             if len({flow.step_before(row) for row in cancelled}) >= _MIN_STEPS:
                 yield self._of_itself(case, cancelled)
