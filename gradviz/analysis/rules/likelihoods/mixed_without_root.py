@@ -78,8 +78,8 @@ class MixedWithoutRoot(Rule):
         location = location_of_call(flow, row)
         made = location_of_call(flow, (rest if part.has_root else part).row)
         return self.finding(
-            f"data and noise are mixed with a and 1 - a from one cumprod(), and the root of {' and of '.join(missing)} "
-            "is missing",
+            f"data and noise are mixed with a and 1 - a from one cumprod(), without the root{'s' if both else ''} of "
+            f"{' and '.join(missing)}",
             symptom="grad_wrong",
             why="a and 1 - a are shares of the variance; the model learns another amount of noise than a sampler takes "
             "away",
