@@ -8,7 +8,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_LAYERS, is_bidirectional
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     FAR_BELOW,
     Triangle,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call
-from gradviz.analysis.dataflow.dropout_calls import is_idle
+from gradviz.analysis.dataflow.layer_calls import is_idle_dropout
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 
@@ -54,7 +54,7 @@ class OtherRandomNumbers(Rule):
             return
         by_line: dict[int, list[int]] = defaultdict(list)
         for row, call in enumerate(calls):
-            if call.checkpoint_site is not None and call.grad_mode != "inference" and not is_idle(call):
+            if call.checkpoint_site is not None and call.grad_mode != "inference" and not is_idle_dropout(call):
                 by_line[call.checkpoint_site].append(row)
         last = case.histories.backward_calls[-1]
         for site, rows in by_line.items():

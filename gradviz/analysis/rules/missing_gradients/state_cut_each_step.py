@@ -9,7 +9,7 @@ from itertools import pairwise
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_CELLS, RECURRENT_LAYERS, is_batch_first
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS, RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.numbers.gradient_origins import state_of
 from gradviz.analysis.rule import Rule

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
-from gradviz.analysis.dataflow.dropout_calls import WORDS, is_training
+from gradviz.analysis.dataflow.layer_calls import OTHERWISE_IN_TRAINING, is_training
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -62,7 +62,7 @@ class EvaluationMode(Rule):
         for backward in last.values():
             rows = sorted({row for use in flow.log.calls[backward].roots for row in _graph(case, use.tensor, backward)})
             modes = [(row, mode) for row in rows if (mode := is_training(flow.log.calls[row])) is not None]
-            drops = [mode for row, mode in modes if WORDS[flow.log.calls[row].function] == "dropout"]
+            drops = [mode for row, mode in modes if OTHERWISE_IN_TRAINING[flow.log.calls[row].function] == "dropout"]
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
             if asleep and not any(drops):
                 yield self._finding(case, asleep, backward)
@@ -70,7 +70,7 @@ class EvaluationMode(Rule):
 
     def _finding(self, case: Case, asleep: list[int], backward: int) -> Finding:
         flow = case.dataflow
-        words = sorted({WORDS[flow.log.calls[row].function] for row in asleep})
+        words = sorted({OTHERWISE_IN_TRAINING[flow.log.calls[row].function] for row in asleep})
         forward = location_of_call(flow, asleep[0])
         switch = _line_of_switch(case, forward)
         return self.finding(

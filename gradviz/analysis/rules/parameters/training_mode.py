@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.dropout_calls import WORDS, is_training
+from gradviz.analysis.dataflow.layer_calls import OTHERWISE_IN_TRAINING, is_training
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
@@ -105,7 +105,7 @@ class TrainingMode(Rule):
         call = flow.log.calls[row]
         if call.grad_mode == "enabled" or not histories.steps:
             return False
-        if WORDS[call.function] != "dropout" and not _is_compared(flow, row):
+        if OTHERWISE_IN_TRAINING[call.function] != "dropout" and not _is_compared(flow, row):
             return False
         members = self._members(case, row, outermost)
         own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
@@ -121,7 +121,7 @@ class TrainingMode(Rule):
         switch = _line_of_train(case, here)
         return self.finding(
             f"{path or 'a model'} is evaluated{at_line(here)} in training mode: its "
-            f"{WORDS[flow.log.calls[row].function]} works as in training",
+            f"{OTHERWISE_IN_TRAINING[flow.log.calls[row].function]} works as in training",
             symptom="grad_wrong",
             why="modules are in training mode until eval() is called; no_grad() does not change that",
             fix=f"call {path or 'the model'}.eval() before the evaluation, and train() after it",
@@ -196,7 +196,7 @@ class TrainingMode(Rule):
 
     def _finding(self, case: Case, row: int, path: str, *, is_part: bool) -> Finding:
         flow = case.dataflow
-        words = WORDS[flow.log.calls[row].function]
+        words = OTHERWISE_IN_TRAINING[flow.log.calls[row].function]
         used = location_of_line(line_outside_modules(flow, row))
         switch = _only_line_of_train(case) if is_part else None
         here = switch or _line_of_model(case, path, used) or used

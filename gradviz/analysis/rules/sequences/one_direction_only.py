@@ -9,7 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_LAYERS, is_batch_first, is_bidirectional
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first, is_bidirectional
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule

@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
-from gradviz.analysis.dataflow.recurrent_calls import RECURRENT_LAYERS, is_batch_first
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call

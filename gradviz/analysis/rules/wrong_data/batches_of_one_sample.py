@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
-from gradviz.analysis.dataflow.dropout_calls import is_training
+from gradviz.analysis.dataflow.layer_calls import is_training
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule

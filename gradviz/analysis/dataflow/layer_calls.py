@@ -1,10 +1,10 @@
-"""Calls that do something else in training than in evaluation: dropout and batch normalization."""
+"""Calls of layers, and what they were called with: dropout and batch normalization, and recurrent layers and cells."""
 
 from __future__ import annotations
 
 from gradviz.graph.call_log import Call
 
-WORDS = {
+OTHERWISE_IN_TRAINING = {
     "torch.nn.functional.dropout": "dropout",
     "torch.nn.functional.feature_dropout": "dropout",
     "torch.nn.functional.dropout1d": "dropout",
@@ -14,11 +14,16 @@ WORDS = {
     "torch.nn.functional.alpha_dropout": "dropout",
     "torch.nn.functional.batch_norm": "batch normalization",
 }
+"""The functions of layers that do something else in training than in evaluation, and the words for them."""
+
+RECURRENT_CELLS = frozenset({"lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell"})
+RECURRENT_LAYERS = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
+"""By the plain names of their functions."""
 
 
 def is_training(call: Call) -> bool | None:
     """The mode of a dropout or normalization that could change something; None for other calls."""
-    if call.function not in WORDS or call.scalars.get("p", call.scalars.get("1", 0.5)) == 0.0:
+    if call.function not in OTHERWISE_IN_TRAINING or call.scalars.get("p", call.scalars.get("1", 0.5)) == 0.0:
         return None
     if call.function.endswith("batch_norm"):
         flag = call.scalars.get("training", call.scalars.get("5"))
@@ -28,9 +33,21 @@ def is_training(call: Call) -> bool | None:
     return flag if isinstance(flag, bool) else None
 
 
-def is_idle(call: Call) -> bool:
+def is_idle_dropout(call: Call) -> bool:
     """Whether it is a dropout that changes nothing: in evaluation mode, or with a probability of 0."""
     return "dropout" in call.function and not is_training(call)
+
+
+def is_batch_first(call: Call) -> bool | None:
+    """Whether a recurrent layer takes the first of three axes for the samples; not told for packed sequences, which
+    have two axes."""
+    flag = call.scalars.get("8")
+    return flag if isinstance(flag, bool) else None
+
+
+def is_bidirectional(call: Call) -> bool:
+    """Whether a recurrent layer reads the sequence in both directions; not told for packed sequences."""
+    return call.scalars.get("7") is True and isinstance(call.scalars.get("8"), bool)
 
 
 _STATISTICS = ("1", "2", "running_mean", "running_var")
