@@ -1,9 +1,9 @@
 """Graphs of earlier steps that are still alive, what holds them, and since which line.
 
 At some moments of a run the recorder noted which tensors with a history were alive. Each one keeps the graph above it.
-Graphs are identified by the step in which a backward first went through them; those without a backward, by their
-connections. So a training without a leak has the graphs of one step at every moment, and one with a leak has more and
-more.
+Graphs are identified by the step in which a backward first went through them; those without a backward, by what they
+have in common. So a training without a leak has the graphs of one step at every moment, and one with a leak has more
+and more.
 
 All indexes are tables over the calls of the log, built in one pass each.
 """
@@ -121,12 +121,27 @@ class RetainedGraphs:
 
     def _graphs(self, tensors: Iterable[int], moment: int) -> int:
         """The number of steps whose graphs these tensors hold, plus the graphs that no backward went through."""
-        steps, parts = 0, set()
-        for maker in {self._maker(tensor, moment) for tensor in tensors}:
+        makers = {self._maker(tensor, moment) for tensor in tensors}
+        steps = 0
+        for maker in makers:
             steps |= self._above[maker]
-            if not self._above[maker]:
-                parts.add(self._part(maker))
-        return steps.bit_count() + len(parts)
+        return steps.bit_count() + self._apart(maker for maker in makers if not self._above[maker])
+
+    def _apart(self, makers: Iterable[int]) -> int:
+        """How many graphs without a backward have nothing in common. What is only computed from the results of several,
+        such as their mean, is no further one, and does not make them one."""
+        owners: dict[int, int] = {}
+        apart = 0
+        for maker in sorted(makers):
+            waiting, is_new = [maker], True
+            while waiting:
+                row = waiting.pop()
+                is_new = is_new and owners.get(row, maker) == maker
+                if row not in owners:
+                    owners[row] = maker
+                    waiting += self._inputs_of[row]
+            apart += is_new
+        return apart
 
     @cached_property
     def _backwards(self) -> list[int]:
@@ -181,18 +196,6 @@ class RetainedGraphs:
         ends = self._flow.rows_of_kind("step") or self._backwards
         return ((backward, bisect_left(ends, backward)) for backward in self._backwards)
 
-    @cached_property
-    def _parents(self) -> list[int]:
-        """A union-find over calls that no backward went through."""
-        parents = list(range(len(self._log.calls)))
-        for row in range(len(parents)):
-            for above in self._inputs_of[row]:
-                parents[_root(parents, above)] = _root(parents, row)
-        return parents
-
-    def _part(self, row: int) -> int:
-        return _root(self._parents, row)
-
 
 _FEW = 50
 
@@ -200,10 +203,3 @@ _FEW = 50
 def makes_a_cycle(backward: Call) -> bool:
     """True for ``backward(create_graph=True)``: the gradients that it leaves in ``.grad`` hold the graph."""
     return backward.function.endswith(".backward") and bool(backward.scalars.get("create_graph"))
-
-
-def _root(parents: list[int], row: int) -> int:
-    while parents[row] != row:
-        parents[row] = parents[parents[row]]
-        row = parents[row]
-    return row

@@ -46,6 +46,17 @@ for _ in range(6):
     output = net(torch.randn(2, 4))
     predictions.append(output)  # here
 """
+LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN = """
+net, losses = nn.Linear(4, 1), []
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(4):
+    net(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    for _ in range(3):
+        losses.append(net(torch.randn(2, 4)).square().mean())  # here
+    print(sum(losses[-3:]) / 3, min(losses))
+"""
 ACTIVATIONS_IN_A_MODULE = """
 class Net(nn.Module):
     def __init__(self):
@@ -138,6 +149,7 @@ for _ in range(5):
     [
         ("stats['loss'][6]", LOSSES_IN_A_DICT_OF_A_FUNCTION),
         ("meter.total", TOTAL_IN_A_METER),
+        ("losses[11]", LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN),
         ("predictions[4]", PREDICTIONS_OF_A_VALIDATION),
         ("net.seen[5]", ACTIVATIONS_IN_A_MODULE),
         ("seen['hidden'][5]", ACTIVATIONS_KEPT_BY_A_HOOK),

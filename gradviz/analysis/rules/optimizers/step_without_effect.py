@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps
+from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps, places_of_schedule
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
 
@@ -87,18 +87,15 @@ class StepWithoutEffect(Rule):
         )
         if highest is None or rate is None or idle < _MIN_IDLE_STEPS or 2 * idle <= len(steps):
             return None
-        step = location_of_call(histories.flow, steps[-1])
-        changing = line_of_schedule(case, step)
         name = optimizer_words(optimizer)
         part = "" if len(optimizer.learning_rates) == 1 else "a group of "
         return self.finding(
             f"the learning rate of {part}{name} fell from {highest:.3g} to {rate:.3g}: {idle:,} of {len(steps):,} "
-            "steps hardly change anything",
+            f"steps {'go up the loss or ' if rate < 0 else ''}hardly change anything",
             symptom="grad_wrong",
             why=_WORDS["no learning rate"][1],
             fix="look at what lowers it: a schedule may be stepped for each batch where its figures mean epochs",
-            location=changing or step,
-            symptom_location=step if changing not in (None, step) else None,
+            **places_of_schedule(case, number),
             evidence={"steps": len(steps), "idle_steps": idle},
         )
 
