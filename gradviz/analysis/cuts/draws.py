@@ -31,7 +31,7 @@ _OF_DIRICHLET = "_Dirichlet.apply"
 
 _ARITHMETIC = frozenset({
     "add", "sub", "mul", "div", "neg", "pow", "square", "exp", "log", "sum", "mean", "squeeze", "unsqueeze", "clamp",
-    "minimum", "min", "stack", "cat",
+    "minimum", "min", "stack", "cat", "reshape", "view", "flatten", "unflatten", "getitem", "expand",
 })  # fmt: skip
 """What leads from a distance to a log-probability, and from there to a loss."""
 

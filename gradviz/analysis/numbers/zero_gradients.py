@@ -299,10 +299,16 @@ class ZeroGradients:
             site = flow.log.calls[writes[-1]].call_site if writes else maker.call_site
             return replace(zero, cause="masked_out", blamed_site=site, by="value")
         changes = flow.changes(origin.tensor, origin.call, zero.call or origin.call)
-        # A step that leaves zeros where they are did not make them.
-        written = [row for row in changes if flow.log.calls[row].kind != "step"]
+        written = [row for row in changes if not self._leaves_zeros(row)]
         last = flow.log.calls[written[-1]] if written else maker
         return replace(zero, cause="masked_out", blamed_site=last.call_site, by="value")
+
+    def _leaves_zeros(self, row: int) -> bool:
+        """Whether a step, of an optimizer or by hand, only left zeros of a leaf where they were."""
+        call = self._flow.log.calls[row]
+        changed = {use.tensor for use in call.outputs}
+        zeros = self._origins.inputs_of_kind(row, is_all_zero)
+        return call.kind == "step" or any(use.is_live_leaf and use.tensor in changed for use in zeros)
 
     def _is_first_state(self, leaf: DeadLeaf, row: int) -> bool:
         """Whether one step proves nothing yet: a weight was multiplied by zeros that were made as such, like an

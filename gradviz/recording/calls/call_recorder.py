@@ -161,7 +161,9 @@ class CallRecorder:
         if self._functions.may_draw(pending.function):
             row.checkpoint_location = _forgetful_checkpoint(pending.frame)
         with measuring():
-            tensors = tensors_with_positions(pending.args, pending.kwargs)
+            # What is copied is the first argument: the second remembers what the same deepcopy() has copied before.
+            args = pending.args[:1] if row.function == _DEEPCOPY else pending.args
+            tensors = tensors_with_positions(args, pending.kwargs)
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
             if row.function in _TAKE_CLASSES:
                 row.checksums = dict(_checksums(pending.taken))
@@ -257,6 +259,7 @@ def _checksums(taken: list[tuple[RowUse, torch.Tensor]]) -> Iterator[tuple[str, 
 _TAKE_CLASSES = frozenset(
     f"torch.nn.functional.{name}" for name in ("embedding", "one_hot", "cross_entropy", "nll_loss")
 )
+_DEEPCOPY = "torch.Tensor.__deepcopy__"
 _MAX_INTEGERS = 1 << 20
 
 

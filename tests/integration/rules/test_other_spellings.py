@@ -367,3 +367,42 @@ def test_one_of_two_optimizers_that_steps_behind_the_loop_is_told(tmp_path: Path
         "    first.zero_grad()\n    (-judge(fake).mean()).backward()\n    first.step()\nsecond.step()\n"
     )
     assert_first_alarm(script, "missing_zero_grad", tmp_path)
+
+
+AVERAGED = (
+    HEAD + "import copy\n\nclass Pair(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+    "        self.online = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4))\n"
+    "        self.head = nn.Linear(4, 4)\n"
+    "        self.target = copy.deepcopy(self.online).requires_grad_(False)\n\ndef main():\n"
+    "    pair = Pair()\n    optimizer = torch.optim.SGD({}, lr=0.05)\n    for step in range(6):\n"
+    "        x = torch.randn(16, 6)\n        with torch.no_grad():\n            wanted = pair.target(x)\n"
+    "        loss = F.mse_loss(pair.head(pair.online(x)), wanted)\n        optimizer.zero_grad()\n"
+    "        loss.backward()\n        optimizer.step()\n        with torch.no_grad():\n"
+    "            for slow, quick in zip(pair.target.parameters(), pair.online.parameters()):\n"
+    "                slow.data = 0.9 * slow.data + 0.1 * quick.data\n\nmain()\n"
+)
+
+
+@pytest.mark.parametrize("given", ["pair.parameters()", "[*pair.online.parameters(), *pair.head.parameters()]"])
+def test_a_frozen_average_in_training_mode_is_right(given: str, tmp_path: Path) -> None:
+    assert not alarms(AVERAGED.format(given), tmp_path)
+
+
+def test_a_score_function_of_independent_values_is_right(tmp_path: Path) -> None:
+    script = MODEL.format("Tanh()") + "scale = nn.Parameter(torch.zeros(1))\n"
+    script += "optimizer = torch.optim.Adam([*model.parameters(), scale], lr=0.01)\nfor step in range(6):\n"
+    script += "    policy = D.Independent(D.Normal(model(torch.randn(32, 6)), scale.exp()), 1)\n"
+    script += "    action = policy.sample()\n    reward = -action.square().sum(-1)\n"
+    script += "    loss = -(policy.log_prob(action) * (reward - reward.mean())).mean() - 0.01 * policy.entropy().mean()"
+    assert not alarms(script + TRAIN, tmp_path)
+
+
+def test_zeros_that_steps_by_hand_leave_are_those_of_the_line_that_made_them(tmp_path: Path) -> None:
+    script = (
+        HEAD + "def factors(rank):\n    return [torch.zeros(6, rank), torch.zeros(rank, 1)]  # HERE\n\n"
+        "down, up = (each.requires_grad_() for each in factors(2))\nbias = torch.zeros(1, requires_grad=True)\n"
+        "for step in range(6):\n    x, y = torch.randn(32, 6), torch.randn(32, 1)\n"
+        "    F.mse_loss(x @ down @ up + bias, y).backward()\n    with torch.no_grad():\n"
+        "        for p in (down, up, bias):\n            p -= 0.1 * p.grad\n            p.grad = None\n"
+    )
+    assert_first_alarm(script, "masked_out", tmp_path)

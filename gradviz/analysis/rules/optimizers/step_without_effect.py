@@ -95,7 +95,7 @@ class StepWithoutEffect(Rule):
             symptom="grad_wrong",
             why=_WORDS["no learning rate"][1],
             fix="look at what lowers it: a schedule may be stepped for each batch where its figures mean epochs",
-            **places_of_schedule(case, number),
+            **(places_of_schedule(case, number) if idle < len(steps) - 1 else _at_its_making(case, steps[-1])),
             evidence={"steps": len(steps), "idle_steps": idle},
         )
 
@@ -141,6 +141,14 @@ class StepWithoutEffect(Rule):
             tensors=names_of(histories.flow, group.tensors),
             evidence={"steps": group.steps, "parameters": len(group.tensors)},
         )
+
+
+def _at_its_making(case: Case, step: int) -> dict[str, Location | None]:
+    """The places of a finding about a schedule that ended the training at its first step: it is not stepped too often,
+    its figures are wrong."""
+    stepped = location_of_call(case.dataflow, step)
+    made = line_of_schedule(case, stepped)
+    return {"location": made or stepped, "symptom_location": stepped if made not in (None, stepped) else None}
 
 
 def _line_of_rate(case: Case, group: Unchanged) -> Location | None:

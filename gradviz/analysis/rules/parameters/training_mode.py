@@ -168,6 +168,8 @@ class TrainingMode(Rule):
             return False
         if any(flow.changes(number, row, len(calls)) for number in parameters):
             return False
+        if any(flow.data_assignments.get(number, [row])[-1] > row for number in parameters):
+            return False  # an average of a trained model, made anew at each step
         return self._goes_into_a_loss(case, row)
 
     def _is_repeated(self, case: Case, outermost: int, members: list[int], among: range | None = None) -> bool:
