@@ -41,6 +41,7 @@ from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisus
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
 from gradviz.analysis.rules.missing_gradients.data_access import DataAccess
 from gradviz.analysis.rules.missing_gradients.detached import Detached
+from gradviz.analysis.rules.missing_gradients.function_hides_parameter import FunctionHidesParameter
 from gradviz.analysis.rules.missing_gradients.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.missing_gradients.integer_cast import IntegerCast
 from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
@@ -180,6 +181,7 @@ RULES: tuple[type[Rule], ...] = (
     SampledWithoutGradient,
     RoutedWithoutWeight,
     StateCutEachStep,
+    FunctionHidesParameter,
     ZeroGradientOp,
     DeadRelu,
     Saturation,
