@@ -38,6 +38,7 @@ from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseSca
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
 from gradviz.analysis.rules.missing_gradients.data_access import DataAccess
 from gradviz.analysis.rules.missing_gradients.detached import Detached
@@ -182,6 +183,7 @@ RULES: tuple[type[Rule], ...] = (
     RoutedWithoutWeight,
     StateCutEachStep,
     FunctionHidesParameter,
+    CopyUsedInstead,
     ZeroGradientOp,
     DeadRelu,
     Saturation,

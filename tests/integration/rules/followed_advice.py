@@ -149,6 +149,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV117": (
+        (
+            "call the trained model here",
+            (("head(average(torch", "head(encoder(torch"),),
+        ),
+    ),
     "GV201": (
         ("remove it in training", (("torch.round(encoder(x))", "encoder(x)"),)),
         ("use a smooth function instead", (("torch.round(", "torch.tanh("),)),

@@ -86,7 +86,7 @@ class UnusedParameter(Rule):
     severity = "warning"
     yields_to = (
         "stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie",
-        "function_hides_parameter",
+        "function_hides_parameter", "copy_used_instead",
     )  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:
