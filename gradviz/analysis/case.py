@@ -69,11 +69,11 @@ class Case:
     def cut_off(self) -> tuple[CutOff, ...]:
         """The lines that cut tensors off from their gradient, the worst first.
 
-        Tensors whose loss is computed and not used, or computed with a copy of them, are left out: the cuts beside it
-        may be meant.
+        Tensors whose loss is computed and not used, or computed with an older copy of them, are left out: the cuts
+        beside it may be meant.
         """
         lost = {number for term in self.lost_terms for number in term.parameters}
-        lost.update(number for found in self.copies_used for number in found.copies)
+        lost.update(number for found in self.copies_used if not found.is_new for number in found.copies)
         found = (
             each
             if each.ends_a_term or lost.isdisjoint(each.tensors)

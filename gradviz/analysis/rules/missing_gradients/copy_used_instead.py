@@ -62,7 +62,10 @@ class CopyUsedInstead(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
+        cut_off = {number for each in case.cut_off for number in each.tensors}
         for found in case.copies_used:
+            if found.is_new and cut_off.issuperset(found.copies):
+                continue  # A line that cuts made the copies, and is told.
             yield self._finding(case, found)
 
     def _finding(self, case: Case, found: CopyUsed) -> Finding:
