@@ -136,9 +136,11 @@ def _passes_gradients(flow: Dataflow, call: Call) -> bool:
 
 
 def _source_of(flow: Dataflow, tensor: int, before: int, among: frozenset[int]) -> int | None:
-    """The tensor of the same shape, among these, that one was copied from."""
+    """The tensor of the same shape, among these, that one was copied from; None if it is a view of one."""
     shape = shape_of(flow, tensor)
     waiting = [*dict.fromkeys((tensor, *flow.sharing_memory(tensor)))]
+    if not among.isdisjoint(waiting):
+        return None
     seen = set(waiting)
     while waiting and len(seen) < _MAX_WALK:
         for row in flow.producers(waiting.pop(), before)[-_LAST_CHANGES:]:
