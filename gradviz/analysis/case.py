@@ -24,6 +24,7 @@ from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGrad
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
+from gradviz.analysis.parameters.copies_used import CopyUsed, copies_used
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
@@ -68,9 +69,11 @@ class Case:
     def cut_off(self) -> tuple[CutOff, ...]:
         """The lines that cut tensors off from their gradient, the worst first.
 
-        Tensors whose loss is computed and not used are left out: the cuts beside it may be meant.
+        Tensors whose loss is computed and not used, or computed with an older copy of them, are left out: the cuts
+        beside it may be meant.
         """
         lost = {number for term in self.lost_terms for number in term.parameters}
+        lost.update(number for found in self.copies_used if not found.is_new for number in found.copies)
         found = (
             each
             if each.ends_a_term or lost.isdisjoint(each.tensors)
@@ -89,6 +92,11 @@ class Case:
     def lost_terms(self) -> tuple[LostTerm, ...]:
         """Losses that are computed, and that nothing uses."""
         return tuple(lost_terms(self.histories, self.source_line))
+
+    @cached_property
+    def copies_used(self) -> tuple[CopyUsed, ...]:
+        """Losses that are computed with copies of what they should train."""
+        return tuple(copies_used(self.histories))
 
     @cached_property
     def zero_gradients(self) -> tuple[ZeroGradient, ...]:

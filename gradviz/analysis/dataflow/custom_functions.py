@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.finding import Location
-from gradviz.graph.call_log import Call, Definition, DerivativeCheck
+from gradviz.graph.call_log import Call, Definition, DerivativeCheck, TensorUse
 from gradviz.graph.model import Graph, Node
 
 
@@ -75,3 +75,42 @@ def differing_slopes(check: DerivativeCheck) -> list[tuple[float, float]]:
     ]
     is_enough = len(wrong) >= max(min(2, len(pairs)), _MIN_SHARE * len(pairs))
     return wrong if is_enough else []
+
+
+# What a custom function computes with, though autograd does not know that it does.
+
+
+def hidden_inputs(flow: Dataflow, row: int) -> tuple[tuple[int, int], ...]:
+    """Tensors that required grad and from which the forward of a custom function computed its results, though they are
+    no arguments of ``apply()``: each with the first call there that used it. Integers lead to no gradient."""
+    call = flow.log.calls[row]
+    inner = _rows_inside(flow, row)
+    needed, made, found = {use.tensor for use in call.outputs}, set[int](), dict[int, int]()
+    for each in reversed(inner):
+        own = flow.log.calls[each]
+        if not passes_on(own) or not any(_carries(flow, use.tensor, needed) for use in own.outputs):
+            continue
+        needed.update(use.tensor for use in own.inputs)
+        made.update(use.tensor for use in own.outputs)
+        found.update((use.tensor, each) for use in own.live_inputs)
+    given = {use.tensor for use in call.inputs if is_argument(use)}
+    return tuple((tensor, each) for tensor, each in sorted(found.items()) if tensor not in made | given)
+
+
+def is_argument(use: TensorUse) -> bool:
+    """Whether a custom function got the tensor as an argument of its own: autograd does not look into lists."""
+    return "[" not in use.place
+
+
+def _rows_inside(flow: Dataflow, row: int) -> list[int]:
+    """The calls in the forward of a custom function, also in others that it calls."""
+    rows, waiting = list[int](), [row]
+    while waiting:
+        inner = flow.inside(waiting.pop())
+        rows += inner
+        waiting += inner
+    return sorted(rows)
+
+
+def _carries(flow: Dataflow, tensor: int, needed: set[int]) -> bool:
+    return tensor in needed and flow.log.tensors[tensor].facts.is_differentiable

@@ -12,7 +12,11 @@ from gradviz.graph.model import Graph
 
 
 class ReceivedGradients:
-    """A set of tensors, by their numbers in the log: ``number in received``."""
+    """A set of tensors, by their numbers in the log: ``number in received``.
+
+    What the steps of an optimizer have moved had a gradient, though perhaps one that backward of a custom function
+    assigned unseen.
+    """
 
     def __init__(self, capture: Capture, log: CallLog) -> None:
         self._capture = capture
@@ -22,7 +26,7 @@ class ReceivedGradients:
         tensor = self._log.tensors[number]
         if not self._only_filled.isdisjoint(tensor.names):
             return False
-        if tensor.end is not None and tensor.end.has_grad:
+        if tensor.is_moved or (tensor.end is not None and tensor.end.has_grad):
             return True
         return number in self._seen_by_calls or any(name in self._names_in_graphs for name in tensor.names)
 

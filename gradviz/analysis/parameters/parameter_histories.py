@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import chain
 
+from gradviz.analysis.dataflow.custom_functions import is_argument
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import tensor_words, together
 from gradviz.analysis.gradients.received_gradients import ReceivedGradients
@@ -273,7 +274,8 @@ class ParameterHistories:
             waiting += self._live_makers(root, before, seen)
         while waiting:
             row = waiting.pop()
-            for use in self.log.calls[row].inputs:
+            call = self.log.calls[row]
+            for use in call.inputs if call.kind != "custom" else filter(is_argument, call.inputs):
                 if use.is_live_leaf:
                     leaves.add(use.tensor)
                 elif use.requires_grad:

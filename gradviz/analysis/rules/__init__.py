@@ -38,9 +38,11 @@ from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseSca
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
+from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
 from gradviz.analysis.rules.missing_gradients.data_access import DataAccess
 from gradviz.analysis.rules.missing_gradients.detached import Detached
+from gradviz.analysis.rules.missing_gradients.function_hides_parameter import FunctionHidesParameter
 from gradviz.analysis.rules.missing_gradients.inference_tensor import InferenceTensor
 from gradviz.analysis.rules.missing_gradients.integer_cast import IntegerCast
 from gradviz.analysis.rules.missing_gradients.no_backward import NoBackward
@@ -180,6 +182,8 @@ RULES: tuple[type[Rule], ...] = (
     SampledWithoutGradient,
     RoutedWithoutWeight,
     StateCutEachStep,
+    FunctionHidesParameter,
+    CopyUsedInstead,
     ZeroGradientOp,
     DeadRelu,
     Saturation,

@@ -134,6 +134,27 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV115": (("give the cell its state as it is", (("h.detach()", "h"),)),),
+    "GV116": (
+        (
+            "pass each as an argument of its own",
+            (
+                ("ctx, field, x)", "ctx, field, x, *parameters)"),
+                ("save_for_backward(x)", "save_for_backward(x, *parameters)"),
+                ("x = ctx.saved_tensors[0].detach()", "x, *parameters = ctx.saved_tensors\n        x = x.detach()"),
+                (
+                    "return None, torch.autograd.grad(y, x, grad)[0]",
+                    "return None, *torch.autograd.grad(y, (x, *parameters), grad)",
+                ),
+                ("torch.randn(5, 3)))", "torch.randn(5, 3)), *field.parameters())"),
+            ),
+        ),
+    ),
+    "GV117": (
+        (
+            "call the trained model here",
+            (("head(average(torch", "head(encoder(torch"),),
+        ),
+    ),
     "GV201": (
         ("remove it in training", (("torch.round(encoder(x))", "encoder(x)"),)),
         ("use a smooth function instead", (("torch.round(", "torch.tanh("),)),

@@ -84,7 +84,10 @@ class UnusedParameter(Rule):
     code = "GV704"
     name = "unused_parameter"
     severity = "warning"
-    yields_to = ("stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie")
+    yields_to = (
+        "stale_optimizer_params", "requires_grad_false", "not_registered", "broken_weight_tie",
+        "function_hides_parameter", "copy_used_instead",
+    )  # fmt: skip
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories

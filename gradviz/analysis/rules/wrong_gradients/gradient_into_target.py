@@ -82,8 +82,9 @@ class GradientIntoTarget(Rule):
             and _follows_trained(histories, leaf)
         ]
         copies = [leaf for leaf in compared_copies(histories) if leaf in reached] if not following else []
+        used_instead = {copy for found in case.copies_used for copy in found.copies.values()}
         targets, words = (following, _FOLLOWS) if following else (copies, _IS_A_COPY)
-        if targets:
+        if targets and used_instead.isdisjoint(targets):
             yield self._finding(histories, targets, reached[targets[0]], words)
         yield from self._of_the_model_itself(case)
         for twins in twin_calls(histories, case.backward_calls):

@@ -60,7 +60,7 @@ class MissingZeroGrad(Rule):
         for reused in events.reused:
             if not _have_optimizer_of_others(histories, reused):
                 yield self._reused(histories, reused)
-        if events.discarded is not None:
+        if events.discarded is not None and not _is_for_a_silent_step(histories, events.discarded.backward):
             yield self._discarded(histories, events.discarded)
         never_cleared = {tensor for reused in events.reused for tensor in reused.tensors}
         for stale in events.read_stale:
@@ -136,6 +136,15 @@ class MissingZeroGrad(Rule):
 def _have_optimizer_of_others(histories: ParameterHistories, reused: ReusedGradients) -> bool:
     """Whether two optimizers have them, and others that get gradients are in none: one was given the wrong ones."""
     return bool(histories.untrained) and all(len(histories.optimizers_of(each)) > 1 for each in reused.tensors)
+
+
+def _is_for_a_silent_step(histories: ParameterHistories, backward: int) -> bool:
+    """Whether the step after a backward is one of others, which never move because no gradient reaches them: that is
+    the mistake, and not that what the backward left elsewhere is cleared."""
+    step = next((row for row in histories.steps if row > backward), None)
+    tensors = set[int]() if step is None else {use.tensor for use in histories.log.calls[step].live_inputs}
+    is_still = all(histories.tensor(number).is_moved is False for number in tensors)
+    return bool(tensors) and is_still and tensors.isdisjoint(histories.reached_by[backward])
 
 
 def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, location_o
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
 from gradviz.graph.call_log import Call
 
 
@@ -21,8 +22,9 @@ class WrongAxis(Rule):
     -------------
     A softmax over one axis whose result is then used as probabilities or weights along another one, and never along its
     own: a categorical distribution, a loss with classes, attention weights that a matrix product sums over the other of
-    two positions, weights over the first axis whose products are summed over another one. And vectors that
-    ``normalize()`` scales over the first axis, before products over the last one that should be cosines.
+    two positions, weights over the first axis whose products are summed over another one, a divergence of scores of
+    which a ``cross_entropy`` or an ``argmax`` takes the classes along another axis. And vectors that ``normalize()``
+    scales over the first axis, before products over the last one that should be cosines.
 
     Why it matters
     --------------
@@ -62,18 +64,19 @@ class WrongAxis(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        seen, told = set[int | None](), set[int]()
+        seen, told = set[tuple[int | None, int]](), set[int]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _NORMALIZERS or call.call_site in seen or not call.live_inputs:
+            if plain_name(call.function) not in _NORMALIZERS or not call.live_inputs:
                 continue
             rank = len(shape_of(flow, call.outputs[0].tensor)) if call.outputs else 0
             axis = axis_of(call, rank)
-            if rank < 2 or axis is None or not flow.has_step_after(row):
+            place = call.call_site, rank
+            if rank < 2 or axis is None or place in seen or not flow.has_step_after(row):
                 continue
             backward = next((each for each in case.histories.backward_calls if each > row), None)
             if backward is None:
                 return
-            seen.add(call.call_site)
+            seen.add(place)
             end = _use_along_another(case, row, call, axis, backward)
             if end is not None and end.call not in told:
                 told.add(end.call)
@@ -132,7 +135,7 @@ def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: in
             return end
         if end.kind == "summed" and axis == 0 and end.is_weighed and not end.is_divided:
             return end
-    return None
+    return classes_of_divergence(flow, row, call, axis)
 
 
 def _is_attention(case: Case, row: int, call: Call) -> bool:

@@ -1,0 +1,93 @@
+"""GV117."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of, together
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.copies_used import CopyUsed, line_of_copy
+from gradviz.analysis.rule import Rule
+
+
+class CopyUsedInstead(Rule):
+    """A loss is computed with a copy of the parameters that the step after it should train.
+
+    What it finds
+    -------------
+    An optimizer none of whose steps changes parameters, because the backward before each of them never reaches them,
+    where a copy of these parameters computed the loss instead: an average of weights, a target network, a teacher. It
+    does not report copies beside the trained model, such as targets, nor copies for evaluation.
+
+    Why it matters
+    --------------
+    The copy has the same layers and returns similar numbers, and other parts of the loss still require grad, so nothing
+    raises. The gradient stops at the copy, and what the optimizer holds keeps its first values.
+
+    Example
+    -------
+    import copy
+    encoder, head = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)
+    average = copy.deepcopy(encoder).requires_grad_(False)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()])
+    for step in range(4):
+        loss = head(average(torch.randn(8, 2))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for old, new in zip(average.parameters(), encoder.parameters()):
+                old.lerp_(new, 0.01)
+
+    Instead
+    -------
+    import copy
+    encoder, head = torch.nn.Linear(2, 3), torch.nn.Linear(3, 1)
+    average = copy.deepcopy(encoder).requires_grad_(False)
+    optimizer = torch.optim.Adam([*encoder.parameters(), *head.parameters()])
+    for step in range(4):
+        loss = head(encoder(torch.randn(8, 2))).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for old, new in zip(average.parameters(), encoder.parameters()):
+                old.lerp_(new, 0.01)
+    """
+
+    code = "GV117"
+    name = "copy_used_instead"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        cut_off = {number for each in case.cut_off for number in each.tensors}
+        for found in case.copies_used:
+            if found.is_new and cut_off.issuperset(found.copies):
+                continue  # A line that cuts made the copies, and is told.
+            yield self._finding(case, found)
+
+    def _finding(self, case: Case, found: CopyUsed) -> Finding:
+        flow, histories, first = case.dataflow, case.histories, found.rows[0]
+        trained = sorted(found.copies)
+        line, training = line_of_copy(flow, found.rows), line_in_function_of(flow, first, found.backward)
+        step = location_of_call(flow, found.step)
+        if found.is_new:
+            line, training = histories.line_where_made(found.copies[trained[0]]), line
+        names = together(names_of(flow, (found.copies[each] for each in trained)))
+        return self.finding(
+            f"{found.steps:,} steps{at_line(step)} never change {histories.together(trained)}: their loss is computed "
+            f"with a copy of them{names and f' ({names})'}",
+            symptom="grad_none",
+            why="the gradient of this loss leads to the copy, or stops there; step() skips a parameter whose .grad is "
+            "None",
+            fix="compute the loss with weights that are a function of the parameters (torch.func.functional_call), or "
+            "give the gradients of the copy on: p.grad = copied.grad"
+            if found.is_new
+            else "call the trained model here, and the copy only where no step should learn from it",
+            location=location_of_line(line),
+            symptom_location=location_of_line(training) if training != line else step,
+            tensors=names_of(flow, trained),
+            evidence={"steps": found.steps, "parameters": len(trained)},
+        )

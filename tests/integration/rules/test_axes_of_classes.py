@@ -1,0 +1,60 @@
+"""Divergences between two distributions, over the axis of the classes or over another one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+TAGGERS = """
+student, teacher = nn.Linear(7, 4), nn.Sequential(nn.Linear(7, 9), nn.Tanh(), nn.Linear(9, 4)).eval()
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for step in range(4):
+    x, tags = torch.randn(8, 6, 7), torch.randint(0, 4, (8, 6))
+    s = student(x)
+    with torch.no_grad():
+        t = teacher(x)
+"""
+
+FAULTS = {
+    "kl_div beside a cross entropy": """
+    log_q = F.log_softmax(s / 2, dim=1)  # HERE
+    loss = 4 * F.kl_div(log_q, F.softmax(t / 2, dim=1), reduction="batchmean")
+    loss = loss + F.cross_entropy(s.transpose(1, 2), tags)""",
+    "by hand, with an accuracy of the teacher": """
+    q = torch.softmax(s, 1)  # HERE
+    p = t.softmax(1)
+    loss = -(torch.log(q + 1e-9) * p).sum() / 48
+    print((t.argmax(-1) == tags).float().mean())""",
+}
+
+HEALTHY = {
+    "over the classes": """
+    log_q = F.log_softmax(s / 2, dim=-1)
+    loss = 4 * F.kl_div(log_q, F.softmax(t / 2, dim=-1), reduction="batchmean")
+    loss = loss + F.cross_entropy(s.transpose(1, 2), tags)""",
+    "scores with the classes in front of the times": """
+    s, t = student(x).transpose(1, 2), t.transpose(1, 2)
+    loss = F.kl_div(s.log_softmax(1), t.softmax(1), reduction="batchmean") + F.cross_entropy(s, tags)""",
+    "over the times on purpose, and summed over them": """
+    loss = (t.softmax(1) * (t.log_softmax(1) - s.log_softmax(1))).sum(1).mean()
+    loss = loss + F.cross_entropy(s.flatten(0, 1), tags.flatten())""",
+    "weights of times": """
+    weights = s.softmax(1)
+    pooled = (weights * t).sum(1)
+    loss = (pooled - x[:, 0, :4]).square().mean() + F.cross_entropy(s.flatten(0, 1), tags.flatten())""",
+    "nothing tells the axis": """
+    loss = F.kl_div(s.log_softmax(1), t.softmax(1), reduction="batchmean")""",
+}
+
+
+@pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
+def test_the_softmax_over_another_axis_is_found(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + TAGGERS + script + TRAIN, "wrong_axis", tmp_path)
+
+
+@pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
+def test_a_softmax_over_the_meant_axis_raises_no_alarm(script: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + TAGGERS + script + TRAIN, tmp_path) == []

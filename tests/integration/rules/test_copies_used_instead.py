@@ -1,0 +1,157 @@
+"""Losses that a copy computes, where the trained model was meant, and copies that are used as they should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+AVERAGE = """    with torch.no_grad():
+        for old, new in zip(average.parameters(), net.parameters()):
+            old.mul_(0.9).add_(new, alpha=0.1)
+"""
+
+FAULTS = {
+    "a generator's loss with the average": """
+net, critic = nn.Linear(3, 2), nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+average = copy.deepcopy(net).requires_grad_(False)
+optimizer, other = torch.optim.Adam(net.parameters()), torch.optim.Adam(critic.parameters())
+
+def sample(n):
+    return average(torch.randn(n, 3))  # HERE
+
+for step in range(4):
+    fake = net(torch.randn(8, 3)).detach()
+    loss = F.softplus(-critic(torch.randn(8, 2))).mean() + F.softplus(critic(fake)).mean()
+    other.zero_grad()
+    loss.backward()
+    other.step()
+    loss = F.softplus(-critic(sample(8))).mean()"""
+    + TRAIN + AVERAGE,
+    "an actor's loss with the target actor, which is not frozen": """
+class Actor(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, s):
+        return torch.tanh(self.b(F.relu(self.a(s))))
+
+actor, critic = Actor(), nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
+target = Actor()
+target.load_state_dict(actor.state_dict())
+of_actor = torch.optim.Adam(actor.parameters())
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(4):
+    s = torch.randn(8, 4)
+    with torch.no_grad():
+        a = actor(s) + 0.1 * torch.randn(8, 2)
+        goal = s.sum(1, keepdim=True) - a.square().sum(1, keepdim=True)
+    loss = F.mse_loss(critic(torch.cat([s, a], 1)), goal)"""
+    + TRAIN + """    loss = -critic(torch.cat([s, target(s)], 1)).mean()  # HERE
+    of_actor.zero_grad()
+    loss.backward()
+    of_actor.step()
+    with torch.no_grad():
+        for old, new in zip(target.parameters(), actor.parameters()):
+            old.lerp_(new, 0.1)
+""",
+    "a student of plain tensors is called as its average": """
+net = [nn.Parameter(0.3 * torch.randn(6, 4)), nn.Parameter(torch.zeros(6))]
+old = [each.detach().clone() for each in net]
+head = nn.Linear(6, 2)
+optimizer = torch.optim.SGD([*net, *head.parameters()], lr=0.1)
+for step in range(4):
+    x = torch.randn(8, 4)
+    loss = (head(torch.tanh(F.linear(x, *old))) - x[:, :2]).square().mean()  # HERE"""
+    + TRAIN + """    for o, n in zip(old, net):
+        o.copy_(0.9 * o + 0.1 * n.detach())
+""",
+    "a meta step with copies made for each task": """
+net = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    loss = 0
+    for task in range(2):
+        x, w = torch.randn(8, 3), torch.randn(3, 1)
+        fast = copy.deepcopy(net)  # HERE
+        inner = torch.optim.SGD(fast.parameters(), lr=0.1)
+        (fast(x) - x @ w).square().mean().backward()
+        inner.step()
+        loss = loss + (fast(x) - x @ w).square().mean()"""
+    + TRAIN,
+}  # fmt: skip
+
+HEALTHY = {
+    "an average for evaluation": """
+net = nn.Linear(3, 1)
+average = copy.deepcopy(net).requires_grad_(False)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    x = torch.randn(8, 3)
+    loss = (net(x) - x.sum(1, keepdim=True)).square().mean()"""
+    + TRAIN + AVERAGE + "    print((average(x) - x.sum(1, keepdim=True)).square().mean().item())\n",
+    "a target beside an online model": """
+net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 4))
+predictor, average = nn.Linear(4, 4), copy.deepcopy(net)
+optimizer = torch.optim.Adam([*net.parameters(), *predictor.parameters()])
+for step in range(4):
+    x = torch.randn(16, 5)
+    p = F.normalize(predictor(net(x + 0.1 * torch.randn(16, 5))), dim=1)
+    with torch.no_grad():
+        z = F.normalize(average(x + 0.1 * torch.randn(16, 5)), dim=1)
+    loss = 2 - 2 * (p * z).sum(1).mean()"""
+    + TRAIN + AVERAGE,
+    "an actor trained at every second step, a target actor in the critic's loss": """
+net, critic = nn.Linear(4, 2), nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
+average, old_critic = copy.deepcopy(net).requires_grad_(False), copy.deepcopy(critic).requires_grad_(False)
+of_actor = torch.optim.Adam(net.parameters())
+optimizer = torch.optim.Adam(critic.parameters())
+for step in range(6):
+    s, a, following = torch.randn(8, 4), torch.randn(8, 2), torch.randn(8, 4)
+    goal = s[:, :1] + 0.9 * old_critic(torch.cat([following, average(following)], 1))
+    loss = F.mse_loss(critic(torch.cat([s, a], 1)), goal)"""
+    + TRAIN + """    if step % 2:
+        of_actor.zero_grad()
+        (-critic(torch.cat([s, net(s)], 1)).mean()).backward()
+        of_actor.step()
+""" + AVERAGE,
+    "a first-order meta step": """
+net = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    optimizer.zero_grad()
+    x, w = torch.randn(8, 3), torch.randn(3, 1)
+    fast = copy.deepcopy(net)
+    inner = torch.optim.SGD(fast.parameters(), lr=0.1)
+    (fast(x) - x @ w).square().mean().backward()
+    inner.step()
+    inner.zero_grad()
+    (fast(x) - x @ w).square().mean().backward()
+    for p, c in zip(net.parameters(), fast.parameters()):
+        p.grad = c.grad.clone()
+    optimizer.step()
+""",
+    "a distillation": """
+net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 4))
+teacher = copy.deepcopy(net).requires_grad_(False)
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(4):
+    x = torch.randn(16, 5)
+    soft = F.log_softmax(net(x + 0.1 * torch.randn(16, 5)), dim=1)
+    loss = F.kl_div(soft, F.softmax(teacher(x), dim=1), reduction="batchmean")"""
+    + TRAIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("script", FAULTS.values(), ids=FAULTS)
+def test_the_call_of_the_copy_is_the_only_alarm(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, "copy_used_instead", tmp_path)
+    assert [each.cause for each in alarms(HEAD + script, tmp_path)] == ["copy_used_instead"]
+
+
+@pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
+def test_copies_beside_the_trained_model_raise_no_alarm(script: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + script, tmp_path) == []
