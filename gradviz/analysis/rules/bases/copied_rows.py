@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.axes_of_copies import Axes, Axis, are_alike, are_opposite, reshaped
 from gradviz.analysis.rules.bases.axes_turned import aligned, einsum_axes, turned
-from gradviz.analysis.rules.bases.laid_out_copies import laid_out
+from gradviz.analysis.rules.bases.laid_out_copies import BROADCAST, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.layouts_of_copies import joined_parts, parts_of, selected
 from gradviz.analysis.rules.bases.pairs_of_copies import (
     is_of_two_copies,
@@ -62,6 +62,8 @@ class CopiedRows:
 
     def _axes_of_results(self, row: int, call: Call, name: str) -> list[Axes | None]:
         known = [use for use in call.inputs if use.tensor in self._axes]
+        if not known and name not in _MAKE_COPIES:
+            return [None for _ in call.outputs]
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
             return [joined_parts(self._flow, row, call, name) or self._merged(row, known, results[0])]
@@ -195,6 +197,7 @@ _DIAGONAL: Use = "diagonal"
 _MATRIX = 2
 _BOTH = 2
 _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
+_MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
 _SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
 _TURN = frozenset({"t", "T", "mT", "transpose", "swapaxes", "swapdims", "permute", "movedim"})

@@ -10,15 +10,15 @@ from gradviz.graph.call_log import Call, TensorUse
 
 BROADCAST = frozenset({"add", "mul", "sub", "addcmul"})
 """They copy the smaller of two tensors: samples of a distribution are made so."""
-_LAY_OUT = frozenset({"repeat", "tile", "expand", "expand_as", "broadcast_to", "repeat_interleave"})
+LAY_OUT = frozenset({"repeat", "tile", "expand", "expand_as", "broadcast_to", "repeat_interleave"})
 _MATRIX = 2
 
 
 def laid_out(flow: Dataflow, row: int, call: Call, name: str, result: Shape) -> Axes | None:
     """The axes of copies that a call makes of samples; None if it makes none, or copies of one number."""
-    if not call.inputs or (name not in _LAY_OUT and (name not in BROADCAST or len(result) <= _MATRIX)):
+    if not call.inputs or (name not in LAY_OUT and (name not in BROADCAST or len(result) <= _MATRIX)):
         return None
-    given = call.inputs[0] if name in _LAY_OUT else _smaller(flow, call, result)
+    given = call.inputs[0] if name in LAY_OUT else _smaller(flow, call, result)
     if given is None or _is_one_number(flow, given, row):
         return None
     before = shape_of(flow, given.tensor)
