@@ -36,6 +36,7 @@ from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
+from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
@@ -62,6 +63,7 @@ from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
+from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
@@ -132,6 +134,7 @@ from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOne
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
+from gradviz.analysis.rules.wrong_data.rows_grouped_otherwise import RowsGroupedOtherwise
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
@@ -229,6 +232,7 @@ RULES: tuple[type[Rule], ...] = (
     InvertedMask,
     SequenceOverBatch,
     ShuffledApart,
+    RowsGroupedOtherwise,
     BatchMeetsLastAxis,
     TargetsAreInputs,
     PositiveAmongNegatives,
@@ -280,6 +284,8 @@ RULES: tuple[type[Rule], ...] = (
     BatchesOfOneSample,
     StepNotGiven,
     ArgumentsSwapped,
+    RiskSetReversed,
+    FocalFactorOfTheMean,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -30,6 +30,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("Linear(2, 2)", "Linear(3, 2)"), ("model(noisy)", "model(torch.cat([noisy, t[:, None] / 100], 1))")),
         ),
     ),
+    "GV624": (
+        ("repeat_interleave(g, dim=0)", ((".repeat(4, 1)", ".repeat_interleave(4, dim=0)"),)),
+        ("group them as they stand", ((".view(6, 4)", ".view(4, 6)"), (".mean(1, keepdim", ".mean(0, keepdim"))),
+    ),
+    "GV682": (
+        ("torch.argsort(time, descending=True)", (("argsort(time)", "argsort(time, descending=True)"),)),
+        (
+            "flip the scores before the sum and the sum after it",
+            (("torch.logcumsumexp(risk, 0)", "torch.logcumsumexp(risk.flip(0), 0).flip(0)"),),
+        ),
+    ),
+    "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
     "GV681": (
         (
             "swap the two",

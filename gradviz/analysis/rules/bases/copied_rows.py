@@ -1,0 +1,216 @@
+"""Follows copies of samples through a run: which axes hold them, and what takes their rows in another order."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of, axis_of
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.axes_of_copies import Axes, Axis, are_alike, are_opposite, reshaped
+from gradviz.analysis.rules.bases.axes_turned import aligned, einsum_axes, turned
+from gradviz.analysis.rules.bases.laid_out_copies import BROADCAST, LAY_OUT, laid_out
+from gradviz.analysis.rules.bases.layouts_of_copies import joined_parts, parts_of, selected
+from gradviz.analysis.rules.bases.pairs_of_copies import (
+    is_of_two_copies,
+    names_other_partners,
+    names_same_rows,
+    offset_of,
+    takes_other_partners,
+)
+from gradviz.graph.call_log import Call, TensorUse
+
+Use = Literal["reduced", "paired", "combined", "labels", "diagonal"]
+
+
+class OtherOrder(Struct, frozen=True):
+    """A call that takes rows in another order than they are in."""
+
+    axis: Axis
+    call: int
+    use: Use
+
+
+class CopiedRows:
+    """One walk over the log, from the first call to the last."""
+
+    def __init__(self, flow: Dataflow) -> None:
+        self._flow = flow
+        self._axes: dict[int, Axes] = {}
+        self._found: list[OtherOrder] = []
+
+    def taken_otherwise(self) -> list[OtherOrder]:
+        """Every call that takes rows in another order than they are in."""
+        for row, call in enumerate(self._flow.log.calls):
+            if call.kind == "operation" and call.outputs:
+                results = self._axes_of_results(row, call, plain_name(call.function))
+                for use, axes in zip(call.outputs, results, strict=False):
+                    self._keep(use.tensor, axes)
+            elif call.kind in ("custom", "compiled"):
+                for use in call.outputs:
+                    self._axes.pop(use.tensor, None)
+        return self._found
+
+    def _keep(self, tensor: int, axes: Axes | None) -> None:
+        if axes is None or not any(axes):
+            self._axes.pop(tensor, None)
+        else:
+            self._axes[tensor] = axes
+
+    def _axes_of_results(self, row: int, call: Call, name: str) -> list[Axes | None]:
+        known = [use for use in call.inputs if use.tensor in self._axes]
+        if not known and name not in _MAKE_COPIES:
+            return [None for _ in call.outputs]
+        results = [shape_of(self._flow, use.tensor) for use in call.outputs]
+        if name in _JOIN:
+            return [joined_parts(self._flow, row, call, name) or self._merged(row, known, results[0])]
+        if not known:
+            return [laid_out(self._flow, row, call, name, results[0])] * len(results)
+        first = known[0]
+        axes, shape = self._axes[first.tensor], shape_of(self._flow, first.tensor)
+        if name in _VIEW:
+            return [reshaped(axes, shape, results[0], row)]
+        if name in _SELECT:
+            return parts_of(self._flow, row, call, name, axes)
+        if name == "getitem":
+            return [self._taken(row, call, axes, shape, results[0])]
+        if name in _TURN:
+            return [turned(call, name, axes)]
+        if name in _PRODUCTS:
+            return [self._product(row, call, results[0])]
+        if name in _REDUCE and len(call.inputs) == 1:
+            return [self._reduced(row, call, axes, result) for result in results]
+        if name in _TABLES:
+            return [self._table(row, call, name, results[0])]
+        if name in _DIAGONALS or name in _CLASSES:
+            self._note_pairs(row, call, name, self._axes.get(call.inputs[0].tensor, ()))
+        if name in _REORDER or (name == "gather" and axis_of(call, len(axes)) == 0):
+            return [None for _ in results]
+        return [self._merged(row, known, result) for result in results]
+
+    # -- uses --------------------------------------------------------------------------------------------------------
+
+    def _reduced(self, row: int, call: Call, axes: Axes, result: Shape) -> Axes | None:
+        rank = len(axes)
+        over = axes_of(call, rank) or ([rank - 1] if plain_name(call.function) in _LAST_BY_DEFAULT else [])
+        kinds = [axes[axis] for axis in over if axes[axis] is not None]
+        wrong = next((axis for axis in kinds if axis is not None and axis.kind == "no_copies"), None)
+        if wrong is not None and len(kinds) == 1:
+            self._found.append(OtherOrder(wrong, row, "reduced"))
+        if not over or not result:
+            return None
+        left = tuple(None if axis in over else each for axis, each in enumerate(axes))
+        return left if len(result) == rank else tuple(each for axis, each in enumerate(left) if axis not in over)
+
+    def _merged(self, row: int, known: list[TensorUse], result: Shape) -> Axes | None:
+        """The axes of what is computed row by row."""
+        if not result and len(known) > 1:
+            self._compare(row, known)
+        merged: list[Axis | None] = [None] * len(result)
+        is_known = [True] * len(result)
+        for use in known:
+            given = self._axes[use.tensor]
+            shape = shape_of(self._flow, use.tensor)
+            for place, axis in aligned(shape, given, result):
+                before = merged[place]
+                if before is None or not is_known[place]:
+                    merged[place] = axis
+                elif not are_alike(before, axis):
+                    is_known[place] = False
+                    self._note_opposites(row, before, axis)
+        return tuple(axis if is_known[place] else None for place, axis in enumerate(merged))
+
+    def _compare(self, row: int, known: list[TensorUse]) -> None:
+        """Compare the rows of what a loss puts together to one number."""
+        first, *others = (self._axes[use.tensor][0] for use in known)
+        for other in others:
+            if first is not None and other is not None:
+                self._note_opposites(row, first, other)
+
+    def _note_opposites(self, row: int, one: Axis, other: Axis) -> None:
+        if are_opposite(one, other):
+            later = max(one, other, key=lambda axis: axis.made)
+            self._found.append(OtherOrder(later, row, "paired" if one.kind == "part" else "combined"))
+
+    def _product(self, row: int, call: Call, result: Shape) -> Axes | None:
+        """The axes of a matrix product: rows of the first, columns of the second."""
+        left, right = (self._axes.get(use.tensor, ()) for use in call.inputs[:2])
+        if left and len(right) > 1 and left[-1] is not None and right[-2] is not None:
+            self._note_opposites(row, left[-1], right[-2])
+        if len(result) != _MATRIX:
+            return (*left[:1], *(None,) * (len(result) - 1)) if left and result[:1] else None
+        return (left[0] if left else None, right[-1] if len(right) > 1 else None)
+
+    def _table(self, row: int, call: Call, name: str, result: Shape) -> Axes | None:
+        """The axes of what compares each row of one tensor with each of another."""
+        given = [self._axes.get(use.tensor, (None,) * len(shape_of(self._flow, use.tensor))) for use in call.inputs]
+        if name == "einsum":
+            return einsum_axes(call, given)
+        if name == "cdist":
+            return (given[0][-2], given[1][-2]) if len(result) == _MATRIX else None
+        shapes = [shape_of(self._flow, use.tensor) for use in call.inputs]
+        if len(shapes) != _BOTH or len(shapes[0]) != len(shapes[1]):
+            return None
+        both = tuple(max(pair) for pair in zip(*shapes, strict=True))
+        merged = self._merged(row, [use for use in call.inputs if use.tensor in self._axes], both)
+        axis = axis_of(call, len(both), "2")
+        axis = 1 if axis is None else axis
+        return None if merged is None else (*merged[:axis], *merged[axis + 1 :])
+
+    def _taken(self, row: int, call: Call, axes: Axes, shape: Shape, result: Shape) -> Axes | None:
+        """The axes of what indexing takes: of the index itself, if a tensor says which rows."""
+        index = call.inputs[1:]
+        if not index:
+            return selected(call, axes, shape, result, row)
+        given = self._axes.get(index[0].tensor)
+        if shape == shape_of(self._flow, index[0].tensor):
+            self._merged(row, [use for use in call.inputs if use.tensor in self._axes], shape)
+        if len(index) > 1 or given is None or shape_of(self._flow, index[0].tensor) != result[: len(given)]:
+            return None
+        return (*given, *(None,) * (len(result) - len(given)))
+
+    def _note_pairs(self, row: int, call: Call, name: str, axes: Axes) -> None:
+        """Note labels and diagonals of a table of all pairs, if they name others than the copies of each sample."""
+        if len(axes) != _MATRIX:
+            return
+        one, other = axes
+        if one is None or other is None:
+            return
+        is_of_labels = name in _CLASSES
+        if are_opposite(one, other) and one.kind == "part":
+            is_other, use = names_same_rows(call, one) if is_of_labels else offset_of(call) == 0, _PAIRED
+        elif are_alike(one, other) and is_of_two_copies(one):
+            is_other = names_other_partners(call, one) if is_of_labels else takes_other_partners(call, one)
+            use = _LABELS if is_of_labels else _DIAGONAL
+        else:
+            return
+        if is_other:
+            self._found.append(OtherOrder(one, row, use))
+
+
+_PAIRED: Use = "paired"
+_LABELS: Use = "labels"
+_DIAGONAL: Use = "diagonal"
+_MATRIX = 2
+_BOTH = 2
+_JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
+_MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST
+_VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
+_SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
+_TURN = frozenset({"t", "T", "mT", "transpose", "swapaxes", "swapdims", "permute", "movedim"})
+_PRODUCTS = frozenset({"matmul", "mm", "bmm"})
+_TABLES = frozenset({"cosine_similarity", "cdist", "einsum"})
+_REDUCE = REDUCTIONS | NORMALIZERS | {"var_mean", "std_mean", "any", "all", "nanmean"}
+_LAST_BY_DEFAULT = frozenset({"sort", "argsort", "topk"})
+_DIAGONALS = frozenset({"diag", "diagonal"})
+_CLASSES = frozenset({"cross_entropy", "nll_loss"})
+_REORDER = frozenset({
+    "flip", "roll", "fliplr", "flipud", "rot90", "index_select", "take_along_dim", "scatter", "scatter_add",
+    "index_add", "index_copy", "setitem", "index_put", "masked_scatter", "masked_select", "nonzero", "unique",
+    "as_strided", "diag", "diagonal", "outer", "tensordot", "zeros_like", "ones_like", "empty_like",
+    "full_like", "rand_like", "randn_like", "new_zeros", "new_ones", "new_empty", "new_full", "baddbmm", "addmm",
+    "copy",
+})  # fmt: skip

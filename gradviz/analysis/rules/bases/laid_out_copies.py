@@ -1,0 +1,39 @@
+"""Calls that make copies of samples."""
+
+from __future__ import annotations
+
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.axes_of_copies import Axes, copied
+from gradviz.analysis.rules.bases.layouts_of_copies import parts_of
+from gradviz.graph.call_log import Call, TensorUse
+
+BROADCAST = frozenset({"add", "mul", "sub", "addcmul"})
+"""They copy the smaller of two tensors: samples of a distribution are made so."""
+LAY_OUT = frozenset({"repeat", "tile", "expand", "expand_as", "broadcast_to", "repeat_interleave"})
+_MATRIX = 2
+
+
+def laid_out(flow: Dataflow, row: int, call: Call, name: str, result: Shape) -> Axes | None:
+    """The axes of copies that a call makes of samples; None if it makes none, or copies of one number."""
+    if not call.inputs or (name not in LAY_OUT and (name not in BROADCAST or len(result) <= _MATRIX)):
+        return None
+    given = call.inputs[0] if name in LAY_OUT else _smaller(flow, call, result)
+    if given is None or _is_one_number(flow, given, row):
+        return None
+    before = shape_of(flow, given.tensor)
+    if name == "repeat_interleave":
+        return parts_of(flow, row, call, name, (None,) * len(before))[0]
+    return copied(before, result, row)
+
+
+def _is_one_number(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    values = flow.values_of(use, row)
+    return values is not None and values.minimum == values.maximum
+
+
+def _smaller(flow: Dataflow, call: Call, result: Shape) -> TensorUse | None:
+    """The only input that is broadcast, if it is no parameter."""
+    smaller = [use for use in call.inputs if shape_of(flow, use.tensor) not in ((), result)]
+    is_one = len(smaller) == 1 and flow.log.tensors[smaller[0].tensor].role == "tensor"
+    return smaller[0] if is_one else None

@@ -1,0 +1,180 @@
+"""Calls that put copies of samples together, or take some of their rows."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.axes_of_copies import Axes, Axis, pair, part_of_rows, rows
+from gradviz.graph.call_log import Call
+
+
+def joined_parts(flow: Dataflow, row: int, call: Call, name: str) -> Axes | None:
+    """The axes of ``cat`` and ``stack``, where they put copies of the same samples together."""
+    shapes = {shape_of(flow, use.tensor) for use in call.inputs}
+    shape = next(iter(shapes), ())
+    count = len(call.inputs)
+    if len(shapes) != 1 or not shape or not 1 < count <= _MAX_COPIES or name == "hstack":
+        return None
+    is_stack = name == "stack"
+    axis = axis_of(call, len(shape) + is_stack) if call.scalars else 0
+    if axis not in ((0, 1) if is_stack else (0,)) or not _are_copies(flow, row, call):
+        return None
+    if is_stack:
+        return pair(count, shape[0], row, is_copies_first=axis == 0, rest=len(shape) - 1)
+    tiled = rows(count, shape[0], row, "tiled")
+    return None if tiled is None else (tiled, *(None for _ in shape[1:]))
+
+
+_MAX_COPIES = 256
+_MAX_MAKERS = 300
+_BOTH = 2
+
+
+class _Sources(Struct):
+    """Where the rows of a tensor come from."""
+
+    same: set[int]
+    """Tensors with the same rows from which it was computed."""
+    selected: set[tuple[int, int]]
+    """Tensors of which rows were selected, each with what was selected."""
+
+
+def _are_copies(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether tensors have the same samples as their rows: they were computed from the same rows, or are two tensors
+    that do not come from different rows of the same one."""
+    one, other = (_sources(flow, use.tensor, row) for use in (call.inputs[0], call.inputs[-1]))
+    if one is None or other is None:
+        return False
+    apart = [{above for above, _ in these} for these in (one.selected - other.selected, other.selected - one.selected)]
+    if not apart[0].isdisjoint(apart[1]):
+        return False
+    return len(call.inputs) == _BOTH or not one.same.isdisjoint(other.same)
+
+
+def _sources(flow: Dataflow, tensor: int, before: int) -> _Sources | None:
+    """None where there are too many to be sure."""
+    count = shape_of(flow, tensor)[0]
+    found, waiting = _Sources({tensor}, set()), [(tensor, before)]
+    while waiting:
+        given, at = waiting.pop()
+        made = flow.newest_producer(given, at)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or call.kind != "operation":
+            continue
+        if _selects_rows(call):
+            found.selected.add((call.inputs[0].tensor, given))
+            continue
+        for use in call.inputs:
+            is_of_rows = shape_of(flow, use.tensor)[:1] == (count,) and flow.log.tensors[use.tensor].role == "tensor"
+            if is_of_rows and use.tensor not in found.same:
+                found.same.add(use.tensor)
+                waiting.append((use.tensor, made))
+        if len(found.same) > _MAX_MAKERS:
+            return None
+    return found
+
+
+_ONE_AXIS = frozenset({"narrow", "index_select", "unbind", "select"})
+_SELECT = frozenset({"chunk", "split", "tensor_split"}) | _ONE_AXIS
+
+
+def _selects_rows(call: Call) -> bool:
+    """Whether it selects along the first axis."""
+    name = plain_name(call.function)
+    if name == "getitem":
+        return bool(_OF_FIRST_AXIS.intersection([*call.scalars, *(use.place for use in call.inputs[1:])]))
+    position = "1" if name in _ONE_AXIS else "2"
+    return name in _SELECT and call.scalars.get("dim", call.scalars.get(position, 0)) == 0
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def parts_of(flow: Dataflow, row: int, call: Call, name: str, axes: Axes) -> list[Axes | None]:
+    """The axes of the results of ``chunk``, ``split``, ``select`` and ``repeat_interleave``."""
+    shape = shape_of(flow, call.inputs[0].tensor)
+    results = [shape_of(flow, use.tensor) for use in call.outputs]
+    if name == "repeat_interleave":
+        return [_interleaved(row, call, shape, results[0])]
+    axis = _axis_of_selection(call, name, len(shape))
+    if axis is None or axis >= len(axes):
+        return [None for _ in results]
+    if name in ("select", "unbind"):
+        numbers = [call.scalars.get("2", call.scalars.get("index"))] if name == "select" else range(len(results))
+        return [_without(axes, axis, number) for number in numbers]
+    if axis > 0:
+        return [(*axes[:axis], None, *axes[axis + 1 :]) for _ in results]
+    first, sizes = axes[0], {result[:1] for result in results}
+    if first is None or not first.is_of_rows or name == "narrow" or sizes != {(first.samples,)}:
+        return [(None, *axes[1:]) for _ in results]
+    return [(part_of_rows(first, row, number, is_strided=False), *axes[1:]) for number in range(len(results))]
+
+
+def _interleaved(row: int, call: Call, before: Shape, after: Shape) -> Axes | None:
+    times = call.scalars.get("1", call.scalars.get("repeats"))
+    axis = call.scalars.get("2", call.scalars.get("dim"))
+    is_first = axis == 0 or (len(before) == 1 and axis in (None, -1))
+    if type(times) is not int or not is_first or len(before) != len(after):
+        return None
+    first = rows(times, before[0], row, "interleaved")
+    return None if first is None else (first, *(None for _ in before[1:]))
+
+
+def _axis_of_selection(call: Call, name: str, rank: int) -> int | None:
+    position = "1" if name in ("narrow", "unbind", "select") else "2"
+    told = call.scalars.get("dim", call.scalars.get(position, 0))
+    return told % rank if type(told) is int and rank else None
+
+
+def _without(axes: Axes, axis: int, number: object) -> Axes:
+    """The axes without one of which one index was taken: a part, if it has no copies."""
+    left = (*axes[:axis], *axes[axis + 1 :])
+    taken = axes[axis]
+    if taken is None or taken.kind != "no_copies" or type(number) is not int:
+        return left
+    part = replace(taken, kind="part", part=number)
+    return tuple(part if each is not None and each.kind == "no_samples" else each for each in left)
+
+
+def selected(call: Call, axes: Axes, before: Shape, after: Shape, row: int) -> Axes | None:
+    """The axes after indexing with numbers and slices."""
+    told = {place for place in call.scalars if place in _OF_FIRST_AXIS}
+    if after[1:] == before and not told:
+        return (None, *axes)
+    if len(after) == len(before) + 1 and (after[:1], after[2:]) == (before[:1], before[1:]) and not told:
+        return (axes[0], None, *axes[1:])
+    if before[1:] == after[1:] and before[:1] != after[:1]:
+        return (_sliced(call, axes[0], before[0], after[0], row), *axes[1:])
+    if told or before[:1] != after[:1]:
+        return None
+    if len(after) == len(before):
+        kept = next((at for at, size in enumerate(after) if size != before[at]), len(after))
+        return (*axes[:kept], *(None,) * (len(after) - kept))
+    is_second = after == (*before[:1], *before[2:]) and (len(before) == _BOTH or after != before[:-1])
+    return _without(axes, 1, call.scalars.get("1[1]")) if is_second else (axes[0], *(None for _ in after[1:]))
+
+
+_OF_FIRST_AXIS = frozenset({"1", "1.start", "1.stop", "1.step", "1[0]", "1[0].start", "1[0].stop", "1[0].step"})
+
+
+def _sliced(call: Call, axis: Axis | None, count: int, taken: int, row: int) -> Axis | None:
+    """The part of rows that a slice of the first axis takes; the log has its bounds, and the shapes its step."""
+    if axis is None or not axis.is_of_rows or taken != axis.samples:
+        return None
+    first, last = (_bound(call, end, default, count) for end, default in (("start", 0), ("stop", count)))
+    if first is None or last is None:
+        return None
+    if last - first == taken:
+        return part_of_rows(axis, row, first // taken, is_strided=False) if first % taken == 0 else None
+    is_strided = first < axis.copies and last == count
+    return part_of_rows(axis, row, first, is_strided=True) if is_strided else None
+
+
+def _bound(call: Call, end: str, default: int, count: int) -> int | None:
+    value = call.scalars.get(f"1.{end}", call.scalars.get(f"1[0].{end}", default))
+    return None if type(value) is not int else value + count * (value < 0)

@@ -1,0 +1,212 @@
+"""GV682."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class RiskSetReversed(Rule):
+    """The risk set of a Cox likelihood holds those who left before an event, not those who were still there.
+
+    What it finds
+    -------------
+    Scores that are ordered by ascending times, from which the logarithm of the cumulative sum of their exponentials is
+    subtracted, where the differences are weighed with zeros and ones of the same order, or selected by them.
+
+    Why it matters
+    --------------
+    The partial likelihood compares the one who has an event with all who are at risk then: those whose times are as
+    long or longer. A cumulative sum in ascending order adds up those with shorter times: the model learns something
+    else, and nothing raises.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x, time, event = torch.randn(16, 4), torch.rand(16), torch.arange(16) % 2
+        order = torch.argsort(time)
+        risk, event = model(x)[order, 0], event[order]
+        loss = -((risk - torch.logcumsumexp(risk, 0)) * event).sum() / event.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x, time, event = torch.randn(16, 4), torch.rand(16), torch.arange(16) % 2
+        order = torch.argsort(time, descending=True)
+        risk, event = model(x)[order, 0], event[order]
+        loss = -((risk - torch.logcumsumexp(risk, 0)) * event).sum() / event.sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV682"
+    name = "risk_set_reversed"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[_Ordered | None]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            is_compared = plain_name(call.function) in ("sub", "div") and len(call.live_inputs) == _BOTH
+            if is_compared and call.kind == "operation" and flow.has_step_after(row):
+                ordered = _ordered_scores(flow, row)
+                if ordered is not None and _is_of_events(flow, row, ordered.index):
+                    lines[call.call_site].append(ordered if ordered.is_ascending else None)
+        for found in lines.values():
+            last = found[-1]
+            if last is not None and len(found) >= _MIN_CALLS and None not in found:
+                yield self._finding(flow, last)
+
+    def _finding(self, flow: Dataflow, ordered: _Ordered) -> Finding:
+        made, summed = location_of_call(flow, ordered.sorted), location_of_call(flow, ordered.summed)
+        name = call_words(flow.log.calls[ordered.summed])
+        return self.finding(
+            f"{call_words(flow.log.calls[ordered.sorted])} orders by ascending times, so that {name}"
+            f"{at_line(summed) if summed != made else ''} adds up those with shorter times: the risk set of an event "
+            "holds who left before it",
+            symptom="grad_wrong",
+            why="at risk are those whose times are as long or longer",
+            fix="sort by descending times: torch.argsort(time, descending=True); or flip the scores before the sum and "
+            "the sum after it",
+            location=made,
+            symptom_location=summed if summed != made else None,
+        )
+
+
+class _Ordered(Struct, frozen=True):
+    """Scores in the order of a sorted tensor, of which a cumulative sum was taken."""
+
+    sorted: int
+    """The call that sorts."""
+    index: int
+    """The tensor with the order."""
+    summed: int
+    """The call that sums."""
+    is_ascending: bool
+
+
+_BOTH = 2
+_MIN_CALLS = 2
+_MAX_MAKERS = 8
+_MAX_LAYERS = 40
+_SCALE = frozenset({"add", "sub", "log", "clamp", "clamp_min", "squeeze", "view", "reshape", "flip", "unsqueeze"})
+_SHIFT = frozenset({"exp", "sub", "clamp", "squeeze", "view", "reshape", "flip", "to", "float", "flatten"})
+_SUMS = frozenset({"cumsum", "logcumsumexp"})
+_SORTS = frozenset({"sort", "argsort"})
+_TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
+
+
+def _ordered_scores(flow: Dataflow, row: int) -> _Ordered | None:
+    """The ordered scores, if one of two operands is the logarithm of a cumulative sum of the exponentials of both."""
+    call = flow.log.calls[row]
+    for use in call.inputs:
+        names = set[str]()
+        for made, maker in flow.makers(use.tensor, row, _MAX_MAKERS):
+            name = plain_name(maker.function)
+            if name in _SUMS:
+                is_log = name == "logcumsumexp" or "log" in names or plain_name(call.function) == "div"
+                return _order_of(flow, made) if is_log and _is_over_samples(flow, maker) else None
+            if name not in _SCALE:
+                break
+            names.add(name)
+    return None
+
+
+def _is_over_samples(flow: Dataflow, call: Call) -> bool:
+    shape = shape_of(flow, call.inputs[0].tensor)
+    return shape[1:] in ((), (1,)) and axis_of(call, len(shape)) == 0
+
+
+def _order_of(flow: Dataflow, summed: int) -> _Ordered | None:
+    """In which order the summed scores are."""
+    call = flow.log.calls[summed]
+    is_exponential = plain_name(call.function) == "logcumsumexp"
+    count = shape_of(flow, call.inputs[0].tensor)[0]
+    is_turned = False
+    for row, maker in flow.makers(call.inputs[0].tensor, summed, _MAX_LAYERS):
+        name = plain_name(maker.function)
+        is_exponential |= name == "exp"
+        is_turned ^= name == "flip"
+        index = _index_of(maker)
+        if index is not None:
+            return _sorted(flow, summed, row, index, is_turned=is_turned) if is_exponential else None
+        if shape_of(flow, maker.outputs[0].tensor)[:1] != (count,):
+            return None
+    return None
+
+
+def _index_of(call: Call) -> int | None:
+    """The only tensor by which a call takes rows."""
+    index = [use for use in call.inputs[1:] if use.place in ("1", "1[0]", "2", "index", "indices")]
+    return index[0].tensor if plain_name(call.function) in _TAKE and len(call.inputs) == _BOTH and index else None
+
+
+def _sorted(flow: Dataflow, summed: int, row: int, index: int, *, is_turned: bool) -> _Ordered | None:
+    for made, call in flow.makers(index, row, _MAX_MAKERS):
+        name = plain_name(call.function)
+        if name in _SORTS:
+            is_descending = call.scalars.get("descending", call.scalars.get("2")) is True
+            sign = _sign_of_key(flow, call, made)
+            is_ascending = (is_descending is (sign < 0)) is not is_turned
+            return _Ordered(made, index, summed, is_ascending) if sign else None
+        is_turned ^= name == "flip"
+        if name not in ("flip", "view", "squeeze", "to", "long", "getitem", "detach"):
+            return None
+    return None
+
+
+def _sign_of_key(flow: Dataflow, call: Call, row: int) -> int:
+    """1 for a sort by times, -1 for one by negated times, 0 for one by something else."""
+    key = call.inputs[0]
+    values = flow.values_of(key, row)
+    if key.requires_grad or values is None or values.minimum is None or values.maximum is None:
+        return 0
+    made = flow.newest_producer(key.tensor, row)
+    is_negated = made is not None and plain_name(flow.log.calls[made].function) == "neg"
+    if is_negated:
+        return -1 if values.minimum < 0 else 0
+    return 1 if values.maximum > 0 else 0
+
+
+def _is_of_events(flow: Dataflow, row: int, index: int) -> bool:
+    """Whether differences are weighed with zeros and ones in the same order, or selected by them."""
+    waiting = [(flow.log.calls[row].outputs[0].tensor, row)]
+    for _ in range(_MAX_MAKERS):
+        if not waiting:
+            return False
+        given, after = waiting.pop()
+        for user in flow.users(given, after):
+            call = flow.log.calls[user]
+            name = plain_name(call.function)
+            others = [use for use in call.inputs if use.tensor != given and not use.requires_grad]
+            if name in ("mul", "getitem", "masked_select", "where", "dot") and others:
+                return any(_is_ordered_indicator(flow, use.tensor, user, index) for use in others)
+            if name in ("neg", "log", "squeeze", "view", "reshape", "flip") and call.outputs:
+                waiting.append((call.outputs[0].tensor, user))
+    return False
+
+
+def _is_ordered_indicator(flow: Dataflow, tensor: int, row: int, index: int) -> bool:
+    values = flow.values(tensor, row)
+    if values is None or (values.minimum, values.maximum) != (0, 1):
+        return False
+    return any(_index_of(call) == index for _, call in flow.makers(tensor, row, _MAX_MAKERS))

@@ -1,0 +1,170 @@
+"""Copies of samples that are grouped in another order, risk sets of the wrong side, and focal factors of an average."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+NET = HEAD + "net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 4))\n"
+NET += "optimizer = torch.optim.Adam(net.parameters())\n"
+
+VIEWS = NET + "for step in range(3):\n    x = torch.randn(12, 5)\n"
+VIEWS += "    a, b = (x + 0.1 * torch.randn_like(x) for _ in range(2))\n"
+CONTRAST = "    s = (z @ z.T / 0.2).masked_fill(torch.eye(24).bool(), -1e9)\n    loss = F.cross_entropy(s, {})" + TRAIN
+PAIRS = "    loss = 1 - F.cosine_similarity({}, {}).mean() + z.std(0).sub(1).square().mean()" + TRAIN
+GROUPS = (
+    NET + "for step in range(3):\n    x = torch.randn(6, 5)\n    many = {}\n"
+    "    out = net(many)\n    gain = torch.randn(len(out)) - (out.detach() - many[:, :4]).abs().sum(1)\n"
+    "    grouped = gain.{}\n"
+    "    better = ((grouped - grouped.mean({axis}, keepdim=True)) / grouped.std({axis}, keepdim=True)).{}\n"
+    "    loss = -(out.log_softmax(1)[:, 0] * better).mean()" + TRAIN
+)
+
+TIMES = (
+    NET
+    + "for step in range(3):\n    x, t, e = torch.randn(20, 5), torch.rand(20) * 9, (torch.rand(20) < 0.6).float()\n"
+)
+FOCAL = NET + "for step in range(3):\n    x = torch.randn(16, 5)\n    y = x[:, :4].argmax(1)\n"
+
+
+def grouped(laid_out: str, view: str, back: str = "flatten()", axis: int = 1) -> str:
+    """Advantages within groups of copies of the same input."""
+    return GROUPS.format(laid_out, view, back, axis=axis)
+
+
+FAULTS = {
+    "expanded in front and grouped at the end": (
+        "rows_grouped_otherwise",
+        grouped("x[None].expand(3, 6, 5).reshape(18, 5)  # HERE", "view(-1, 3)"),
+    ),
+    "a list of copies, grouped at the end": (
+        "rows_grouped_otherwise", grouped("torch.cat([x] * 3)  # HERE", "reshape(6, 3)"),
+    ),
+    "repeated sample by sample and grouped in front": (
+        "rows_grouped_otherwise",
+        grouped("torch.repeat_interleave(x, 3, dim=0)  # HERE", "view(3, 6)", axis=0),
+    ),
+    "joined views and labels of neighbours": (
+        "rows_grouped_otherwise",
+        VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)  # HERE\n"
+        + CONTRAST.format("torch.arange(24) ^ 1"),
+    ),
+    "views side by side and labels half a batch away": (
+        "rows_grouped_otherwise",
+        VIEWS + "    both = torch.stack([a, b], 1).reshape(24, 5)  # HERE\n    z = F.normalize(net(both), dim=1)\n"
+        + CONTRAST.format("(torch.arange(24) + 12) % 24"),
+    ),
+    "joined views and pairs of neighbours": (
+        "rows_grouped_otherwise",
+        VIEWS + "    z = net(torch.cat((a, b), dim=0))  # HERE\n" + PAIRS.format("z[::2]", "z[1::2]"),
+    ),
+    "views side by side and paired halves": (
+        "rows_grouped_otherwise",
+        VIEWS + "    z = net(torch.stack((a, b), dim=1).flatten(0, 1))  # HERE\n    p, q = z.chunk(2)\n"
+        + PAIRS.format("p", "q"),
+    ),
+    "inputs of one order and targets of the other": (
+        "rows_grouped_otherwise",
+        NET + "for step in range(3):\n    x = torch.randn(6, 5)\n    y = x[:, :4].argmax(1)\n"
+        "    many = x.repeat(3, 1) + 0.1 * torch.randn(18, 5)\n"
+        "    loss = F.cross_entropy(net(many), y.repeat_interleave(3))  # HERE" + TRAIN,
+    ),
+    "samples of a distribution in front, and grouped at the end": (
+        "rows_grouped_otherwise",
+        NET + "out = nn.Linear(2, 5)\noptimizer.add_param_group({'params': out.parameters()})\n"
+        "for step in range(3):\n    x = torch.randn(6, 5)\n    mu, s = net(x).chunk(2, 1)\n"
+        "    z = torch.distributions.Normal(mu, s.exp()).rsample((3,))\n"
+        "    back = out(z.reshape(18, 2)).sum(1)\n    loss = -back.view(6, 3).logsumexp(1).mean()  # HERE" + TRAIN,
+    ),
+    "a cumulative sum in ascending order of indices from sort": (
+        "risk_set_reversed",
+        TIMES + "    t, i = torch.sort(t)  # HERE\n    r = net(x)[:, 0].index_select(0, i)\n"
+        "    total = r.exp().cumsum(0).log()\n    loss = -(r - total)[e[i] == 1].mean()" + TRAIN,
+    ),
+    "an ascending sort of inputs, and a column of scores": (
+        "risk_set_reversed",
+        TIMES + "    i = t.argsort()  # HERE\n    x, e = x[i], e[i]\n    r = net(x)[:, :1]\n"
+        "    share = r.exp() / torch.cumsum(torch.exp(r), dim=0)\n"
+        "    loss = -(share.log().squeeze(1) * e).sum() / e.sum()" + TRAIN,
+    ),
+    "a descending sort that is flipped": (
+        "risk_set_reversed",
+        TIMES + "    i = torch.argsort(-t)  # HERE\n    r, e = net(x)[:, 0][i].flip(0), e[i].flip(0)\n"
+        "    loss = -((r - r.logcumsumexp(0)) * e).mean()" + TRAIN,
+    ),
+    "a focal factor of a module's average": (
+        "focal_factor_of_the_mean",
+        FOCAL + "    ce = nn.CrossEntropyLoss()(net(x), y)  # HERE\n    p = (-ce).exp()\n"
+        "    loss = 0.25 * (1 - p).pow(2) * ce" + TRAIN,
+    ),
+    "a focal factor of an average of bits": (
+        "focal_factor_of_the_mean",
+        FOCAL + "    logp = -F.binary_cross_entropy_with_logits(net(x), F.one_hot(y, 4).float())  # HERE\n"
+        "    rest = 1.0 - logp.exp()\n    loss = -(rest * rest * logp)" + TRAIN,
+    ),
+    "a focal factor of an average taken by hand": (
+        "focal_factor_of_the_mean",
+        FOCAL + "    ce = F.cross_entropy(net(x), y, reduction='none').mean()  # HERE\n"
+        "    loss = ce * (1 - torch.exp(-ce)) ** 3" + TRAIN,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_rows_risk_sets_and_factors_of_the_wrong_kind_are_told(name: str, tmp_path: Path) -> None:
+    cause, script = FAULTS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+HEALTHY = {
+    "repeated and grouped in front": grouped("x.repeat(3, 1)", "view(3, 6)", axis=0),
+    "repeated sample by sample and grouped at the end": grouped("x.repeat_interleave(3, 0)", "view(6, 3)"),
+    "repeated, grouped in front and turned": grouped("x.tile(3, 1)", "view(3, 6).T", "T.flatten()"),
+    "copies in front that are turned before they are joined": grouped(
+        "torch.stack([x] * 3).transpose(0, 1).reshape(18, 5)", "view(6, 3)"
+    ),
+    "as many copies as samples": grouped("x.repeat(6, 1)", "view(6, 6)"),
+    "joined views and labels half a batch away": VIEWS
+    + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n"
+    + CONTRAST.format("torch.arange(24).roll(12)"),
+    "views side by side and labels of neighbours": VIEWS
+    + "    z = F.normalize(net(torch.stack([a, b], 1).flatten(0, 1)), dim=1)\n"
+    + CONTRAST.format("torch.arange(24) ^ 1"),
+    "joined views and paired halves": VIEWS + "    z = net(torch.cat([a, b]))\n" + PAIRS.format("z[:12]", "z[12:]"),
+    "views side by side and pairs of neighbours": VIEWS
+    + "    z = net(torch.stack([a, b], 1).flatten(0, 1))\n"
+    + PAIRS.format("z[::2]", "z[1::2]"),
+    "neighbours of a batch that was computed in two parts": VIEWS
+    + "    both = torch.stack([a, b], 1).flatten(0, 1)\n    z = torch.cat([net(part) for part in both.chunk(2)])\n"
+    + PAIRS.format("z[::2]", "z[1::2]"),
+    "all pairs of two sets": NET
+    + "for step in range(3):\n    x, y = torch.randn(6, 5), torch.randn(4, 5)\n"
+    + "    gap = net(x.repeat(4, 1)) - net(y.repeat_interleave(6, 0))\n"
+    + "    loss = gap.square().sum(1).view(4, 6).logsumexp(0).mean()" + TRAIN,
+    "a descending order of times": TIMES
+    + "    i = t.argsort(descending=True)\n    r, e = net(x)[i, 0], e[i]\n"
+    + "    loss = -((r - r.logcumsumexp(0)) * e).sum() / e.sum()" + TRAIN,
+    "a sum from the end of an ascending order": TIMES
+    + "    i = t.argsort()\n    r, e = net(x)[i, 0], e[i]\n"
+    + "    loss = -((r - r.flip(0).logcumsumexp(0).flip(0)) * e).mean()" + TRAIN,
+    "a list that is ranked": NET
+    + "for step in range(3):\n    x = torch.randn(20, 5)\n    i = x[:, 0].argsort(descending=True)\n"
+    + "    s = net(x)[i, 0]\n    loss = (s.flip(0).logcumsumexp(0).flip(0) - s).mean()" + TRAIN,
+    "a focal factor for each sample": FOCAL
+    + "    ce = F.cross_entropy(net(x), y, reduction='none')\n    loss = ((1 - (-ce).exp()) ** 2 * ce).mean()" + TRAIN,
+    "a learned scale of a loss": NET.replace("net.parameters()", "[*net.parameters(), s]").replace(
+        "optimizer", "s = torch.zeros((), requires_grad=True)\noptimizer"
+    )
+    + "for step in range(3):\n    x = torch.randn(16, 5)\n"
+    + "    loss = torch.exp(-s) * F.cross_entropy(net(x), x[:, :4].argmax(1)) + s" + TRAIN,
+    "the probability of a batch is printed": FOCAL
+    + "    ce = F.cross_entropy(net(x), y)\n    print(1 - torch.exp(-ce).item())\n    loss = 2 * ce" + TRAIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_takes_rows_as_they_stand_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert not alarms(HEALTHY[name], tmp_path)
