@@ -29,8 +29,9 @@ class BatchNormMixesPoints(Rule):
     --------------
     The derivative of the sum of all results by one sample is that of its own result only if no sample has influence on
     the result of another one. A batch normalization subtracts the mean of the batch: the derivatives of a differential
-    equation, or the norm in a gradient penalty (Gulrajani et al. 2017, https://arxiv.org/abs/1704.00028, section 4), are
-    then others than those of the function that is trained, often almost zero.
+    equation, or the norm in a gradient penalty (Gulrajani et al. 2017,
+    https://arxiv.org/abs/1704.00028, section 4), are then others than those of the function that is trained, often
+    almost zero.
 
     Example
     -------
