@@ -13,6 +13,20 @@ def line_of_module(flow: Dataflow, call: Call) -> int | None:
     return None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
 
 
+def line_of_layer(flow: Dataflow, row: int) -> CallSite | None:
+    """The line that made the module that made a call, or the only line that made modules of its class; else that of the
+    call."""
+    call = flow.log.calls[row]
+    if call.scope is None:
+        return flow.line_of(row)
+    name, calls = flow.log.scopes[call.scope].class_name, flow.log.calls
+    made = [
+        flow.line_of(each) for each in flow.rows_of_kind("make_module") if calls[each].function.endswith(f".{name}")
+    ]
+    is_one = len(set(made)) == 1
+    return flow.line(line_of_module(flow, call)) or (made[0] if is_one else None) or flow.line_of(row)
+
+
 def line_that_keeps(flow: Dataflow, row: int, owner: str) -> CallSite | None:
     """The line that made an object that the module with the path `owner` holds.
 

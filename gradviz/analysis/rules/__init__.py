@@ -73,6 +73,7 @@ from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWe
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
+from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.rate_multiplied_twice import RateMultipliedTwice
@@ -128,6 +129,7 @@ from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItsel
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
+from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormMixesPoints
 from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
@@ -161,6 +163,7 @@ from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleO
 from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
+from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
@@ -195,6 +198,7 @@ RULES: tuple[type[Rule], ...] = (
     GradientAlwaysZero,
     SecondDerivativeZero,
     AlwaysAtTheBound,
+    CancelsToZero,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,
@@ -237,6 +241,7 @@ RULES: tuple[type[Rule], ...] = (
     TargetsAreInputs,
     PositiveAmongNegatives,
     DivergenceMaximized,
+    BatchNormMixesPoints,
     AxesMixedUp,
     EntropyMinimized,
     SamplingGradientsKept,
@@ -317,6 +322,7 @@ RULES: tuple[type[Rule], ...] = (
     DifferenceWithItself,
     UnitsStayAlike,
     StepsTooLarge,
+    MomentumIsGradient,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -24,6 +24,21 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("choose bounds around the values that occur", (("clamp(min=10.0)", "abs().clamp(min=0.1)"),)),
         ("softplus", (("spread.clamp(min=10.0)", "torch.nn.functional.softplus(spread)"),)),
     ),
+    "GV209": (
+        (
+            "put the activation between the two",
+            (("pool(norm(torch.relu(conv(x))))", "pool(torch.relu(norm(conv(x))))"),),
+        ),
+        ("leave one of the two out", (("pool(norm(torch.relu(conv(x))))", "pool(torch.relu(conv(x)))"),)),
+    ),
+    "GV629": (
+        ("use a normalization of each sample", (("BatchNorm1d(8)", "LayerNorm(8)"),)),
+        ("or none", (("torch.nn.BatchNorm1d(8), ", ""),)),
+    ),
+    "GV734": (
+        ("keep a copy", (("momentum = weight.grad", "momentum = weight.grad.clone()"),)),
+        ("begin with torch.zeros_like(p)", (("momentum = weight.grad", "momentum = torch.zeros_like(weight)"),)),
+    ),
     "GV680": (
         (
             "give the step to the model as well",

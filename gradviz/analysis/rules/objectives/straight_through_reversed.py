@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -10,6 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -20,7 +22,8 @@ class StraightThroughReversed(Rule):
     -------------
     ``q + (x - q).detach()``, where ``q`` was computed from ``x`` by an operation without a derivative (the nearest
     code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``. Also
-    ``x + q - x`` without ``detach()``, where the gradient of ``x`` cancels out.
+    ``x + q - x`` without ``detach()``, where the gradient of ``x`` cancels out, and ``x + (y - x).detach()`` with
+    ``y = x * 0.1``, whose value is scaled and whose gradient is not, where the gradient should have been.
 
     Why it matters
     --------------
@@ -65,19 +68,39 @@ class StraightThroughReversed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[int | None] = set()
+        scaled: dict[int | None, list[tuple[int, int, float]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
             if name not in ("add", "sub") or len(call.inputs) != _BOTH or call.call_site in told:
                 continue
             live, rest = call.inputs if call.inputs[0].requires_grad else reversed(call.inputs)
             kept = _kept_value(flow, live, rest, row, is_subtracted=name == "sub")
-            if kept is not None and flow.has_step_after(row) and _is_chosen_by(flow, live.tensor, kept, row):
+            if kept is not None and flow.has_step_after(row) and (factor := _scaled_by(flow, kept, live.tensor, row)):
+                scaled[call.call_site].append((row, live.tensor, factor))
+            elif kept is not None and flow.has_step_after(row) and _is_chosen_by(flow, live.tensor, kept, row):
                 told.add(call.call_site)
                 yield self._finding(case, row, live.tensor, kept)
             cancelled = _cancelled(flow, row, call)
             if cancelled is not None and flow.has_step_after(row) and _is_chosen_by(flow, *cancelled, row):
                 told.add(call.call_site)
                 yield self._not_detached(case, row, *cancelled)
+        for calls in scaled.values():
+            yield self._scaled(case, calls)
+
+    def _scaled(self, case: Case, calls: list[tuple[int, int, float]]) -> Finding:
+        row, _, factor = calls[-1]
+        leaves = frozenset(each for at, live, _ in calls for each in _leaves(case, live, at))
+        return self.finding(
+            "a gradient is scaled with the parts exchanged: the value is multiplied by a number, and the gradient is "
+            "that of the value as it was",
+            symptom="grad_wrong",
+            why="what follows computes with values of another size, and the gradient is not scaled",
+            fix="exchange the two: y + (x - y).detach(), with y = x * factor, has the value of x and the scaled "
+            "gradient",
+            location=location_of_call(case.dataflow, row),
+            tensors=names_of(case.dataflow, sorted(leaves & case.histories.trained)),
+            evidence={"factor": factor},
+        )
 
     def _not_detached(self, case: Case, row: int, chosen: int, value: int) -> Finding:
         leaves, _ = case.histories.live_leaves((chosen, value), row)
@@ -106,6 +129,23 @@ class StraightThroughReversed(Rule):
             location=location,
             symptom_location=chosen if chosen != location else None,
         )
+
+
+def _leaves(case: Case, live: int, row: int) -> frozenset[int]:
+    """The leaves that a tensor was computed from, or the tensor if it is one."""
+    leaves, _ = case.histories.live_leaves((live,), row)
+    return leaves | {live}
+
+
+def _scaled_by(flow: Dataflow, value: int, live: int, row: int) -> float | None:
+    """The number by which a value is a tensor multiplied, other than 1."""
+    made = flow.newest_producer(value, row)
+    call = None if made is None else flow.log.calls[made]
+    if call is None or [use.tensor for use in call.inputs] != [live]:
+        return None
+    name, number = plain_name(call.function), number_of(call, *OPERAND, missing=1.0)
+    is_scaled = name == "mul" or (name == "div" and "rounding_mode" not in call.scalars and "rdiv" not in call.function)
+    return number if is_scaled and number not in (0.0, 1.0) else None
 
 
 _BOTH = 2

@@ -1,0 +1,167 @@
+"""GV209."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_of_layer
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.graph.call_log import Call
+
+
+class CancelsToZero(Rule):
+    """A mean or sum is always zero, because what it adds up was normalized along the same axis.
+
+    What it finds
+    -------------
+    ``mean()``, ``sum()`` or an average pool that returns zero, but for rounding, at every step, of values that are not
+    zero: they come from a normalization without trained factors (``InstanceNorm``, ``LayerNorm``), or had their own
+    mean subtracted, along the axis that is now added up.
+
+    Why it matters
+    --------------
+    The result is a constant, whatever the layers before it do. They get a gradient that is only rounding, so they learn
+    nothing, and what follows sees nothing of the input.
+
+    Example
+    -------
+    conv, head = torch.nn.Conv1d(2, 8, 3), torch.nn.Linear(8, 3)
+    norm, pool = torch.nn.InstanceNorm1d(8), torch.nn.AdaptiveAvgPool1d(1)
+    optimizer = torch.optim.SGD([*conv.parameters(), *head.parameters()], lr=0.1)
+    for step in range(4):
+        x, y = torch.randn(16, 2, 20), torch.randint(0, 3, (16,))
+        features = pool(norm(torch.relu(conv(x)))).flatten(1)
+        loss = torch.nn.functional.cross_entropy(head(features), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    conv, head = torch.nn.Conv1d(2, 8, 3), torch.nn.Linear(8, 3)
+    norm, pool = torch.nn.InstanceNorm1d(8), torch.nn.AdaptiveAvgPool1d(1)
+    optimizer = torch.optim.SGD([*conv.parameters(), *head.parameters()], lr=0.1)
+    for step in range(4):
+        x, y = torch.randn(16, 2, 20), torch.randint(0, 3, (16,))
+        features = pool(torch.relu(norm(conv(x)))).flatten(1)
+        loss = torch.nn.functional.cross_entropy(head(features), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV209"
+    name = "cancels_to_zero"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[tuple[int | None, str], list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) in _ADD_UP and call.live_inputs and flow.has_step_after(row):
+                path = flow.log.scopes[call.scope].path if call.scope is not None else ""
+                lines[call.call_site, path].append(row)
+        for rows in lines.values():
+            if len(rows) < _MIN_CALLS or not all(_is_zero(flow, row) for row in rows):
+                continue
+            normalizing = _normalization(flow, rows[-1])
+            if normalizing is not None and _is_trained_on(flow, rows[-1]):
+                yield self._finding(case, rows, normalizing)
+
+    def _finding(self, case: Case, rows: list[int], normalizing: int) -> Finding:
+        flow = case.dataflow
+        call, maker = flow.log.calls[rows[-1]], flow.log.calls[normalizing]
+        location, added = location_of_line(line_of_layer(flow, normalizing)), location_of_call(flow, rows[-1])
+        is_layer = plain_name(maker.function) in _NORMALIZE
+        by = plain_name(maker.function) if is_layer else "the subtraction of their mean"
+        return self.finding(
+            f"{call_words(call)} is 0, but for rounding, at all {len(rows):,} calls: it adds up values that {by} has "
+            "given a mean of 0 along the same axis",
+            symptom="grad_zero",
+            why="the result does not depend on the layers before it, so that they get no gradient from it",
+            fix="put the activation between the two (pool(relu(norm(x)))), add up along another axis, or leave one of "
+            "the two out",
+            location=location,
+            symptom_location=added if added != location else None,
+            nodes=case.nodes_of_call(rows[-1]),
+            evidence={"calls": len(rows)},
+        )
+
+
+_ADD_UP = frozenset({"mean", "sum", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"})
+_NORMALIZE = frozenset({"instance_norm", "layer_norm", "group_norm", "batch_norm"})
+_RESHAPE = SHAPE_ONLY | {"mT"}
+_MIN_CALLS = 3
+_ROUNDING = 1e-5
+_ONE_SIDED = 1e-3
+_MAX_STEPS = 8
+
+
+def _is_zero(flow: Dataflow, row: int) -> bool:
+    """Whether a call returned zero, but for rounding, of values on both sides of zero."""
+    call = flow.log.calls[row]
+    given, made = flow.values_of(call.inputs[0], row), call.outputs[0].values if call.outputs else None
+    if given is None or made is None or made.count >= given.count or not (given.is_finite and made.is_finite):
+        return False
+    low, high = given.minimum or 0.0, given.maximum or 0.0
+    largest = max(-low, high)
+    added = given.count // made.count if plain_name(call.function) == "sum" and made.count else 1
+    result = max(abs(made.minimum or 0.0), abs(made.maximum or 0.0)) / added
+    return min(-low, high) > _ONE_SIDED * largest and result <= _ROUNDING * largest
+
+
+def _normalization(flow: Dataflow, row: int) -> int | None:
+    """The call that gave the values that a call adds up a mean of zero, before they were only scaled or reshaped."""
+    tensor = flow.log.calls[row].inputs[0].tensor
+    for _ in range(_MAX_STEPS):
+        made = flow.newest_producer(tensor, row)
+        if made is None:
+            return None
+        call, name, row = flow.log.calls[made], plain_name(flow.log.calls[made].function), made
+        if name in _NORMALIZE:
+            return None if any(use.is_live_leaf for use in call.inputs[1:]) else made
+        if name == "sub":
+            return made if _is_minus_its_mean(flow, made, call) else None
+        scaled = _scaled(flow, call, tensor) if name in ("mul", "div", "neg") else None
+        if scaled is None and (name not in _RESHAPE or name == "getitem" or not call.inputs):
+            return None
+        tensor = call.inputs[0].tensor if scaled is None else scaled
+    return None
+
+
+def _scaled(flow: Dataflow, call: Call, result: int) -> int | None:
+    """The only operand that has all elements of a product: the others are the same along some axis."""
+    count = prod(shape_of(flow, result))
+    full = [use.tensor for use in call.inputs if prod(shape_of(flow, use.tensor)) == count]
+    return full[0] if len(full) == 1 else None
+
+
+def _is_minus_its_mean(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether it is ``x - x.mean()``, perhaps along some axes."""
+    if len(call.live_inputs) != _BOTH or "alpha" in call.scalars:
+        return False
+    value, mean = (use.tensor for use in call.inputs)
+    for made, maker in flow.makers(mean, row, _MAX_STEPS):
+        name = plain_name(maker.function)
+        if name == "mean":
+            return bool(maker.inputs) and maker.inputs[0].tensor == value and made < row
+        if name not in _RESHAPE:
+            return False
+    return False
+
+
+_BOTH = 2
+
+
+def _is_trained_on(flow: Dataflow, row: int) -> bool:
+    """Whether a backward call starts from something that was computed from the result."""
+    tensor = flow.log.calls[row].outputs[0].tensor
+    return any(flow.log.calls[each].kind == "backward" for each in flow.descendants(tensor, row, live=True))

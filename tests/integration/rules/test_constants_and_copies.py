@@ -1,0 +1,99 @@
+"""Means that cancel out, derivatives through a normalization, momentum without a copy, scaled gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+POOLED = (
+    HEAD + "f, head = nn.Linear(6, 8), nn.Linear(8, 3)\n"
+    "optimizer = torch.optim.SGD([*f.parameters(), *head.parameters()], lr=0.1)\n"
+    "for step in range(4):\n    x, y = torch.randn(16, 5, 6), torch.randint(0, 3, (16,))\n    h = f(x)\n"
+    "    {}\n    loss = F.cross_entropy(head(h.mean(1)), y)" + TRAIN
+)
+CRITIC = (
+    HEAD + "net = nn.Sequential(nn.Linear(2, 8), {}, nn.Tanh(), nn.Linear(8, 1))\n"
+    "optimizer = torch.optim.Adam(net.parameters())\nfor step in range(4):\n"
+    "    x = torch.randn(16, 2, requires_grad=True)\n    {}\n    u = net(h){}\n"
+    "    g, = torch.autograd.grad(u, x, torch.ones_like(u), create_graph=True)\n"
+    "    loss = u.mean() + (g.norm(dim=1) - 1).square().mean()" + TRAIN
+)
+BY_HAND = (
+    HEAD + "w, b = torch.randn(4, 2).requires_grad_(), torch.zeros(2).requires_grad_()\nkept = {{}}\n"
+    "for step in range(4):\n    for p in (w, b):\n        if p.grad is not None:\n            p.grad.zero_()\n"
+    "    (torch.randn(8, 4) @ w + b - 1).square().mean().backward()\n    with torch.no_grad():\n"
+    "        for p in (w, b):\n            {}\n            if p not in kept:\n                kept[p] = {}\n"
+    "            kept[p].mul_(0.9){}\n            p -= 0.1 * kept[p]\n"
+)
+SCALED = (
+    HEAD + "w = torch.ones(4, requires_grad=True)\noptimizer = torch.optim.SGD([w], lr=0.1)\n"
+    "for step in range(4):\n    y = {}\n    z = {}\n"
+    "    loss = (torch.randn(8, 4) * z - 1).square().mean()" + TRAIN
+)
+
+FAULTS = {
+    "a mean of what had its own mean subtracted": (
+        "cancels_to_zero", POOLED.format("h = (h - h.mean(1, keepdim=True)) / h.std(1, keepdim=True)  # HERE"),
+    ),
+    "a mean of what instance_norm has centered": (
+        "cancels_to_zero", POOLED.format("h = F.instance_norm(h.mT).mT  # HERE"),
+    ),
+    "a gradient penalty through a batch normalization": (
+        "batch_norm_mixes_points",
+        CRITIC.format("nn.Identity()", "h = F.batch_norm(x, None, None, training=True)  # HERE", ""),
+    ),
+    "a gradient penalty through a deviation over the batch": (
+        "batch_norm_mixes_points", CRITIC.format("nn.Identity()", "h = x / (x.std(0) + 1e-5)  # HERE", ""),
+    ),
+    "an average of gradients that is the gradient": (
+        "momentum_is_gradient", BY_HAND.format("pass", "p.grad  # HERE", ".add_(p.grad)"),
+    ),
+    "an average of gradients that is a view of the gradient": (
+        "momentum_is_gradient", BY_HAND.format("pass", "p.grad.detach()  # HERE", ".add_(p.grad, alpha=0.1)"),
+    ),
+    "a gradient that is scaled the wrong way round": (
+        "straight_through_reversed", SCALED.format("w * 0.1", "(y - w).detach() + w  # HERE"),
+    ),
+    "a divided gradient that is scaled the wrong way round": (
+        "straight_through_reversed", SCALED.format("w / 8", "w - (w - y).detach()  # HERE"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_constants_and_missing_copies_are_told(name: str, tmp_path: Path) -> None:
+    cause, script = FAULTS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+HEALTHY = {
+    "a mean over another axis than that of the normalization": POOLED.format("h = F.layer_norm(h, (8,))"),
+    "a mean after an activation": POOLED.format("h = F.instance_norm(h.mT).mT.relu()"),
+    "a sum of normalized advantages, whose first ratio is one": HEAD
+    + "f = nn.Linear(6, 1)\noptimizer = torch.optim.SGD(f.parameters(), lr=0.1)\nfor step in range(4):\n"
+    "    x = torch.randn(16, 6)\n    log = F.logsigmoid(f(x))[:, 0]\n    gain = x[:, 0]\n"
+    "    gain = (gain - gain.mean()) / gain.std()\n    loss = -((log - log.detach()).exp() * gain).mean()" + TRAIN,
+    "a gradient penalty with a layer normalization": CRITIC.format("nn.LayerNorm(8)", "h = x", ""),
+    "a gradient penalty in evaluation mode": CRITIC.format(
+        "nn.Identity()", "h = F.batch_norm(x, torch.zeros(2), torch.ones(2))", ""
+    ),
+    "a critic that sees the deviation of its batch": CRITIC.format(
+        "nn.Identity()", "h = x + 0.1 * x.std(0).mean().expand(16, 1)", ""
+    ),
+    "an average that begins with a copy": BY_HAND.format("pass", "p.grad.clone()", ".add_(p.grad)"),
+    "an average that begins with zeros": BY_HAND.format("pass", "torch.zeros_like(p)", ".add_(p.grad)"),
+    "gradients that are decayed and scaled in place": BY_HAND.format(
+        "p.grad.mul_(0.5).add_(p, alpha=0.01)", "p.grad.clone()", ".add_(p.grad)"
+    ),
+    "a gradient that is scaled": SCALED.format("w * 0.1", "(w - y).detach() + y"),
+    "a value and a gradient that are scaled": SCALED.format("w * 0.5", "y"),
+    "a straight-through of rounding": SCALED.format("w * 2.3", "y + (y.round() - y).detach()"),
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_looks_alike_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert not alarms(HEALTHY[name], tmp_path)
