@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.axes_of_copies import Axes, Axis, pair, part_of_rows, rows
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, pair, part_of_rows, rows
 from gradviz.graph.call_log import Call
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.broadcasts import Shape
-from gradviz.analysis.rules.bases.axes_of_copies import Axes, Axis
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis
 from gradviz.graph.call_log import Call
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.rules.bases.axes_of_copies import Axis
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axis
 from gradviz.graph.call_log import Call
 
 _BOTH = 2

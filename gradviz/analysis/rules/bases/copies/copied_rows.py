@@ -10,17 +10,17 @@ from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of, axi
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.axes_of_copies import Axes, Axis, are_alike, are_opposite, reshaped
-from gradviz.analysis.rules.bases.axes_turned import aligned, einsum_axes, turned
-from gradviz.analysis.rules.bases.laid_out_copies import BROADCAST, LAY_OUT, laid_out
-from gradviz.analysis.rules.bases.layouts_of_copies import joined_parts, parts_of, selected
-from gradviz.analysis.rules.bases.pairs_of_copies import (
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, are_opposite, reshaped
+from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
+from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, LAY_OUT, laid_out
+from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
     is_of_two_copies,
     names_other_partners,
     names_same_rows,
     offset_of,
     takes_other_partners,
 )
+from gradviz.analysis.rules.bases.copies.parts_of_copies import joined_parts, parts_of, selected
 from gradviz.graph.call_log import Call, TensorUse
 
 Use = Literal["reduced", "paired", "combined", "labels", "diagonal"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.axes_of_copies import Axes, copied
-from gradviz.analysis.rules.bases.layouts_of_copies import parts_of
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, copied
+from gradviz.analysis.rules.bases.copies.parts_of_copies import parts_of
 from gradviz.graph.call_log import Call, TensorUse
 
 BROADCAST = frozenset({"add", "mul", "sub", "addcmul"})
