@@ -45,7 +45,7 @@ class SteepChain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
-            for whole, culprit in self._steep(case.graphs[number]):
+            for whole, culprit in self._steep(case.graphs[number]) if _trains_something(case, number) else ():
                 yield self._finding(case, number, whole, culprit)
                 return
 
@@ -118,6 +118,18 @@ class SteepChain(Rule):
         if self.symptom == "vanishing":
             return sorted((row for row in rows if row.size or row.is_zero), key=lambda row: row.size or 0.0)
         return sorted((row for row in rows if row.size), key=lambda row: -(row.order or 0))
+
+
+def _trains_something(case: Case, number: int) -> bool:
+    """Whether a graph has a gradient for what a step changes, if there are steps: derivatives by an input alone are
+    values of the program, which may be small or large."""
+    histories = case.histories
+    trained = {name for tensor in histories.trained for name in histories.tensor(tensor).names}
+    return (
+        not histories.steps
+        or not trained
+        or any(row.name in trained and row.nothing is None for row in case.flow_of(number).rows)
+    )
 
 
 def _is_recurrence_as_made(case: Case, number: int, culprit: Growth) -> bool:

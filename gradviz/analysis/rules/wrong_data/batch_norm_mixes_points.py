@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import names_of, tensor_words
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above, tensor_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
@@ -102,7 +102,7 @@ class BatchNormMixesPoints(Rule):
             fix="use a normalization of each sample (LayerNorm, GroupNorm, InstanceNorm), or none",
             location=location,
             symptom_location=asked if asked != location else None,
-            tensors=names_of(flow, (point,)),
+            tensors=leaf_names_above(flow, flow.log.calls[row].roots[0].tensor, row, since=flow.step_before(row)),
         )
 
 
