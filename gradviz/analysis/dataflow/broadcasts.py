@@ -43,6 +43,8 @@ class Crossing(Struct, frozen=True):
     other: TensorUse
     shapes: tuple[Shape, Shape]
     result: Shape
+    table: int
+    """The tensor with all pairs that the call returned."""
 
     @property
     def sizes(self) -> frozenset[int]:
@@ -60,7 +62,8 @@ class Crossing(Struct, frozen=True):
 def crossings_into(flow: Dataflow, root: int, backward: int, since: int = 0) -> Iterator[Crossing]:
     """Crossings that were probably not meant, among the calls that computed the root of a backward call."""
     rows = flow.ancestors(root, before=backward, since=since)
-    crossings = [found for row in rows if (found := _crossing(flow, row)) is not None]
+    both = (_crossing(flow, row) or _crossing_of_classes(flow, row) for row in rows)
+    crossings = [found for found in both if found is not None]
     accidents: dict[Shape, list[Crossing]] = {}
     for each in crossings:
         if not _is_on_purpose(flow, each):
@@ -89,7 +92,26 @@ def _crossing(flow: Dataflow, row: int) -> Crossing | None:
         return None
     if call.function not in _LOSSES and shape_of(flow, call.outputs[0].tensor) != result:
         return None
-    return Crossing(row, one, other, shapes, result)
+    return Crossing(row, one, other, shapes, result, call.outputs[0].tensor)
+
+
+def _crossing_of_classes(flow: Dataflow, row: int) -> Crossing | None:
+    """Classes of shape ``(N, 1)`` that a distribution of ``(N, classes)`` looks up: it adds an axis to them."""
+    call = flow.log.calls[row]
+    if call.function.rpartition(".")[2] != "broadcast_tensors" or len(call.inputs) != 2 or len(call.outputs) != 2:
+        return None
+    values, scores = call.inputs
+    given, wanted = shape_of(flow, values.tensor), shape_of(flow, scores.tensor)
+    if len(given) != 3 or len(wanted) != 2 or given[1:] != (1, 1) or given[0] != wanted[0] or given[0] < 2:
+        return None
+    count = given[0]
+    if values.requires_grad or not scores.requires_grad:
+        return None
+    made = flow.newest_producer(values.tensor, row)
+    maker = None if made is None else flow.log.calls[made]
+    if maker is None or maker.function not in _INSERT_AN_AXIS or shape_of(flow, maker.inputs[0].tensor) != (count, 1):
+        return None
+    return Crossing(row, maker.inputs[0], scores, ((count, 1), (count,)), (count, count), call.outputs[1].tensor)
 
 
 _OPERANDS = frozenset({"0", "1", "input", "other", "target"})
@@ -122,7 +144,7 @@ def _is_on_purpose(flow: Dataflow, crossing: Crossing) -> bool:
 def _tables_of(flow: Dataflow, crossings: list[Crossing], backward: int) -> set[int]:
     """The results of crossings of one shape, and what was computed from them element by element, masks included."""
     sizes = crossings[0].sizes
-    waiting, tables = [flow.log.calls[crossing.call].outputs[0].tensor for crossing in crossings], set[int]()
+    waiting, tables = [crossing.table for crossing in crossings], set[int]()
     while waiting and len(tables) < _MAX_FOLLOWED:
         table = waiting.pop()
         tables.add(table)
@@ -148,7 +170,7 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
     """Whether the table is changed element by element and then reduced to one number, and combined with no other tables
     than those `beside` it, which were made in the same way."""
     sizes = crossing.sizes
-    waiting, tables, is_reduced = [flow.log.calls[crossing.call].outputs[0].tensor], set[int](), False
+    waiting, tables, is_reduced = [crossing.table], set[int](), False
     while waiting and len(tables) < _MAX_FOLLOWED:
         table = waiting.pop()
         tables.add(table)
@@ -170,4 +192,6 @@ def _is_only_reduced_as_a_whole(flow: Dataflow, crossing: Crossing, beside: set[
 
 
 def _takes_another_table(flow: Dataflow, call: Call, tables: set[int], size: int) -> bool:
-    return any(use.tensor not in tables and prod(shape_of(flow, use.tensor)) >= size for use in call.inputs)
+    # The index of a lookup has as many elements as its result, and no values of its own.
+    given = call.inputs[:1] if call.function.endswith(".gather") else call.inputs
+    return any(use.tensor not in tables and prod(shape_of(flow, use.tensor)) >= size for use in given)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
 from msgspec import Struct
@@ -128,10 +128,14 @@ class RetainedGraphs:
         return steps.bit_count() + self._apart(maker for maker in makers if not self._above[maker])
 
     def _apart(self, makers: Iterable[int]) -> int:
-        """How many graphs without a backward have nothing in common. What is only computed from the results of several,
-        such as their mean, is no further one, and does not make them one."""
+        """How many graphs without a backward have nothing in common, or in how many steps one was made that each of
+        them made longer, as a running average does.
+
+        What is only computed from the results of several, such as their mean, is no further graph, and does not make
+        them one.
+        """
         owners: dict[int, int] = {}
-        apart = 0
+        apart, steps = 0, set[int]()
         for maker in sorted(makers):
             waiting, is_new = [maker], True
             while waiting:
@@ -139,9 +143,10 @@ class RetainedGraphs:
                 is_new = is_new and owners.get(row, maker) == maker
                 if row not in owners:
                     owners[row] = maker
+                    steps.add(bisect_left(self._step_ends, row))
                     waiting += self._inputs_of[row]
             apart += is_new
-        return apart
+        return max(apart, len(steps))
 
     @cached_property
     def _backwards(self) -> list[int]:
@@ -193,8 +198,11 @@ class RetainedGraphs:
     def _step_numbers(self) -> Iterator[tuple[int, int]]:
         """Backwards and their steps. All backwards before an optimizer's step belong to it; without optimizers, each
         backward counts as a step."""
-        ends = self._flow.rows_of_kind("step") or self._backwards
-        return ((backward, bisect_left(ends, backward)) for backward in self._backwards)
+        return ((backward, bisect_left(self._step_ends, backward)) for backward in self._backwards)
+
+    @cached_property
+    def _step_ends(self) -> Sequence[int]:
+        return self._flow.rows_of_kind("step") or self._backwards
 
 
 _FEW = 50

@@ -77,6 +77,25 @@ def _has_gradients(events: dict[int, list[tuple[int, Event]]], row: int) -> bool
     return any(before is not None and before[1] != "clear" for before in befores)
 
 
+def clips_of_sums(histories: ParameterHistories) -> Iterator[MisplacedChange]:
+    """Clipping between two backward calls, without a step or a clearing between them: of a sum that grows."""
+    events = GradientEvents(histories).events
+    lines: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
+    for row, leaf in _changes(histories.flow):
+        before, following = _around(events.get(leaf, []), row)
+        is_between = following == "backward" and before is not None and before[1] == "backward"
+        if is_between and is_clipping(histories.flow, row):
+            lines[location_of_call(histories.flow, row)].append((row, leaf))
+    for found in lines.values():
+        rows = {row for row, _ in found}
+        if len(rows) >= _MIN_SUMS:
+            yield MisplacedChange(min(rows), len(rows), tuple(sorted({leaf for _, leaf in found})))
+
+
+_MIN_SUMS = 4
+"""Fewer may be the clipping of two losses of a few steps."""
+
+
 def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedChange]:
     """Clipping between the backward of a scaled loss and the call that unscales its gradients."""
     flow = histories.flow

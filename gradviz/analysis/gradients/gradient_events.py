@@ -11,6 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -18,6 +19,7 @@ from msgspec import Struct
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 Event = Literal["backward", "clear", "step"]
+_MIN_MOVES = 2
 _ASSIGNS_GRADIENT = "torch.Tensor.grad.__set__"
 
 
@@ -56,6 +58,17 @@ class StaleReads(Struct, frozen=True):
     """The first backward that was added."""
     read: int
     """The first call that computes with the sum."""
+
+
+class MovedBetween(Struct, frozen=True):
+    """Leaves that the program moved between two backward calls, whose gradients a step uses together."""
+
+    tensors: tuple[int, ...]
+    move: int
+    """The first call that moved one of them."""
+    backward: int
+    """The backward call after it."""
+    steps: int
 
 
 class GradientEvents:
@@ -224,6 +237,31 @@ class GradientEvents:
         """The first call from the same line, so that several tensors share one finding."""
         line = self._flow.line_of(row)
         return next((other for other in self._clears if self._flow.line_of(other) == line), row)
+
+    # -- moved ---------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def moved_between(self) -> MovedBetween | None:
+        """Leaves that move at each step between two backward calls that nothing clears."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        for tensor, events in self.events.items():
+            moves = []
+            for (first, kind), (second, next_kind) in pairwise(events):
+                if kind == next_kind == "backward":
+                    move = self._move_between(tensor, first, second)
+                    moves += [] if move is None else [(move, second)]
+            steps = sum(kind == "step" for _, kind in events)
+            if len(moves) >= _MIN_MOVES and len(moves) >= steps - 1:
+                found[tensor] = moves
+        if not found:
+            return None
+        move, backward = min(moves[0] for moves in found.values())
+        return MovedBetween(tuple(found), move, backward, max(map(len, found.values())))
+
+    def _move_between(self, tensor: int, first: int, second: int) -> int | None:
+        changes = (*self._flow.changes(tensor, first, second), *self._flow.data_assignments.get(tensor, ()))
+        own = (row for row in changes if first < row < second and self._log.calls[row].kind == "operation")
+        return min((row for row in own if self._log.calls[row].inside is None), default=None)
 
     # -- read ----------------------------------------------------------------------------------------------------
 

@@ -57,6 +57,16 @@ for _ in range(4):
         losses.append(net(torch.randn(2, 4)).square().mean())  # here
     print(sum(losses[-3:]) / 3, min(losses))
 """
+AVERAGE_OF_A_VALIDATION = """
+net, smooth = nn.Linear(4, 1), {"loss": torch.zeros(())}
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(6):
+    net(torch.randn(2, 4)).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    held_out = net(torch.randn(2, 4)).square().mean()
+    smooth["loss"] = 0.9 * smooth["loss"] + 0.1 * held_out  # here
+"""
 ACTIVATIONS_IN_A_MODULE = """
 class Net(nn.Module):
     def __init__(self):
@@ -149,6 +159,7 @@ for _ in range(5):
     [
         ("stats['loss'][6]", LOSSES_IN_A_DICT_OF_A_FUNCTION),
         ("meter.total", TOTAL_IN_A_METER),
+        ("smooth['loss']", AVERAGE_OF_A_VALIDATION),
         ("losses[11]", LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN),
         ("predictions[4]", PREDICTIONS_OF_A_VALIDATION),
         ("net.seen[5]", ACTIVATIONS_IN_A_MODULE),

@@ -10,7 +10,6 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import LoggedOptimizer
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -65,13 +64,13 @@ class ScheduleWithoutEffect(Rule):
             optimizer = log.optimizers[number]
             outlived = next((each for each in schedules if each.idle_moves >= _MIN_IDLE_MOVES), None)
             if outlived is not None:
-                yield from self._of_idle_optimizer(case, optimizer, outlived)
+                yield from self._of_idle_optimizer(case, number, outlived)
             elif not has_ended:
                 continue
             elif optimizer.steps >= _MIN_STEPS:
                 yield from self._never_stepped(case, number, schedules)
             elif not optimizer.steps:
-                yield from self._of_idle_optimizer(case, optimizer, schedules[0])
+                yield from self._of_idle_optimizer(case, number, schedules[0])
 
     def _never_stepped(self, case: Case, number: int, schedules: list[Schedule]) -> Iterator[Finding]:
         optimizer, first = case.dataflow.log.optimizers[number], schedules[0]
@@ -92,22 +91,24 @@ class ScheduleWithoutEffect(Rule):
             evidence={"steps": optimizer.steps},
         )
 
-    def _of_idle_optimizer(self, case: Case, optimizer: LoggedOptimizer, schedule: Schedule) -> Iterator[Finding]:
+    def _of_idle_optimizer(self, case: Case, number: int, schedule: Schedule) -> Iterator[Finding]:
+        optimizers = case.dataflow.log.optimizers
+        optimizer = optimizers[number]
         held = {tensor for group in optimizer.groups for tensor in group}
         others = [
             other
-            for other in reversed(case.dataflow.log.optimizers)
-            if other is not optimizer
-            and other.steps >= _MIN_STEPS
-            and not held.isdisjoint(tensor for group in other.groups for tensor in group)
+            for each, other in reversed(list(enumerate(optimizers)))
+            if other is not optimizer and other.steps >= _MIN_STEPS and _replaces(case, each, number)
         ]
         if not others or schedule.looks < _MIN_STEPS:
             return
-        idle, stepped = optimizer_words(optimizer), optimizer_words(others[0])
+        idle = optimizer_words(optimizer)
+        is_same = not held.isdisjoint(tensor for group in others[0].groups for tensor in group)
+        stepped = optimizer_words(others[0]) if is_same else "the newer optimizer"
         yield self.finding(
             f"{schedule.class_name} belongs to {idle}, which {'steps no more' if optimizer.steps else 'never steps'}: "
-            f"{stepped} trains the same parameters, and "
-            "its learning rate does not follow the schedule",
+            f"{stepped} trains {'the same parameters' if is_same else 'what replaces its parameters'}, and its "
+            "learning rate does not follow the schedule",
             symptom="grad_wrong",
             why="a schedule changes the learning rate of the optimizer that it was made for",
             fix=f"give {stepped} to the schedule"
@@ -121,6 +122,21 @@ class ScheduleWithoutEffect(Rule):
 _MIN_STEPS = 3
 _MIN_IDLE_MOVES = 5
 """A program may step a schedule a few times more than its optimizer."""
+
+
+def _replaces(case: Case, other: int, number: int) -> bool:
+    """Whether an optimizer trains parameters of another one, or was made after it by the same line, for parameters that
+    replace them."""
+    histories = case.histories
+    one, two = (
+        {tensor for group in histories.log.optimizers[each].groups for tensor in group} for each in (other, number)
+    )
+    if not one.isdisjoint(two):
+        return True
+    made, before = (histories.given_at(each)[:1] for each in (other, number))
+    if not made or not before or made[0] < before[0]:
+        return False
+    return location_of_call(case.dataflow, made[0]) == location_of_call(case.dataflow, before[0])
 
 
 def _is_stepped_by_program(case: Case, step: int) -> bool:

@@ -103,7 +103,8 @@ def _is_frozen_zero(case: Case, number: int) -> bool:
         return False
     if histories.requires_grad_at_last(number):
         return False
-    first = histories.steps[0]
+    # It may have been made after a pretraining.
+    first = next((step for step in histories.steps if step > (histories.made_by(number) or 0)), histories.steps[-1])
     is_changed = bool(flow.changes(number, first, len(flow.log.calls)))
     return not is_changed and any(_is_zero_factor(case, number, row) for row in flow.users(number, first))
 

@@ -79,7 +79,7 @@ class RowsGroupedOtherwise(Rule):
         cut = used if axis.cut is None else location_of_call(flow, axis.cut)
         words = _USES[each.use].format(call_words(flow.log.calls[each.call]), at_line(cut) if cut != made else "")
         is_broadcast = plain_name(flow.log.calls[axis.made].function) in BROADCAST
-        place = cut if is_broadcast else made
+        place = cut if is_broadcast or each.use == "mixed" else made
         return self.finding(
             f"{call_words(flow.log.calls[axis.made])} lays out {axis.copies:,} copies of {axis.samples:,} samples "
             f"{_ORDERS[is_tiled]}, and {words} {_ORDERS[not is_tiled]}",
@@ -96,6 +96,7 @@ _ORDERS = {True: "one copy of all after the other", False: "sample by sample"}
 _USES: dict[Use, str] = {
     "reduced": "{0} takes them in a view{1} as if they stood",
     "paired": "{0} pairs parts{1} as if they stood",
+    "mixed": "a view{1} cuts them as if they stood",
     "combined": "{0}{1} combines them with rows that stand",
     "labels": "{0}{1} gets labels as if they stood",
     "diagonal": "{0}{1} takes the pairs as if they stood",

@@ -13,6 +13,7 @@ from gradviz.analysis.gradients.gradient_changes import (
     changes_before_unscale,
     changes_nobody_uses,
     clips_gradients_at,
+    clips_of_sums,
     clips_without_parameters,
     steps_with_scaled,
 )
@@ -69,6 +70,8 @@ class ClipMisplaced(Rule):
             yield self._unused(case, change)
         for change in clips_without_parameters(histories, case.source_line):
             yield from self._of_no_parameters(case, change)
+        for change in clips_of_sums(histories):
+            yield self._of_sum(case, change)
         for change in changes_before_unscale(histories):
             yield self._scaled(case, change)
         for step in steps_with_scaled(histories):
@@ -110,6 +113,20 @@ class ClipMisplaced(Rule):
                 tensors=names_of(case.dataflow, sorted(case.histories.trained)),
                 evidence={"times": change.times},
             )
+
+    def _of_sum(self, case: Case, change: MisplacedChange) -> Finding:
+        return self.finding(
+            f"gradients are clipped {change.times:,} times between two backward calls that add up: each time what was "
+            "added so far is clipped once more, and not the gradient of one backward",
+            symptom="grad_wrong",
+            why="backward() adds to .grad: the first gradients are made smaller again and again, and the sum never "
+            "becomes longer than one of them may be",
+            fix="clip once, after the last backward() before the step; to clip the gradient of each sample, clear "
+            ".grad after each backward() and add up the clipped ones elsewhere",
+            location=location_of_call(case.dataflow, change.call),
+            tensors=names_of(case.dataflow, change.tensors),
+            evidence={"times": change.times},
+        )
 
     def _scaled(self, case: Case, change: MisplacedChange) -> Finding:
         flow = case.dataflow

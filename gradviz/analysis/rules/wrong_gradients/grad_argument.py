@@ -254,8 +254,20 @@ def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
         for above in flow.ancestors(gradient, before=row)
         if flow.log.calls[above].function not in TAKES_ONLY_THE_SHAPE
     ]
-    takes_root = any(use.tensor == root for above in rows for use in flow.log.calls[above].inputs)
-    return takes_root and not any(flow.log.calls[above].kind == "backward" for above in rows)
+    derived, is_taken = {root}, False
+    for above in rows:
+        call = flow.log.calls[above]
+        is_own = any(use.tensor in derived for use in call.inputs)
+        is_taken |= any(use.tensor == root for use in call.inputs)
+        if call.kind == "backward" or (is_own and any(_is_data_beside(flow, use, derived) for use in call.inputs)):
+            return False  # a gradient that was computed by hand
+        derived.update(use.tensor for use in call.outputs if is_own)
+    return is_taken
+
+
+def _is_data_beside(flow: Dataflow, use: TensorUse, derived: set[int]) -> bool:
+    """Whether it is another tensor of several values, which requires no grad."""
+    return use.tensor not in derived and not use.requires_grad and prod(shape_of(flow, use.tensor)) > 1
 
 
 def _is_of_each_sample(flow: Dataflow, root: int, row: int) -> bool:

@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
-from gradviz.analysis.gradients.gradient_events import DiscardedGradients, GradientEvents, ReusedGradients, StaleReads
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.gradients.gradient_events import (
+    DiscardedGradients,
+    GradientEvents,
+    MovedBetween,
+    ReusedGradients,
+    StaleReads,
+)
 from gradviz.analysis.gradients.leftover_gradients import Leftover, leftover_gradients
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -66,6 +72,9 @@ class MissingZeroGrad(Rule):
         for stale in events.read_stale:
             if never_cleared.isdisjoint(stale.tensors):
                 yield self._read_stale(histories, stale)
+        moved = events.moved_between
+        if moved is not None and never_cleared.isdisjoint(moved.tensors):
+            yield self._moved(histories, moved)
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
                 yield self._leftover(histories, leftover)
@@ -115,6 +124,22 @@ class MissingZeroGrad(Rule):
             symptom_location=read,
             tensors=names_of(flow, stale.tensors),
             evidence={"parameters": len(stale.tensors)},
+        )
+
+    def _moved(self, histories: ParameterHistories, moved: MovedBetween) -> Finding:
+        flow = histories.flow
+        return self.finding(
+            f"{moved.steps:,} steps use the sum of gradients at two points: {histories.together(moved.tensors)} move "
+            "between two backward calls, and nothing clears the gradients of the first",
+            symptom="grad_wrong",
+            why="backward() adds to .grad, so the step follows neither the gradient at the first point nor that at the "
+            "second",
+            fix="call zero_grad() after the move, before the second backward(): first_step(zero_grad=True) of a "
+            "sharpness-aware step",
+            location=location_of_line(line_in_function_of(flow, moved.move, moved.backward)),
+            symptom_location=location_of_call(flow, moved.backward),
+            tensors=names_of(flow, moved.tensors),
+            evidence={"steps": moved.steps, "parameters": len(moved.tensors)},
         )
 
     def _leftover(self, histories: ParameterHistories, leftover: Leftover) -> Finding:

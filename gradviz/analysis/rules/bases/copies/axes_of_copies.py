@@ -14,11 +14,12 @@ from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.broadcasts import Shape
 
-AxisKind = Literal["copies", "samples", "tiled", "interleaved", "no_copies", "no_samples", "part"]
+AxisKind = Literal["copies", "samples", "tiled", "interleaved", "no_copies", "no_samples", "part", "mixed"]
 """``copies`` and ``samples``: an axis with one of both; ``tiled`` and ``interleaved``: rows with both.
 
 The others are of rows that were cut at the wrong place: ``no_copies`` and ``no_samples`` are the axes of a view that
-has as many copies and samples, ``part`` is a part of the rows with as many as there are samples."""
+has as many copies and samples, ``part`` is a part of the rows with as many as there are samples, and ``mixed`` is an
+axis of all these parts."""
 
 
 class Axis(Struct, frozen=True):
@@ -96,7 +97,8 @@ def are_opposite(one: Axis, other: Axis) -> bool:
     if (one.copies, one.samples) != (other.copies, other.samples):
         return False
     is_of_parts = one.kind == other.kind == "part" and one.made == other.made and one.part != other.part
-    return is_of_parts or _OPPOSITES.get(one.kind) == other.kind
+    is_mixed = {one.kind, other.kind} in ({"mixed", "tiled"}, {"mixed", "interleaved"})
+    return is_of_parts or is_mixed or _OPPOSITES.get(one.kind) == other.kind
 
 
 def are_alike(one: Axis, other: Axis) -> bool:

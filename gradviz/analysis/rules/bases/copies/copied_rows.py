@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.axes import NORMALIZERS, REDUCTIONS, axes_of, axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
@@ -23,7 +24,7 @@ from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
 from gradviz.analysis.rules.bases.copies.parts_of_copies import joined_parts, parts_of, selected
 from gradviz.graph.call_log import Call, TensorUse
 
-Use = Literal["reduced", "paired", "combined", "labels", "diagonal"]
+Use = Literal["reduced", "paired", "combined", "mixed", "labels", "diagonal"]
 
 
 class OtherOrder(Struct, frozen=True):
@@ -66,7 +67,8 @@ class CopiedRows:
             return [None for _ in call.outputs]
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
-            return [joined_parts(self._flow, row, call, name) or self._merged(row, known, results[0])]
+            joined = self._all_parts(call, name) or joined_parts(self._flow, row, call, name)
+            return [joined or self._merged(row, known, results[0])]
         if not known:
             return [laid_out(self._flow, row, call, name, results[0])] * len(results)
         first = known[0]
@@ -90,6 +92,17 @@ class CopiedRows:
         if name in _REORDER or (name == "gather" and axis_of(call, len(axes)) == 0):
             return [None for _ in results]
         return [self._merged(row, known, result) for result in results]
+
+    def _all_parts(self, call: Call, name: str) -> Axes | None:
+        """The axes of all parts of wrongly cut rows, put one behind the other again."""
+        given = [self._axes.get(use.tensor, (None,)) for use in call.inputs]
+        parts = [axes[0] for axes in given if axes[0] is not None and axes[0].kind == "part"]
+        is_whole = len(parts) == len(given) == parts[0].copies if parts else False
+        if name not in _BEHIND or not is_whole or [each.part for each in parts] != list(range(len(parts))):
+            return None
+        if len({each.made for each in parts}) > 1 or axis_of(call, len(given[0])) not in (0, None):
+            return None
+        return (replace(parts[0], kind="mixed", part=None), *(None for _ in given[0][1:]))
 
     # -- uses --------------------------------------------------------------------------------------------------------
 
@@ -132,8 +145,9 @@ class CopiedRows:
 
     def _note_opposites(self, row: int, one: Axis, other: Axis) -> None:
         if are_opposite(one, other):
-            later = max(one, other, key=lambda axis: axis.made)
-            self._found.append(OtherOrder(later, row, "paired" if one.kind == "part" else "combined"))
+            later = max(one, other, key=lambda axis: (axis.kind == "mixed", axis.made))
+            use = _MIXED if later.kind == "mixed" else _PAIRED if one.kind == "part" else _COMBINED
+            self._found.append(OtherOrder(later, row, use))
 
     def _product(self, row: int, call: Call, result: Shape) -> Axes | None:
         """The axes of a matrix product: rows of the first, columns of the second."""
@@ -192,10 +206,13 @@ class CopiedRows:
 
 
 _PAIRED: Use = "paired"
+_COMBINED: Use = "combined"
+_MIXED: Use = "mixed"
 _LABELS: Use = "labels"
 _DIAGONAL: Use = "diagonal"
 _MATRIX = 2
 _BOTH = 2
+_BEHIND = frozenset({"cat", "concat", "concatenate", "vstack"})
 _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
 _MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
