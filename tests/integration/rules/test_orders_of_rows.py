@@ -14,6 +14,11 @@ NET += "optimizer = torch.optim.Adam(net.parameters())\n"
 VIEWS = NET + "for step in range(3):\n    x = torch.randn(12, 5)\n"
 VIEWS += "    a, b = (x + 0.1 * torch.randn_like(x) for _ in range(2))\n"
 CONTRAST = "    s = (z @ z.T / 0.2).masked_fill(torch.eye(24).bool(), -1e9)\n    loss = F.cross_entropy(s, {})" + TRAIN
+CONTRAST_OF_VIEWS = (
+    "    z = torch.cat(z.unbind(1))\n    s, other = z @ z.T / 0.2, 1 - torch.eye(24)\n"
+    "    mask = torch.eye(12).repeat(2, 2) * other\n    s = s - (s.exp() * other).sum(1, keepdim=True).log()\n"
+    "    loss = -((mask * s).sum(1) / mask.sum(1)).mean()" + TRAIN
+)
 PAIRS = "    loss = 1 - F.cosine_similarity({}, {}).mean() + z.std(0).sub(1).square().mean()" + TRAIN
 GROUPS = (
     NET + "for step in range(3):\n    x = torch.randn(6, 5)\n    many = {}\n"
@@ -65,6 +70,11 @@ FAULTS = {
         "rows_grouped_otherwise",
         VIEWS + "    z = net(torch.stack((a, b), dim=1).flatten(0, 1))  # HERE\n    p, q = z.chunk(2)\n"
         + PAIRS.format("p", "q"),
+    ),
+    "joined views, a view of neighbours, and a mask of joined views": (
+        "rows_grouped_otherwise",
+        VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n    z = z.view(12, 2, -1)  # HERE\n"
+        + CONTRAST_OF_VIEWS,
     ),
     "inputs of one order and targets of the other": (
         "rows_grouped_otherwise",
@@ -120,6 +130,10 @@ def test_rows_risk_sets_and_factors_of_the_wrong_kind_are_told(name: str, tmp_pa
 
 
 HEALTHY = {
+    "joined views, split and stacked, and a mask of joined views": (
+        VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n    z = torch.stack(z.split(12), dim=1)\n"
+        + CONTRAST_OF_VIEWS
+    ),
     "repeated and grouped in front": grouped("x.repeat(3, 1)", "view(3, 6)", axis=0),
     "repeated sample by sample and grouped at the end": grouped("x.repeat_interleave(3, 0)", "view(6, 3)"),
     "repeated, grouped in front and turned": grouped("x.tile(3, 1)", "view(3, 6).T", "T.flatten()"),

@@ -145,6 +145,21 @@ def test_a_schedule_that_goes_on_with_an_optimizer_that_was_replaced_is_told(tmp
     assert_first_alarm(HEAD + script, "schedule_without_effect", tmp_path)
 
 
+def test_a_schedule_of_an_optimizer_of_a_model_that_was_replaced_is_told(tmp_path: Path) -> None:
+    script = (
+        HEAD + "def made(model):\n    return torch.optim.SGD(model.parameters(), lr=0.1)\n\n"
+        "model = nn.Linear(4, 1)\noptimizer = made(model)\n"
+        "schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)  # HERE\n"
+        "for step in range(16):\n    if step == 6:\n        model = nn.Linear(4, 1)\n{}"
+        "    optimizer.zero_grad()\n    model(torch.randn(8, 4)).square().mean().backward()\n"
+        "    optimizer.step()\n    schedule.step()\n"
+    )
+    again = "        optimizer = made(model)\n"
+    assert_first_alarm(script.format(again), "schedule_without_effect", tmp_path)
+    again += "        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)\n"
+    assert not alarms(script.format(again), tmp_path)
+
+
 def test_a_schedule_of_an_optimizer_that_gets_more_parameters_is_right(tmp_path: Path) -> None:
     script = REPLACED.format(unfrozen="optimizer.add_param_group(dict(params=list(body.parameters())))")
     assert not alarms(HEAD + script, tmp_path)

@@ -111,6 +111,23 @@ for step in range(3):
     loss = head(branch(torch.randn(8, 4))).square().mean()
 """
     + TRAIN,
+    ("frozen_at_zero", "branches put in after a pretraining are frozen with what was trained"): """
+body, head = nn.ModuleDict({"first": nn.Linear(4, 4)}), nn.Linear(4, 1)
+def train(parameters):
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        loss = head(x + body["last"](body["first"](x)) if "last" in body else body["first"](x)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train([*body.parameters(), *head.parameters()])
+body["last"] = nn.Linear(4, 4)
+nn.init.zeros_(body["last"].weight)
+for parameter in body.parameters():
+    parameter.requires_grad_(False)  # HERE
+train(head.parameters())
+""",
     ("average_wrong_way", "a soft update of the online network, with lerp_"): """
 online = nn.Linear(4, 2)
 target = copy.deepcopy(online)

@@ -30,6 +30,19 @@ loss = -(chosen * advantage).mean()  # HERE
 loss.backward()
 optimizer.step()
 """,
+    ("broadcast_mismatch", "classes with an axis of their own, looked up in all distributions"): """
+import torch
+from torch import nn
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+for step in range(3):
+    chosen, gain = torch.randint(3, (8, 1)), torch.randn(8)
+    given = torch.distributions.Categorical(logits=policy(torch.randn(8, 4)))
+    loss = -(given.log_prob(chosen) * gain).mean()  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     ("broadcast_mismatch", "images with and without an axis for channels"): """
 import torch
 from torch import nn
