@@ -147,7 +147,7 @@ def main():
         optimizer.step()
 main()
 """,
-    ("zero_gradient_op", "a straight-through estimate that is turned round"): """
+    ("straight_through_reversed", "a straight-through estimate that is turned round"): """
 model, head = nn.Linear(4, 4), nn.Linear(4, 1)
 optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)
 def quantized(x):

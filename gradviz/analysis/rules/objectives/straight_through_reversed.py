@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -67,22 +69,22 @@ class StraightThroughReversed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told: set[int | None] = set()
+        told: set[Location | None] = set()
         scaled: dict[int | None, list[tuple[int, int, float]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
-            if name not in ("add", "sub") or len(call.inputs) != _BOTH or call.call_site in told:
+            if name not in ("add", "sub") or len(call.inputs) != _BOTH or location_of_call(flow, row) in told:
                 continue
             live, rest = call.inputs if call.inputs[0].requires_grad else reversed(call.inputs)
             kept = _kept_value(flow, live, rest, row, is_subtracted=name == "sub")
             if kept is not None and flow.has_step_after(row) and (factor := _scaled_by(flow, kept, live.tensor, row)):
                 scaled[call.call_site].append((row, live.tensor, factor))
             elif kept is not None and flow.has_step_after(row) and _is_chosen_by(flow, live.tensor, kept, row):
-                told.add(call.call_site)
+                told.add(location_of_call(flow, row))
                 yield self._finding(case, row, live.tensor, kept)
             cancelled = _cancelled(flow, row, call)
             if cancelled is not None and flow.has_step_after(row) and _is_chosen_by(flow, *cancelled, row):
-                told.add(call.call_site)
+                told.add(location_of_call(flow, row))
                 yield self._not_detached(case, row, *cancelled)
         for calls in scaled.values():
             yield self._scaled(case, calls)
@@ -138,7 +140,9 @@ def _leaves(case: Case, live: int, row: int) -> frozenset[int]:
 
 
 def _scaled_by(flow: Dataflow, value: int, live: int, row: int) -> float | None:
-    """The number by which a value is a tensor multiplied, other than 1."""
+    """The number by which a value is a tensor multiplied, other than 1; None for losses, whose value nothing uses."""
+    if prod(shape_of(flow, live)) == 1 and not flow.log.tensors[live].is_leaf:
+        return None
     made = flow.newest_producer(value, row)
     call = None if made is None else flow.log.calls[made]
     if call is None or [use.tensor for use in call.inputs] != [live]:
