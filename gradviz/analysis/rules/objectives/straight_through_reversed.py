@@ -71,6 +71,7 @@ class StraightThroughReversed(Rule):
         flow = case.dataflow
         told: set[Location | None] = set()
         scaled: dict[int | None, list[tuple[int, int, float]]] = defaultdict(list)
+        cancelling: dict[Location | None, list[tuple[int, int, int]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
             if name not in ("add", "sub") or len(call.inputs) != _BOTH or location_of_call(flow, row) in told:
@@ -84,10 +85,11 @@ class StraightThroughReversed(Rule):
                 yield self._finding(case, row, live.tensor, kept)
             cancelled = _cancelled(flow, row, call)
             if cancelled is not None and flow.has_step_after(row) and _is_chosen_by(flow, *cancelled, row):
-                told.add(location_of_call(flow, row))
-                yield self._not_detached(case, row, *cancelled)
+                cancelling[location_of_call(flow, row)].append((row, *cancelled))
         for calls in scaled.values():
             yield self._scaled(case, calls)
+        for each in cancelling.values():
+            yield self._not_detached(case, each)
 
     def _scaled(self, case: Case, calls: list[tuple[int, int, float]]) -> Finding:
         row, _, factor = calls[-1]
@@ -104,11 +106,14 @@ class StraightThroughReversed(Rule):
             evidence={"factor": factor},
         )
 
-    def _not_detached(self, case: Case, row: int, chosen: int, value: int) -> Finding:
-        leaves, _ = case.histories.live_leaves((chosen, value), row)
+    def _not_detached(self, case: Case, calls: list[tuple[int, int, int]]) -> Finding:
+        row, chosen, _ = calls[0]
+        leaves = frozenset(each for at, *both in calls for each in case.histories.live_leaves(both, at)[0])
+        names = list(dict.fromkeys(case.tensor_name(value) for *_, value in calls))
+        others = f" and {len(names) - 1} more are" if len(names) > 1 else " is"
         return self.finding(
-            f"{case.tensor_name(value)} is added and subtracted again, both with its gradient, which cancels out: the "
-            f"gradient goes to {case.tensor_name(chosen)} only, which was chosen or rounded from it",
+            f"{names[0]}{others} added and subtracted again, both with the gradient, which cancels out: it goes to "
+            f"{case.tensor_name(chosen)} only, which was chosen or rounded",
             symptom="grad_wrong",
             why="a straight-through passes the gradient by what has no derivative; here none passes by",
             fix="detach the difference: x + (q - x).detach(), with q = f(x)",
