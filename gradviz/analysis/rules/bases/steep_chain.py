@@ -45,8 +45,9 @@ class SteepChain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         for number in case.measured_graphs:
-            for whole, culprit in self._steep(case.graphs[number]) if _trains_something(case, number) else ():
-                yield self._finding(case, number, whole, culprit)
+            steep = next(self._steep(case.graphs[number]), None)
+            if steep is not None and _trains_something(case, number):
+                yield self._finding(case, number, *steep)
                 return
 
     def _steep(self, graph: Graph) -> Iterator[tuple[Descent, Growth]]:

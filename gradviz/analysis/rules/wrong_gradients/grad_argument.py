@@ -132,8 +132,9 @@ class GradArgument(Rule):
             if gradient is None:
                 continue
             said = _what_is_wrong(flow, row, use.tensor, gradient)
-            if said is None and not _is_rescaled(case, row):
+            if said is None:
                 said = _scaled(flow, row, use.tensor, gradient)
+                said = None if said is not None and _is_rescaled(case, row) else said
             if said is not None and _is_trained_on(case, row):
                 elements = prod(shape_of(flow, use.tensor))
                 return self._finding(case, row, use.tensor, said, symptom="grad_wrong", evidence={"elements": elements})
@@ -238,10 +239,9 @@ def _is_rescaled(case: Case, row: int) -> bool:
     flow, leaves = case.dataflow, case.histories.reached_by.get(row, frozenset())
     end = next((step for step in case.histories.steps if step > row), len(flow.log.calls))
     return any(
-        flow.log.tensors[use.tensor].gradient_of in leaves
+        flow.log.tensors[use.tensor].gradient_of in leaves and not is_clipping(flow, later)
         for later in range(row + 1, end)
         for use in flow.log.calls[later].changed
-        if not is_clipping(flow, later)
     )
 
 
@@ -251,7 +251,7 @@ def _is_value_of(flow: Dataflow, root: int, gradient: int, row: int) -> bool:
         return True
     rows = [
         above
-        for above in flow.ancestors(gradient, before=row)
+        for above in flow.ancestors(gradient, before=row, since=flow.step_before(row))
         if flow.log.calls[above].function not in TAKES_ONLY_THE_SHAPE
     ]
     derived, is_taken = {root}, False
