@@ -53,6 +53,7 @@ def test_a_directory_is_no_script(folder: Path) -> None:
     [
         ("model.pt", b"PK\x03\x04\0\0\0\0\x80\x02"),
         ("notebook.ipynb", b'{"cells": [], "nbformat": 4}'),
+        ("drawing.svg", b'<svg xmlns="http://www.w3.org/2000/svg"><path d="M1 2"/></svg>'),
         ("picture.svg", b"\x89PNG\r\n\x1a\n\0\0\0"),
     ],
 )

@@ -60,12 +60,25 @@ def find_script(path: str) -> Program:
     absolute = str(script.absolute())
     return Program(
         name=path,
-        code=compile(source, absolute, "exec", dont_inherit=True),
+        code=_compiled(path, source, absolute),
         argv0=path,
         path0=os.path.realpath(script.parent),
         file=absolute,
         loader=SourceFileLoader("__main__", absolute),
     )
+
+
+def _compiled(path: str, source: bytes, absolute: str) -> CodeType:
+    """The code of a script. Of a file that is named as something else, such as a picture, no line is shown."""
+    try:
+        return compile(source, absolute, "exec", dont_inherit=True)
+    except SyntaxError as error:
+        if Path(path).suffix in ("", ".py", ".pyw"):
+            raise
+        raise BadInput(
+            f"{path} is not a Python script: {error.msg} in line {error.lineno}",
+            hint="give a .py file or a recording made by `gradviz record`",
+        ) from None
 
 
 def _is_zip_file(script: Path) -> bool:
