@@ -19,6 +19,7 @@ from gradviz.analysis.dataflow.retained_graphs import Retained, RetainedGraphs
 from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
 from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
+from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.gradients.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
@@ -150,6 +151,11 @@ class Case:
     def graph_uses(self) -> GraphUses:
         """What the backward calls of the run went through, and what they did not."""
         return GraphUses(self.capture, self.dataflow)
+
+    @cached_property
+    def gradient_events(self) -> GradientEvents:
+        """What happened to the gradient of every parameter."""
+        return GradientEvents(self.histories)
 
     @cached_property
     def histories(self) -> ParameterHistories:

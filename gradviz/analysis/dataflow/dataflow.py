@@ -61,6 +61,12 @@ class Dataflow(CallIndex):
         index = bisect_left(steps, row)
         return steps[index - 1] if index else 0
 
+    def backward_before(self, row: int) -> int | None:
+        """The newest backward call before a call, also of another backward or a step."""
+        backwards = self.rows_of_kind("backward")
+        index = bisect_left(backwards, row)
+        return backwards[index - 1] if index else None
+
     def has_step_after(self, row: int) -> bool:
         """Whether an optimizer steps later."""
         steps = self.rows_of_kind("step")

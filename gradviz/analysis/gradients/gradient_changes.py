@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from math import isclose
 
 from msgspec import Struct
@@ -13,10 +13,12 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
-from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.gradient_events import Event
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
 
+Events = Mapping[int, list[tuple[int, Event]]]
+"""By leaf: what happened to its gradient; see `GradientEvents.events`."""
 TextOf = Callable[[Location | None], str | None]
 
 
@@ -32,9 +34,8 @@ class MisplacedChange(Struct, frozen=True):
     """The step before, or the call that unscales after it; None if there were no gradients, or only zeros."""
 
 
-def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:
+def changes_nobody_uses(histories: ParameterHistories, events: Events, text_of: TextOf) -> Iterator[MisplacedChange]:
     """Changes after the last use of a gradient and before it is cleared, and of gradients that are still zero."""
-    events = GradientEvents(histories).events
     lines: dict[Location | None, list[tuple[int, int, int | None]]] = defaultdict(list)
     useful: set[Location | None] = set()
     for row, leaf in _changes(histories.flow):
@@ -57,9 +58,10 @@ def changes_nobody_uses(histories: ParameterHistories, text_of: TextOf) -> Itera
             yield MisplacedChange(empty[0], len(empty), ())
 
 
-def clips_without_parameters(histories: ParameterHistories, text_of: TextOf) -> Iterator[MisplacedChange]:
+def clips_without_parameters(
+    histories: ParameterHistories, events: Events, text_of: TextOf
+) -> Iterator[MisplacedChange]:
     """Clipping of no gradient at a time when trained parameters have gradients."""
-    events = GradientEvents(histories).events
     for rows in _clips_of_nothing(histories, text_of).values():
         given_none = [row for row in rows if _has_gradients(events, row)]
         if given_none:
@@ -71,15 +73,14 @@ def clips_gradients_at(histories: ParameterHistories, location: Location | None)
     return any(location_of_call(histories.flow, row) == location for row, _ in _changes(histories.flow))
 
 
-def _has_gradients(events: dict[int, list[tuple[int, Event]]], row: int) -> bool:
+def _has_gradients(events: Events, row: int) -> bool:
     """Whether any trained parameter has a gradient when a call begins: backward made one, and nothing cleared it."""
     befores = (_around(each, row)[0] for each in events.values())
     return any(before is not None and before[1] != "clear" for before in befores)
 
 
-def clips_of_sums(histories: ParameterHistories) -> Iterator[MisplacedChange]:
+def clips_of_sums(histories: ParameterHistories, events: Events) -> Iterator[MisplacedChange]:
     """Clipping between two backward calls, without a step or a clearing between them: of a sum that grows."""
-    events = GradientEvents(histories).events
     lines: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
     for row, leaf in _changes(histories.flow):
         before, following = _around(events.get(leaf, []), row)

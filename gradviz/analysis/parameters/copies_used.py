@@ -6,7 +6,6 @@ average of weights, an older self.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
@@ -49,11 +48,11 @@ class CopyUsed(Struct, frozen=True):
 def copies_used(histories: ParameterHistories) -> Iterator[CopyUsed]:
     """One for each optimizer whose steps, all of them, find no gradient of what their loss should train."""
     for optimizer, steps in histories.steps_by_optimizer.items():
-        if optimizer is None or len(steps) < _MIN_STEPS or any(_has_rate_of_zero(histories, optimizer)):
+        if optimizer is None or len(steps) < _MIN_STEPS or 0 in histories.log.optimizers[optimizer].highest_rates:
             continue
         silent = _never_moved(histories, steps)
-        pairs = [(_backward_before(histories, step), step) for step in steps] if silent else []
-        known = [(backward, step) for backward, step in pairs if backward is not None]
+        pairs = [(histories.backward_of_step(step), step) for step in steps] if silent else []
+        known = [(backward, step) for backward, step in pairs if backward in histories.reached_by]
         if len(known) < len(pairs) or not known:
             continue
         if any(not silent.isdisjoint(histories.reached_by[backward]) for backward, _ in known):
@@ -69,23 +68,10 @@ def _is_new(histories: ParameterHistories, copies: dict[int, int], since: int) -
     return all(row is not None and row > since for row in made)
 
 
-def _has_rate_of_zero(histories: ParameterHistories, optimizer: int) -> Iterator[bool]:
-    yield from (rate == 0 for rate in histories.log.optimizers[optimizer].highest_rates)
-
-
 def _never_moved(histories: ParameterHistories, steps: list[int]) -> frozenset[int]:
     """What required grad at the last step, and what no step has changed."""
     last = histories.log.calls[steps[-1]]
     return frozenset(use.tensor for use in last.live_inputs if histories.tensor(use.tensor).is_moved is False)
-
-
-def _backward_before(histories: ParameterHistories, step: int) -> int | None:
-    """The newest backward before a step, if no other step has come between."""
-    rows = histories.backward_calls
-    index = bisect_left(rows, step)
-    newest = rows[index - 1] if index else None
-    is_own = newest is not None and newest in histories.reached_by and newest > histories.flow.step_before(step)
-    return newest if is_own else None
 
 
 # -- the loss --------------------------------------------------------------------------------------------------------

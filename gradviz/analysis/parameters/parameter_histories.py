@@ -176,6 +176,12 @@ class ParameterHistories:
                 last.append((noted or rows)[-1])
         return tuple(last)
 
+    def backward_of_step(self, step: int) -> int | None:
+        """The last backward before a step, if no other step came after it."""
+        index = bisect_left(self.backward_calls, step)
+        newest = self.backward_calls[index - 1] if index else None
+        return newest if newest is not None and newest >= self.flow.step_before(step) else None
+
     @cached_property
     def last_trained_backward_of_each_line(self) -> tuple[int, ...]:
         """Those of them that a step of an optimizer follows."""

@@ -72,8 +72,9 @@ class MomentumIsGradient(Rule):
                 lines[call.call_site].append((row, _leaves_of_added(flow, row, call)))
         for calls in lines.values():
             # All calls of the line, in several steps.
-            steps = {_backward_before(flow, row) for row, _ in calls}
-            if all(leaves for _, leaves in calls) and len(steps) >= _MIN_STEPS:
+            if not all(leaves for _, leaves in calls):
+                continue
+            if len({flow.backward_before(row) for row, _ in calls}) >= _MIN_STEPS:
                 yield self._finding(case, [row for row, _ in calls], frozenset().union(*(each for _, each in calls)))
 
     def _finding(self, case: Case, rows: list[int], leaves: frozenset[int]) -> Finding:
@@ -117,13 +118,10 @@ def _leaves_of_added(flow: Dataflow, row: int, call: Call) -> frozenset[int]:
 
 def _is_decayed(flow: Dataflow, row: int, tensor: int) -> bool:
     """Whether the last change of a tensor in this step was to multiply it by a number."""
-    changes = flow.changes(tensor, _backward_before(flow, row), row)
+    before = flow.backward_before(row)
+    changes = flow.changes(tensor, -1 if before is None else before, row)
     last = flow.log.calls[changes[-1]] if changes else None
     return last is not None and plain_name(last.function) == "mul" and len(last.inputs) == 1
-
-
-def _backward_before(flow: Dataflow, row: int) -> int:
-    return max((each for each in flow.rows_of_kind("backward") if each < row), default=-1)
 
 
 def _line_of_storing(case: Case, row: int, added: Location | None) -> Location | None:

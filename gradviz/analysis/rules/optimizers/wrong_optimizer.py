@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -79,7 +78,7 @@ class WrongOptimizer(Rule):
         histories, log = case.histories, case.dataflow.log
         other = log.calls[steps[0]].optimizer
         theirs = {use.tensor for use in log.calls[steps[0]].inputs}
-        backward = location_of_call(histories.flow, _backward_before(histories, steps[0]) or steps[0])
+        backward = location_of_call(histories.flow, histories.backward_of_step(steps[0]) or steps[0])
         right, wrong = _name(case, idle), _name(case, other)
         return self.finding(
             f"{wrong}.step() follows the backward{at_line(backward)}, whose gradients are for {right}, which never "
@@ -97,7 +96,7 @@ class WrongOptimizer(Rule):
 def _steps_for(histories: ParameterHistories, step: int, idle: int, held: set[int]) -> bool:
     """Whether a step takes the place of one of the idle optimizer."""
     calls = histories.log.calls
-    backward = _backward_before(histories, step)
+    backward = histories.backward_of_step(step)
     reached = histories.reached_by.get(backward, frozenset()) if backward is not None else frozenset()
     if reached.isdisjoint(held):
         return False
@@ -107,13 +106,6 @@ def _steps_for(histories: ParameterHistories, step: int, idle: int, held: set[in
     before = histories.flow.step_before(step)
     clears = [row for row in histories.flow.rows_of_kind("zero_grad") if before < row < step]
     return bool(clears) and all(calls[row].optimizer == idle for row in clears)
-
-
-def _backward_before(histories: ParameterHistories, step: int) -> int | None:
-    """The last backward before a step, if no other step came after it."""
-    rows = histories.backward_calls
-    index = bisect_left(rows, step)
-    return rows[index - 1] if index and rows[index - 1] >= histories.flow.step_before(step) else None
 
 
 def _name(case: Case, number: int | None) -> str:

@@ -67,7 +67,7 @@ class SamplingGradientsKept(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         if histories.reached_by:
-            for kept in _kept_gradients(histories):
+            for kept in _kept_gradients(histories, case.gradient_events):
                 yield self._finding(case, kept)
 
     def _finding(self, case: Case, kept: _Kept) -> Finding:
@@ -105,11 +105,11 @@ _Loop = tuple[int, int, int]
 """The last backward of a loop, the first backward after it, and how many calls the loop made."""
 
 
-def _kept_gradients(histories: ParameterHistories) -> Iterator[_Kept]:
+def _kept_gradients(histories: ParameterHistories, gradient_events: GradientEvents) -> Iterator[_Kept]:
     """One for each line of a loop."""
     moves: dict[tuple[int, int], bool] = {}
     lines: dict[int | None, dict[int, list[_Loop]]] = defaultdict(dict)
-    for tensor, events in GradientEvents(histories).events.items():
+    for tensor, events in gradient_events.events.items():
         if histories.tensor(tensor).role != "parameter":
             continue
         loops = [loop for each in _between_clears(events) for loop in _loops(histories, each, moves)]

@@ -66,11 +66,12 @@ class ClipMisplaced(Rule):
         histories = case.histories
         if not histories.reached_by:
             return
-        for change in changes_nobody_uses(histories, case.source_line):
+        events = case.gradient_events.events
+        for change in changes_nobody_uses(histories, events, case.source_line):
             yield self._unused(case, change)
-        for change in clips_without_parameters(histories, case.source_line):
+        for change in clips_without_parameters(histories, events, case.source_line):
             yield from self._of_no_parameters(case, change)
-        for change in clips_of_sums(histories):
+        for change in clips_of_sums(histories, events):
             yield self._of_sum(case, change)
         for change in changes_before_unscale(histories):
             yield self._scaled(case, change)
@@ -116,8 +117,8 @@ class ClipMisplaced(Rule):
 
     def _of_sum(self, case: Case, change: MisplacedChange) -> Finding:
         return self.finding(
-            f"gradients are clipped {change.times:,} times between two backward calls that add up: each time what was "
-            "added so far is clipped once more, and not the gradient of one backward",
+            f"{change.times:,} times gradients are clipped before the next backward() adds to them: the sum so far is "
+            "clipped once more each time, and not the gradient of one backward()",
             symptom="grad_wrong",
             why="backward() adds to .grad: the first gradients are made smaller again and again, and the sum never "
             "becomes longer than one of them may be",

@@ -9,7 +9,6 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
@@ -61,7 +60,7 @@ class GradientCountedTwice(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
         told: set[object] = set()
-        events = GradientEvents(histories).events if histories.reached_by else {}
+        events = case.gradient_events.events if histories.reached_by else {}
         for first, second, tensor in _pairs(histories):
             both = histories.reached_by[first] & histories.reached_by[second]
             leaves = sorted(leaf for leaf in both if _meet_in_a_step(events.get(leaf, []), first, second))

@@ -10,7 +10,6 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.gradients.gradient_events import (
     DiscardedGradients,
-    GradientEvents,
     MovedBetween,
     ReusedGradients,
     StaleReads,
@@ -62,7 +61,7 @@ class MissingZeroGrad(Rule):
         histories = case.histories
         if not histories.reached_by:
             return
-        events = GradientEvents(histories)
+        events = case.gradient_events
         for reused in events.reused:
             if not _have_optimizer_of_others(histories, reused):
                 yield self._reused(histories, reused)
