@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -71,6 +71,16 @@ class Pending:
         self.generators: GeneratorStates | None = None
 
 
+class PendingRead(NamedTuple):
+    """An attribute that is being read. Most are no tensors, and get no row."""
+
+    function: Any
+    args: tuple[Any, ...]
+    frame: FrameType
+    name: str
+    """As the user would write it."""
+
+
 class CallRecorder:
     """Gets every call of a torch function from `function_mode`; `events` and `optimizers` get the rest."""
 
@@ -124,7 +134,9 @@ class CallRecorder:
         self._limit = limit
         self.optimizers.step_ended = limit.after_step
 
-    def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
+    def begin(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> Pending | PendingRead | None:
         """A torch function, called from `frame`, is about to run; None if its calls are not logged."""
         if self._limit is not None and self._limit.is_overdue() and self._may_break_off():
             self._limit.break_off()
@@ -136,7 +148,9 @@ class CallRecorder:
         """False inside the engine, where an interrupt would look like a failed backward."""
         return not (self.writer.is_elsewhere() or self.writer.is_inside("backward", "step"))
 
-    def _begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
+    def _begin(
+        self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> Pending | PendingRead | None:
         kind = self._functions.kind(function)
         if kind is FunctionKind.NEVER_LOGGED:
             return None
@@ -147,16 +161,15 @@ class CallRecorder:
             return None
         if self.blocks.is_left_out and not self._functions.may_write(function, kind, kwargs):
             return None
-        pending = Pending(function, args, kwargs, frame, Row(self._functions.name(function)))
+        name = self._functions.name(function)
         if kind is FunctionKind.GETTER:
-            self.optimizers.note_getter(frame, args[0], pending.row.function)
-        elif self.optimizers.is_own_work(frame):
+            self.optimizers.note_getter(frame, args[0], name)
+            return PendingRead(function, args, frame, name)
+        if self.optimizers.is_own_work(frame):
             return None
-        else:
-            self._take_inputs(pending)
-        return pending
+        return self._with_its_inputs(Pending(function, args, kwargs, frame, Row(name)))
 
-    def _take_inputs(self, pending: Pending) -> None:
+    def _with_its_inputs(self, pending: Pending) -> Pending:
         row, uses = self.writer.locate(pending.row, pending.frame), self.writer.uses
         if self._functions.may_draw(pending.function):
             row.checkpoint_location = _forgetful_checkpoint(pending.frame)
@@ -170,11 +183,13 @@ class CallRecorder:
         row.inputs = [use for use, _ in pending.taken]
         if uses.fingerprints is not None:
             pending.generators = states_before(pending.kwargs)
+        return pending
 
-    def end(self, pending: Pending, result: Any, before: int, after: int) -> None:
+    def end(self, begun: Pending | PendingRead, result: Any, before: int, after: int) -> None:
         """The call returned, after making the nodes ``before`` to ``after - 1``."""
         with self.writer.shield():
-            if pending.taken is None and not self._is_logged_getter(pending, result):
+            pending = self._logged_read(begun, result) if isinstance(begun, PendingRead) else begun
+            if pending is None:
                 return
             row = pending.row
             if after != before:
@@ -192,38 +207,40 @@ class CallRecorder:
                     row.definition = callback_of(pending.args[1])
                 self.writer.add(row)
 
-    def _is_logged_getter(self, pending: Pending, result: Any) -> bool:
-        """Whether the attribute that was read is a tensor that was computed from another."""
-        if result is None and pending.row.function == "torch.Tensor.grad":
-            self._note_missing_gradient(pending)
+    def _logged_read(self, read: PendingRead, result: Any) -> Pending | None:
+        """What was read, if it is a tensor that was computed from another."""
+        if read.name == _GRADIENT and result is None:
+            self._note_missing_gradient(read)
         if not issubclass(type(result), torch.Tensor):
-            return False
-        if pending.row.function == "torch.Tensor.grad":
+            return None
+        if read.name == _GRADIENT:
             with measuring():
-                self.writer.uses.note_gradient(result, pending.args[0])
-            return False
-        self._take_inputs(pending)
-        return True
+                self.writer.uses.note_gradient(result, read.args[0])
+            return None
+        return self._begun(read)
 
-    def _note_missing_gradient(self, pending: Pending) -> None:
+    def _begun(self, read: PendingRead) -> Pending:
+        return self._with_its_inputs(Pending(read.function, read.args, {}, read.frame, Row(read.name)))
+
+    def _note_missing_gradient(self, read: PendingRead, error: str | None = None) -> None:
         """The program's own code read a ``.grad`` that is None."""
-        if not is_library_file(pending.frame.f_code.co_filename):
-            self._take_inputs(pending)
-            self.writer.add(pending.row)
+        if not is_library_file(read.frame.f_code.co_filename):
+            row = self._begun(read).row
+            row.raised = error
+            self.writer.add(row)
 
-    def fail(self, pending: Pending, error: BaseException) -> None:
+    def fail(self, pending: Pending | PendingRead, error: BaseException) -> None:
         """The call raised."""
         with self.writer.shield():
+            if isinstance(pending, PendingRead):
+                # torch warns if ``.grad`` of a non-leaf is read, and warnings may be errors.
+                if pending.name == _GRADIENT:
+                    self._note_missing_gradient(pending, first_line(error))
+                return
             row = pending.row
             row.raised = first_line(error)
-            if row.function == "torch.Tensor.grad":
-                # torch warns if ``.grad`` of a non-leaf is read, and warnings may be errors.
-                self._note_missing_gradient(pending)
-                return
             # A backward call that raised has a row of its own.
-            if pending.taken is not None and not (
-                row.function == "torch.Tensor.backward" and row.raised == self.events.backward_error
-            ):
+            if not (row.function == "torch.Tensor.backward" and row.raised == self.events.backward_error):
                 row.scalars = scalars_with_positions(pending.args, pending.kwargs)
                 self.writer.add(row)
 
@@ -259,6 +276,7 @@ def _checksums(taken: list[tuple[RowUse, torch.Tensor]]) -> Iterator[tuple[str, 
 _TAKE_CLASSES = frozenset(
     f"torch.nn.functional.{name}" for name in ("embedding", "one_hot", "cross_entropy", "nll_loss")
 )
+_GRADIENT = "torch.Tensor.grad"
 _DEEPCOPY = "torch.Tensor.__deepcopy__"
 _MAX_INTEGERS = 1 << 20
 

@@ -139,9 +139,28 @@ FAULTS = {
         "    nn.utils.clip_grad_norm_([*net.parameters(), *head.parameters()], 0.5)\n    opt.step()\n",
         "not_stepped",
     ),
+    "the scale of a reparametrized draw is cut off": (
+        LOOP + "    h = net(x)\n    mean, log_std = h.tanh(), head(h)\n    std = log_std.exp().detach()  # here\n"
+        "    z = mean + std * torch.randn_like(mean)\n"
+        "    loss = mse(z, y.expand(-1, 8)) + (log_std.exp() - log_std).mean()\n" + STEP,
+        "sampled_without_gradient",
+    ),
+    "the mean of a reparametrized draw is cut off": (
+        LOOP + "    mean, log_std = net(x), nn.functional.softplus(head(x.repeat(1, 2)))\n"
+        "    noise = torch.randn(16, 8)\n"
+        "    z = mean.data + noise * log_std  # here\n"
+        "    loss = mse(z, y.expand(-1, 8)) + mean.square().mean() + (log_std - 1).square().mean()\n" + STEP,
+        "sampled_without_gradient",
+    ),
 }  # fmt: skip
 
 HEALTHY = {
+    "noise as large as the features that it is added to": LOOP
+    + "    h = net(x)\n    noisy = h + 0.1 * h.detach().abs() * torch.randn_like(h)\n    loss = mse(head(noisy), y)\n"
+    + STEP,
+    "noise with a scale of its own that another loss trains": LOOP
+    + "    h = net(x)\n    noisy = head(h.detach()).detach() * torch.randn(16, 1) + x.sum(1, keepdim=True)\n"
+    "    loss = mse(head(h.detach()), noisy) + h.square().mean()\n" + STEP,
     "an advantage through NumPy": LOOP
     + "    value = head(net(x))\n    advantage = y - torch.from_numpy(value.detach().numpy())\n"
     "    loss = (net(x) * advantage).mean() + (value - y).square().mean()\n" + STEP,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.draws import DrawWithoutGradient, draws_without_gradient, flat_draws
+from gradviz.analysis.cuts.half_cut_draws import half_cut_draws
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
@@ -19,7 +20,8 @@ class SampledWithoutGradient(Rule):
     -------------
     A loss that trains a distribution through one term (a divergence, an entropy) and that also uses values drawn with
     ``sample()`` or ``torch.normal(mean, std)``, through which no gradient comes back. A loss with the
-    log-probability of these values is left alone: it is a score function, which needs no other gradient.
+    log-probability of these values is left alone: it is a score function, which needs no other gradient. Also a draw
+    ``mean + std * noise`` of which only the mean, or only the scale, is cut off from the parameters that compute it.
 
     Why it matters
     --------------
@@ -70,6 +72,11 @@ class SampledWithoutGradient(Rule):
             if location not in told:
                 told.add(location)
                 yield self._finding(case, draw)
+        for draw in half_cut_draws(case.histories):
+            location = location_of_call(case.dataflow, draw.cut.call)
+            if location not in told:
+                told.add(location)
+                yield self._half(case, draw, location)
         for row in flat_draws(case.histories, case.backward_calls):
             location = location_of_call(case.dataflow, row)
             if location not in told:
@@ -91,6 +98,22 @@ class SampledWithoutGradient(Rule):
             location=location,
             tensors=names_of(flow, parameters),
             evidence={"parameters": len(parameters)},
+        )
+
+    def _half(self, case: Case, draw: DrawWithoutGradient, location: Location | None) -> Finding:
+        flow = case.dataflow
+        cut = call_words(flow.log.calls[draw.cut.call])
+        return self.finding(
+            f"the draw (mean + scale * noise) sends a gradient back to only one of its two parts: {cut}"
+            f"{at_line(location)} cuts it off from {case.histories.together(draw.parameters)}",
+            symptom="grad_wrong",
+            why="these parameters compute nothing but that part, so they learn only from other terms of the loss, and "
+            "nothing from what was made of the drawn values",
+            fix=f"remove the {cut}",
+            location=location,
+            symptom_location=location_of_call(flow, draw.backward),
+            tensors=names_of(flow, draw.parameters),
+            evidence={"parameters": len(draw.parameters)},
         )
 
     def _finding(self, case: Case, draw: DrawWithoutGradient) -> Finding:
