@@ -70,6 +70,7 @@ from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClam
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.objectives.players_agree import PlayersAgree
 from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWeighsLess
+from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
@@ -291,6 +292,7 @@ RULES: tuple[type[Rule], ...] = (
     ArgumentsSwapped,
     RiskSetReversed,
     FocalFactorOfTheMean,
+    ReversedTwice,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

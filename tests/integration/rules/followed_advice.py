@@ -57,6 +57,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
+    "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
     "GV681": (
         (
             "swap the two",

@@ -356,3 +356,55 @@ def test_an_agent_with_methods_that_adds_its_log_probabilities_is_told(tmp_path:
 
 def test_an_agent_with_methods_that_subtracts_them_is_right(tmp_path: Path) -> None:
     assert not lines_of(MAXIMIZED, HEAD + AGENT.format(sign="-", mark=""), tmp_path)
+
+
+DOMAINS = """
+class Turn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, strength):
+        ctx.strength = strength
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return {factor} * ctx.strength * gradient, None
+
+def turned(h, strength):
+    h = h * 1.0
+    h.register_hook(lambda gradient: {factor} * strength * gradient)
+    return h
+
+features, head, domain = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(8, 1)
+optimizer = torch.optim.SGD([*features.parameters(), *head.parameters(), *domain.parameters()], lr=0.1)
+for step in range(4):
+    x, labels, where_from = torch.randn(16, 4), torch.randint(0, 3, (16,)), (torch.rand(16) > 0.4).float()
+    h = torch.relu(features(x))
+    told = domain({turn}(h, step / 4)).squeeze(1)
+    error = F.binary_cross_entropy_with_logits(told, where_from)
+"""
+
+
+@pytest.mark.parametrize("turn", ["Turn.apply", "turned"])
+def test_an_error_that_is_reversed_and_subtracted_is_told(turn: str, tmp_path: Path) -> None:
+    loss = "    loss = F.cross_entropy(head(h), labels) - 0.3 * error  # HERE"
+    script = HEAD + DOMAINS.format(turn=turn, factor=-1) + loss + TRAIN
+    assert lines_of("reversed_twice", script, tmp_path) == marked(script)
+
+
+@pytest.mark.parametrize(
+    ("turn", "factor", "loss"),
+    [
+        ("Turn.apply", -1, "F.cross_entropy(head(h), labels) + 0.3 * error"),
+        ("turned", -1, "F.cross_entropy(head(h), labels) + error"),
+        ("Turn.apply", 1, "F.cross_entropy(head(h), labels) - error"),
+        ("Turn.apply", -1, "error - 0.1 * torch.softmax(head(h), 1).max(1).values.mean()"),
+        (
+            "Turn.apply",
+            -1,
+            "F.binary_cross_entropy_with_logits(domain(h.detach()).squeeze(1), where_from) - 0.1 * error",
+        ),
+    ],
+)
+def test_a_reversal_alone_or_a_minus_alone_is_right(turn: str, factor: int, loss: str, tmp_path: Path) -> None:
+    script = HEAD + DOMAINS.format(turn=turn, factor=factor) + f"    loss = {loss}" + TRAIN
+    assert not lines_of("reversed_twice", script, tmp_path)
