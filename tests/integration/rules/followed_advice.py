@@ -57,6 +57,26 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
+    "GV686": (
+        ("learn a variance instead", (("weights * errors", "torch.exp(-weights) * errors + weights"),)),
+        ("keep the weights fixed", (("torch.nn.Parameter(torch.ones(2))", "torch.ones(2)"), (", weights]", "]"))),
+    ),
+    "GV687": (("around: subtract it", (("alpha_loss = (", "alpha_loss = -("),)),),
+    "GV688": (
+        (
+            "keep what was added, and subtract it",
+            (
+                ("    with torch", "    moves = [0.05 * p.grad for p in model.parameters()]\n    with torch"),
+                ("p in model.parameters():", "p, e in zip(model.parameters(), moves):"),
+                ("p.add_(0.05 * p.grad)", "p.add_(e)"),
+                (
+                    "    optimizer.step()",
+                    "    with torch.no_grad():\n        for p, e in zip(model.parameters(), moves):\n"
+                    "            p.sub_(e)\n    optimizer.step()",
+                ),
+            ),
+        ),
+    ),
     "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
     "GV681": (
         (

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.shifted_tokens import part_of
 from gradviz.graph.call_log import Call
 
 
@@ -21,7 +22,8 @@ class TargetsAreInputs(Rule):
     -------------
     A loss of classes whose targets are, at every position and in every step, the numbers that the model looked up in
     its embedding, where the model goes through a sequence in one direction (a causal mask, a recurrent layer) and each
-    position of the result has a path from the same position of the input.
+    position of the result has a path from the same position of the input. Also scores that lose their first positions
+    where the targets lose their last ones.
 
     Why it matters
     --------------
@@ -74,6 +76,10 @@ class TargetsAreInputs(Rule):
                 lines[call.call_site].append(row)
         for rows in lines.values():
             steps = {flow.step_before(row) for row in rows}
+            read = [_lookup_of_earlier_target(case, row) for row in rows]
+            if len(steps) >= _MIN_STEPS and all(each is not None for each in read):
+                yield self._turned_around(case, rows[-1], read[-1] or 0)
+                continue
             if len(steps) < _MIN_STEPS or not all(_checksum_of_target(flow.log.calls[row]) for row in rows):
                 continue
             last = _lookup_of_the_target(case, rows[-1])
@@ -97,6 +103,20 @@ class TargetsAreInputs(Rule):
             location=made or loss,
             symptom_location=loss if made not in (None, loss) else read,
             evidence={"times": len(rows)},
+        )
+
+    def _turned_around(self, case: Case, row: int, lookup: int) -> Finding:
+        flow = case.dataflow
+        loss, read = location_of_call(flow, row), location_of_call(flow, lookup)
+        return self.finding(
+            "the scores lose their first positions and the targets their last ones: each position is asked for a token "
+            "that the model has read already",
+            symptom="grad_wrong",
+            why="a language model is asked for the token that follows: the scores of a position belong to the target "
+            "of the next one",
+            fix="cut the other ends off: scores[:, :-1] with tokens[:, 1:]",
+            location=loss,
+            symptom_location=read if read != loss else None,
         )
 
 
@@ -130,6 +150,25 @@ def _lookup_of_the_target(case: Case, row: int) -> int | None:
             return None  # something else of the same length: the input of a decoder
         found = each
     return found
+
+
+def _lookup_of_earlier_target(case: Case, row: int) -> int | None:
+    """The look-up of the tokens whose scores are compared with tokens at earlier positions, in a causal model."""
+    flow = case.dataflow
+    call = flow.log.calls[row]
+    scores, target = (part_of(flow, use.tensor, row) for use in call.inputs[:2])
+    if scores.start <= 0 or not target.moves or not _is_causal(case, call.inputs[0].tensor, row):
+        return None
+    whole = scores.source[0]
+    lengths = shape_of(flow, whole) if type(whole) is int else ()
+    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
+        lookup = flow.log.calls[each]
+        # A prefix, as of a picture, makes the scores longer than the tokens: then it is cut off in front.
+        if plain_name(lookup.function) in _LOOKS_UP and set(shape_of(flow, lookup.inputs[0].tensor)) <= set(lengths):
+            read = part_of(flow, lookup.inputs[0].tensor, each)
+            if read.source == target.source and target.start < read.start + scores.start:
+                return each
+    return None
 
 
 _SEQUENCES = 2

@@ -85,9 +85,10 @@ class ArgumentOutOfRange(Rule):
         lowest, highest = min(each.lowest for each in broken), max(each.highest for each in broken)
         is_nan = last.call.outputs[0].values is not None and bool(last.call.outputs[0].values.nans)
         other = loss if place is not None else made
+        given = f"values from {lowest:.4g} to {highest:.4g}, in {len(broken):,} of {calls:,} calls"
         return self.finding(
-            f"{function}() asks for {demand.documented}; as {demand.name} it gets values from {lowest:.4g} to "
-            f"{highest:.4g}, in {len(broken):,} of {calls:,} calls",
+            f"{function}() asks for {demand.documented}; as {demand.name} it gets "
+            f"{given if demand.name_of is None else demand.name_of(last)}",
             severity="error" if is_nan else self.severity,
             symptom="grad_nan" if is_nan else "grad_wrong",
             why=demand.why,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import REDUCTIONS, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
@@ -20,7 +21,7 @@ class BatchMeetsLastAxis(Rule):
     ``table[t] * x`` where ``t`` has one number for each sample, drawn or loaded in this step and used for each sample
     elsewhere, and ``x`` happens to be as wide as the batch is long: shapes (16,) and (16, 3, 16, 16). With a square
     matrix, (16,) and (16, 16), only if ``t`` also goes into the rows of what is computed from ``x``; also for ``t``
-    itself.
+    itself, and for what a reduction over the last axis of the matrix made.
 
     Why it matters
     --------------
@@ -127,9 +128,28 @@ def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None
             index = call.inputs[1].tensor
             is_new = _is_new_integer(case, index, made)
             return made if is_new and _joins_the_rows(case, index, {made}, long, since) else None
+        if name in REDUCTIONS and shape_of(flow, call.inputs[0].tensor) == shape_of(flow, long):
+            return (
+                made if axis_of(call, 2) == 1 and _have_a_source(case, call.inputs[0].tensor, made, long, row) else None
+            )
         if name not in _ELEMENTWISE and made >= since > 0 and len(shape_of(flow, tensor)) == 1:
             return made if _joins_the_rows(case, tensor, set(), long, since) else None
     return None
+
+
+def _have_a_source(case: Case, one: int, before: int, other: int, row: int) -> bool:
+    """Whether two matrices with samples as rows, made by a layer, were computed from the same one of their shape.
+
+    A table of pairs, such as an adjacency matrix with its degrees, has samples on both axes.
+    """
+    flow, since = case.dataflow, case.dataflow.step_before(row)
+    shape, sources, has_layer = shape_of(flow, one), list[set[int]](), False
+    for tensor, until in ((one, before), (other, row)):
+        above = flow.ancestors(tensor, until, since)
+        made = {use.tensor for each in above for use in flow.log.calls[each].outputs}
+        sources.append({tensor} | {each for each in made if shape_of(flow, each) == shape})
+        has_layer |= any(plain_name(flow.log.calls[each].function) in ("linear", "addmm") for each in above)
+    return has_layer and not sources[0].isdisjoint(sources[1])
 
 
 def _elementwise_above(case: Case, row: int, tensor: int) -> Iterator[tuple[int, int]]:
@@ -158,8 +178,9 @@ def _is_no_table_of_pairs(case: Case, tensor: int, row: int, since: int) -> bool
         name, matrices = plain_name(call.function), [use for use in call.inputs if shape_of(flow, use.tensor) != shape]
         if name in _PAIRS and not any(_is_of_parameter(case, use.tensor, each) for use in call.inputs):
             return False
-        if name not in _PAIRS | _LOOKS_UP and len(call.inputs) > 1 and len(matrices) == len(call.inputs):
-            return name in _LAYERS
+        is_joined = len(call.inputs) > 1 and len(matrices) == len(call.inputs)
+        if is_joined and name not in _PAIRS | _LOOKS_UP | _LAYERS:
+            return False
     return True
 
 

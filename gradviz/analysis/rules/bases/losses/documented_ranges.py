@@ -1,7 +1,8 @@
-"""What the documentation of torch's loss functions asks of their arguments, as far as recorded values show it."""
+"""What the documentation of torch's loss functions asks of their arguments, as far as values or names show it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from msgspec import Struct
@@ -9,7 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.loss_arguments import argument, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, value_maker
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
@@ -46,6 +47,8 @@ class Demand(Struct, frozen=True):
     """In which part of the calls values outside of the range have to be seen."""
     are_labels: bool = False
     """Whether a program may be right at the call, and wrong where the values were made."""
+    name_of: Callable[[Given], str] | None = None
+    """For what shows in the name of a variable, and not in values: that name."""
     is_option: bool = False
     """Whether another option mends it, which a module of torch gets where it is made."""
 
@@ -54,6 +57,8 @@ _SLACK = 0.25
 """Noise of labels may reach so far beyond their range on purpose, as in "labels between 0.7 and 1.2"."""
 _ROUNDING = 1e-3
 _MOST = 0.9
+_NAMED = 0.01
+"""Variables are named at the first, second, fourth, eighth ... step."""
 _SOME = 0.3
 """A small batch may contain labels of one kind only."""
 
@@ -137,6 +142,35 @@ _OF_MIXED = 2.05
 _MIXES = frozenset({"add", "sub", "mul", "div", "lerp", "softmax", "sigmoid", "clamp", "where", "matmul"})
 
 
+def _name_of(given: Given) -> str:
+    """The name of the variable that was given as an argument, or from which that was bounded; empty if it has none."""
+    flow, tensor, row = given.flow, given.use.tensor, given.row
+    for _ in range(_MOST_BOUNDS):
+        names = flow.log.tensors[tensor].names
+        if names:
+            return names[0].rpartition(".")[2]
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in _BOUNDS or not call.inputs:
+            return ""
+        tensor, row = call.inputs[0].tensor, made
+    return ""
+
+
+_MOST_BOUNDS = 4
+_BOUNDS = SHAPE_ONLY | {"clamp", "clamp_min"}
+_LOGARITHM = re.compile(r"^(log|ln)|log_?(var|std|sigma|scale|sd)", re.IGNORECASE)
+_DEVIATION = re.compile(r"^(?!.*(var|log|sq|2$)).*(std|sigma|scale|stddev|(^|_)sd)s?\d?$", re.IGNORECASE)
+
+
+def _logarithm_for_variance(given: Given) -> bool:
+    return bool(_LOGARITHM.search(_name_of(given)))
+
+
+def _deviation_for_variance(given: Given) -> bool:
+    return bool(_DEVIATION.search(_name_of(given)))
+
+
 # -- the table ---------------------------------------------------------------------------------------------------------
 
 
@@ -153,7 +187,7 @@ def _targets_of_both_signs(position: int, is_broken: Callable[[Given], bool], wh
 
 def _log_probabilities(function: str, instead: str) -> Demand:
     why = f"{function}() does not normalize: it can make such a loss as low as it likes, whatever the other classes get"
-    return Demand(0, "input", "log-probabilities", _above_0, why, instead, _MOST)
+    return Demand(0, "input", "log-probabilities", _above_0, why, instead, _SOME)
 
 
 DEMANDS: dict[str, tuple[Demand, ...]] = {
@@ -203,6 +237,18 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
             "such a target can be reached without any symbol, and decoding removes it",
             "leave index 0 to the blank: count the classes from 1, or pass blank= with an index of its own", _SOME,
             is_option=True,
+        ),
+    ),
+    "gaussian_nll_loss": (
+        Demand(
+            2, "var", "the variance", _logarithm_for_variance, "by its name it is a logarithm: below the smallest "
+            "variance it is cut off, and passes no gradient on", "give it the exponential: logvar.exp()", _NAMED,
+            name_of=_name_of,
+        ),
+        Demand(
+            2, "var", "the variance", _deviation_for_variance, "by its name it is a standard deviation, and the "
+            "likelihood needs its square: the model learns the square root of its uncertainty", "square it: sigma ** 2",
+            _NAMED, name_of=_name_of,
         ),
     ),
     "poisson_nll_loss": (

@@ -34,6 +34,17 @@ class Objective:
         """The terms that are no sums of others."""
         return [term for term in self.terms if not any(operands(self._histories.flow, term.row))]
 
+    def takes_beside(self, leaf: int, rows: set[int]) -> bool:
+        """Whether the loss depends on a leaf in another way than through these terms."""
+        calls = self._histories.log.calls
+        if any(
+            use.tensor == leaf and rows.isdisjoint(term.path)
+            for term in self.terms
+            for use in calls[term.row].live_inputs
+        ):
+            return True
+        return any(leaf in self.leaves_of(term) for term in self.last_terms if rows.isdisjoint(term.path))
+
     def leaves_of(self, term: Term) -> frozenset[int]:
         """The trained parameters that a term reaches."""
         if term.row not in self._leaves:

@@ -1,0 +1,193 @@
+"""GV687."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.objectives import Objective, has_turned_gradients, objectives
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, number_of
+from gradviz.graph.call_log import TensorUse
+
+
+class MultiplierReversed(Rule):
+    """A learned multiplier, such as the temperature of an entropy, is trained with the wrong sign.
+
+    What it finds
+    -------------
+    A trained tensor that one loss multiplies something with, without its gradient, as the temperature of a soft
+    actor-critic or the multiplier of a constraint; and whose own loss adds it times the same, where it should subtract
+    that, or the other way around. A multiplier that another term of its loss holds is left alone.
+
+    Why it matters
+    --------------
+    A multiplier should grow while what it weighs is too large. With this sign it falls then, and the other way around:
+    the temperature is smallest where the policy explores least, and nothing holds the constraint.
+
+    Example
+    -------
+    policy, value = torch.nn.Linear(4, 2), torch.nn.Linear(5, 1).requires_grad_(False)
+    log_alpha = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([*policy.parameters(), log_alpha], lr=0.01)
+    for step in range(3):
+        state = torch.randn(16, 4)
+        mean, log_std = policy(state).chunk(2, 1)
+        normal = torch.distributions.Normal(mean, log_std.exp())
+        action = normal.rsample()
+        log_p = normal.log_prob(action).sum(1)
+        q = value(torch.cat([state, action], 1)).squeeze(1)
+        actor_loss = (log_alpha.exp().detach() * log_p - q).mean()
+        alpha_loss = (log_alpha * (log_p + 1.0).detach()).mean()
+        optimizer.zero_grad()
+        (actor_loss + alpha_loss).backward()
+        optimizer.step()
+
+    Instead
+    -------
+    policy, value = torch.nn.Linear(4, 2), torch.nn.Linear(5, 1).requires_grad_(False)
+    log_alpha = torch.zeros(1, requires_grad=True)
+    optimizer = torch.optim.SGD([*policy.parameters(), log_alpha], lr=0.01)
+    for step in range(3):
+        state = torch.randn(16, 4)
+        mean, log_std = policy(state).chunk(2, 1)
+        normal = torch.distributions.Normal(mean, log_std.exp())
+        action = normal.rsample()
+        log_p = normal.log_prob(action).sum(1)
+        q = value(torch.cat([state, action], 1)).squeeze(1)
+        actor_loss = (log_alpha.exp().detach() * log_p - q).mean()
+        alpha_loss = -(log_alpha * (log_p + 1.0).detach()).mean()
+        optimizer.zero_grad()
+        (actor_loss + alpha_loss).backward()
+        optimizer.step()
+    """
+
+    code = "GV687"
+    name = "multiplier_reversed"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int]()
+        found = [each for each in objectives(case) if each.is_whole]
+        weighed = {
+            (each.leaf, each.maker, each.sign): term.row
+            for objective in found
+            for term in objective.terms
+            for each in _products(case, term, is_trained=False)
+        }
+        if not weighed or has_turned_gradients(flow):
+            return
+        for objective in found:
+            for term in objective.terms:
+                for each in _products(case, term, is_trained=True):
+                    row = weighed.get((each.leaf, each.maker, each.sign))
+                    if row is not None and each.leaf not in told and _is_alone(case, objective, each.leaf, term):
+                        told.add(each.leaf)
+                        yield self._finding(case, each, term, row)
+
+    def _finding(self, case: Case, product: _Product, term: Term, weighed: int) -> Finding:
+        flow = case.dataflow
+        name, what = case.tensor_name(product.leaf), case.tensor_name(product.tensor)
+        here, used = location_of_call(flow, term.row), location_of_call(flow, weighed)
+        verb, wanted = ("adds", "subtract") if product.sign > 0 else ("subtracts", "add")
+        return self.finding(
+            f"one loss {verb} {name} times {what}, and the loss that trains {name} {verb} the same: it gets smaller "
+            "where it should grow",
+            symptom="grad_wrong",
+            why=f"both losses are minimized: what {name} weighs gets smaller in one, so {name} has to work against it "
+            "in the other",
+            fix=f"turn the sign of the loss of {name} around: {wanted} it",
+            location=here,
+            symptom_location=used if used != here else None,
+            tensors=names_of(flow, [product.leaf]),
+        )
+
+
+class _Product(Struct, frozen=True):
+    """A multiplier times something, of which one has a gradient."""
+
+    leaf: int
+    """The trained tensor that the multiplier is computed from."""
+    tensor: int
+    """What is multiplied."""
+    maker: tuple[str, int | None]
+    """The function and the line that made it."""
+    sign: int
+    """1 if the loss adds it."""
+
+
+_MULTIPLIERS = frozenset({
+    "exp", "softplus", "sigmoid", "detach", "clamp", "relu", "abs", "view", "reshape", "squeeze", "to", "float", "data",
+    "clone", "neg", "expand", "getitem", "unsqueeze",
+})  # fmt: skip
+_KEEPS = frozenset({
+    "detach", "view", "reshape", "squeeze", "unsqueeze", "to", "float", "clone", "mean", "data", "expand", "add", "sub",
+    "neg", "mul",
+})  # fmt: skip
+_MOST_CALLS = 10
+
+
+def _products(case: Case, term: Term, *, is_trained: bool) -> Iterator[_Product]:
+    """The products of a term with a multiplier that has a gradient, or of which only the other factor has one."""
+    flow = case.dataflow
+    call = flow.log.calls[term.row]
+    live, dead = call.live_inputs, [use for use in call.inputs if not use.requires_grad]
+    if plain_name(call.function) != "mul" or len(live) != 1 or len(dead) != 1:
+        return
+    multiplier, other = (live[0], dead[0]) if is_trained else (dead[0], live[0])
+    leaf, turned = _leaf_of(case, multiplier, term.row)
+    if leaf is None:
+        return
+    for tensor, sign in _behind(flow, other.tensor, term.row):
+        made = flow.newest_producer(tensor, term.row)
+        if made is not None:
+            maker = flow.log.calls[made]
+            yield _Product(leaf, tensor, (maker.function, maker.call_site), turned * sign * term.sign)
+
+
+def _leaf_of(case: Case, use: TensorUse, row: int) -> tuple[int | None, int]:
+    """The only number, trained by itself, that a multiplier is computed from, and with which sign."""
+    flow, tensor, sign = case.dataflow, use.tensor, 1
+    for _ in range(_MOST_CALLS):
+        if tensor in case.histories.trained:
+            return (tensor if flow.log.tensors[tensor].facts.shape in ((), (1,)) else None), sign
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in _MULTIPLIERS or len(call.inputs) != 1:
+            break
+        sign *= -1 if plain_name(call.function) == "neg" else 1
+        tensor, row = call.inputs[0].tensor, made
+    return None, sign
+
+
+def _behind(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, int]]:
+    """A tensor, and what it was made from by steps that keep or turn the sign: with the sign of each."""
+    sign = 1
+    for _ in range(_MOST_CALLS):
+        yield tensor, sign
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in _KEEPS or not call.inputs:
+            return
+        name = plain_name(call.function)
+        if name == "mul" and len(call.inputs) > 1:
+            return
+        use = next(
+            (each for each in call.inputs if flow.newest_producer(each.tensor, made) is not None), call.inputs[0]
+        )
+        is_taken_away = name == "sub" and (is_number_first(call) or use is not call.inputs[0])
+        factor = number_of(call, "1", "0", "other", missing=1.0) if name == "mul" else 1.0
+        sign *= -1 if name == "neg" or is_taken_away or factor < 0 else 1
+        tensor, row = use.tensor, made
+
+
+def _is_alone(case: Case, objective: Objective, leaf: int, term: Term) -> bool:
+    """Whether no other term of its loss holds a multiplier, and steps go down its gradient."""
+    owners = [case.dataflow.log.optimizers[each] for each in case.histories.optimizers_of(leaf)]
+    return not objective.takes_beside(leaf, {term.row}) and not any(each.maximizes for each in owners)

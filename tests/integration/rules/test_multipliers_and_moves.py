@@ -1,0 +1,151 @@
+"""Weights and multipliers that a loss trains, parameters that are moved for a second gradient, targets that were read
+already, and arguments that are not what their function asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+
+LOOP = "for step in range(4):\n    x = torch.randn(16, 4)\n"
+TASKS = """
+model, w = nn.Linear(4, 3), nn.Parameter(torch.ones(3))
+optimizer = torch.optim.Adam([*model.parameters(), w], lr=0.01)
+"""
+ERRORS = "    errors = (model(x) - x[:, :3].abs()).square().mean(0)\n"
+
+POLICY = """
+policy, value, log_alpha = nn.Linear(4, 4), nn.Linear(6, 1).requires_grad_(False), nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+for_alpha = torch.optim.Adam([log_alpha], lr=0.01)
+"""
+ACTIONS = """
+    mean, log_std = policy(x).chunk(2, 1)
+    normal = torch.distributions.Normal(mean, log_std.clamp(-3, 1).exp())
+    action = normal.rsample()
+    log_p = normal.log_prob(action).sum(1)
+    q = value(torch.cat([x, action], 1)).squeeze(1)
+"""
+ALPHA = "    for_alpha.zero_grad()\n    alpha_loss.backward()\n    for_alpha.step()"
+
+SHARP = """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(4):
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    norm = torch.stack([p.grad.norm() for p in model.parameters()]).norm()
+    moves = [{move} * p.grad / norm for p in model.parameters()]
+    with torch.no_grad():
+        for p, e in zip(model.parameters(), moves):
+            p.add_(e)  # HERE
+    optimizer.zero_grad()
+    loss = F.mse_loss(model(x), y)
+    loss.backward()
+"""
+
+WRITER = """
+embed, layer, head = nn.Embedding(9, 8), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9)
+optimizer = torch.optim.Adam([*embed.parameters(), *layer.parameters(), *head.parameters()], lr=0.01)
+for step in range(4):
+    tokens = torch.randint(0, 9, (4, 7))
+    scores = head(layer(embed(tokens))[0])
+"""
+
+UNCERTAIN = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    x = torch.randn(16, 4)
+    y = x.sum(1) + torch.randn(16)
+"""
+
+FAULTS = {
+    ("weights_of_losses_fall", "a parameter weighs three errors"): TASKS
+    + LOOP + ERRORS + "    loss = (w * errors).sum()  # HERE" + TRAIN,
+    ("weights_of_losses_fall", "softmax weighs errors, one after the other"): TASKS
+    + LOOP + ERRORS + "    share = w.softmax(0)\n"
+    "    loss = sum(share[i] * error for i, error in enumerate(errors.unbind()))  # HERE" + TRAIN,
+    ("multiplier_reversed", "the temperature of an entropy"): POLICY
+    + LOOP + ACTIONS + "    loss = (log_alpha.exp().detach() * log_p - q).mean()" + TRAIN
+    + "    alpha_loss = (log_alpha * (log_p.detach() - 2.0)).mean()  # HERE\n" + ALPHA,
+    ("multiplier_reversed", "the multiplier of a constraint, with the entropy itself"): POLICY
+    + LOOP + ACTIONS + "    entropy = -log_p.mean()\n    alpha = F.softplus(log_alpha)\n"
+    "    loss = -q.mean() - alpha.detach() * entropy" + TRAIN
+    + "    alpha_loss = -alpha * (entropy.detach() - 0.5)  # HERE\n" + ALPHA,
+    ("not_moved_back", "a sharpness-aware step without the way back"): SHARP.format(move="0.05")
+    + "    optimizer.step()",
+    ("not_moved_back", "the same through data"): SHARP.format(move="0.05").replace("p.add_(e)", "p.data.add_(e)")
+    + "    optimizer.step()",
+    ("targets_are_inputs", "scores and targets are cut at the wrong ends"): WRITER
+    + "    loss = F.cross_entropy(scores[:, 1:].reshape(-1, 9), tokens[:, :-1].reshape(-1))  # HERE" + TRAIN,
+    ("batch_meets_last_axis", "advantages of as many samples as actions have numbers"): """
+policy = nn.Linear(4, 32)
+optimizer = torch.optim.Adam(policy.parameters(), lr=0.01)
+for step in range(3):
+    mean, log_std = policy(torch.randn(16, 4)).chunk(2, 1)
+    normal = torch.distributions.Normal(mean, log_std.exp())
+    action = normal.sample()
+    reward = -(action - 1).square().sum(1)
+    advantage = (reward - reward.mean()) / reward.std()
+    loss = -(normal.log_prob(action) * advantage).mean()  # HERE""" + TRAIN,
+    ("argument_out_of_range", "the logarithm of a variance"): UNCERTAIN
+    + "    mu, logvar = model(x).unbind(1)\n"
+    "    loss = F.gaussian_nll_loss(mu, y, logvar.clamp(min=1e-3))  # HERE" + TRAIN,
+    ("argument_out_of_range", "a standard deviation"): UNCERTAIN
+    + "    mu, s = model(x).unbind(1)\n    sigma = F.softplus(s)\n"
+    "    loss = F.gaussian_nll_loss(mu, y, sigma)  # HERE" + TRAIN,
+}  # fmt: skip
+
+HEALTHY = {
+    "weights that a logarithm holds": TASKS
+    + LOOP + ERRORS + "    loss = (torch.exp(-w) * errors + w).sum()" + TRAIN,
+    "weights that a term of their own holds": TASKS
+    + LOOP + ERRORS + "    loss = (w * errors).sum() + (w.sum() - 3).square()" + TRAIN,
+    "a scale of what a model computes": TASKS
+    + LOOP + "    loss = ((w * model(x)).sum(1) - x.sum(1)).square().mean()" + TRAIN,
+    "a temperature that works against what it weighs": POLICY
+    + LOOP + ACTIONS + "    loss = (log_alpha.exp().detach() * log_p - q).mean()" + TRAIN
+    + "    alpha_loss = -(log_alpha * (log_p.detach() - 2.0)).mean()\n" + ALPHA,
+    "a weight with a term that holds it": POLICY
+    + LOOP + ACTIONS + "    error = q.square().mean()\n    loss = log_alpha.exp().detach() * error" + TRAIN
+    + "    alpha_loss = log_alpha.exp() * error.detach() - log_alpha\n" + ALPHA,
+    "a sharpness-aware step": SHARP.format(move="0.05")
+    + "    with torch.no_grad():\n        for p, e in zip(model.parameters(), moves):\n            p.sub_(e)\n"
+    "    optimizer.step()",
+    "a step by hand down the first gradient": SHARP.format(move="-0.05") + "    optimizer.step()",
+    "scores and targets are cut at the right ends": WRITER
+    + "    loss = F.cross_entropy(scores[:, :-1].reshape(-1, 9), tokens[:, 1:].reshape(-1))" + TRAIN,
+    "a prefix is cut off in front": WRITER.replace(
+        "embed(tokens)", "torch.cat([torch.ones(4, 3, 8), embed(tokens)], 1)"
+    ) + "    loss = F.cross_entropy(scores[:, 3:-1].reshape(-1, 9), tokens[:, 1:].reshape(-1))" + TRAIN,
+    "an adjacency matrix with its degrees on both sides": """
+features, layer = nn.Linear(4, 16), nn.Linear(16, 2)
+optimizer = torch.optim.Adam([*features.parameters(), *layer.parameters()], lr=0.01)
+x = torch.randn(16, 4)
+for step in range(3):
+    h = features(x)
+    near = torch.sigmoid(h @ h.T)
+    scale = near.sum(1).rsqrt()
+    loss = layer((scale[:, None] * near * scale) @ h).square().mean()""" + TRAIN,
+    "a variance": UNCERTAIN
+    + "    mu, logvar = model(x).unbind(1)\n    sigma2 = F.softplus(logvar)\n"
+    "    loss = F.gaussian_nll_loss(mu, y, sigma2) + F.gaussian_nll_loss(mu, y, logvar.exp())" + TRAIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "name"), FAULTS)
+def test_a_fault_is_told_at_its_line(cause: str, name: str, tmp_path: Path) -> None:
+    script = HEAD + FAULTS[cause, name]
+    wanted = next(number for number, line in enumerate(script.splitlines(), 1) if line.endswith("# HERE"))
+    assert [each.location.line for each in alarms(script, tmp_path) if each.cause == cause and each.location] == [
+        wanted
+    ]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [each.message for each in alarms(HEAD + HEALTHY[name], tmp_path)] == []
