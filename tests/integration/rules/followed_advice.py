@@ -62,7 +62,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("keep the weights fixed", (("torch.nn.Parameter(torch.ones(2))", "torch.ones(2)"), (", weights]", "]"))),
     ),
     "GV687": (("around: subtract it", (("alpha_loss = (", "alpha_loss = -("),)),),
-    "GV688": (
+    "GV740": (
         (
             "keep what was added, and subtract it",
             (

@@ -1,4 +1,4 @@
-"""GV688."""
+"""GV740."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class NotMovedBack(Rule):
         optimizer.step()
     """
 
-    code = "GV688"
+    code = "GV740"
     name = "not_moved_back"
     severity = "warning"
 
