@@ -63,6 +63,7 @@ from gradviz.analysis.rules.nan_gradients.nan_in_masked_branch import NanInMaske
 from gradviz.analysis.rules.nan_gradients.overflow import Overflow
 from gradviz.analysis.rules.objectives.added_to_itself import AddedToItself
 from gradviz.analysis.rules.objectives.arguments_swapped import ArgumentsSwapped
+from gradviz.analysis.rules.objectives.divided_by_variance import DividedByVariance
 from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeLoss
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
@@ -111,6 +112,7 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
+from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
@@ -121,6 +123,7 @@ from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffe
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
+from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
@@ -299,6 +302,9 @@ RULES: tuple[type[Rule], ...] = (
     WeightsOfLossesFall,
     MultiplierReversed,
     NotMovedBack,
+    ScoresScaledUp,
+    DividedByVariance,
+    EntropyOfScores,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

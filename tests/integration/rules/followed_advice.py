@@ -57,6 +57,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
+    "GV631": (("scores / 16 ** 0.5", (("* 16**0.5", "/ 16**0.5"),)),),
+    "GV635": (("(var + eps).sqrt()", (("(variance + 1e-5)", "(variance + 1e-5).sqrt()"),)),),
+    "GV648": (("torch.log_softmax(scores, dim=-1)", (("(p * scores)", "(p * log_p)"),)),),
     "GV686": (
         ("learn a variance instead", (("weights * errors", "torch.exp(-weights) * errors + weights"),)),
         ("keep the weights fixed", (("torch.nn.Parameter(torch.ones(2))", "torch.ones(2)"), (", weights]", "]"))),

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.fits import Fit
 from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients, is_on_purpose
-from gradviz.analysis.rules.bases.losses.players import Agreement, agreement, lowered_value, turns_of
+from gradviz.analysis.rules.bases.losses.players import Agreement, agreement, asked_alike, lowered_value, turns_of
 from gradviz.analysis.rules.bases.losses.requests import Request
 from gradviz.analysis.rules.bases.losses.rewards import may_be_small
 
@@ -25,7 +25,7 @@ class PlayersAgree(Rule):
     Two networks with an optimizer each, in turns. The loss of one goes through the other, the discriminator or critic,
     and asks the same from it on generated samples as its own loss does there: the same constant target of
     ``binary_cross_entropy`` or ``mse_loss``, the same sign of ``mean()``, ``softplus()`` or ``relu()``; and something
-    else than its own loss asks on real samples.
+    else than its own loss asks on real samples. Also a discriminator whose own loss asks the same on both.
 
     Why it matters
     --------------
@@ -77,6 +77,9 @@ class PlayersAgree(Rule):
             found = [agreement(case, each, one, other) for each in turns]
             if found[0] is not None and all(found):
                 yield self._finding(case, one, other, found[0])
+            alike = [asked_alike(case, each, one, other) for each in turns]
+            if alike[0] is not None and all(alike):
+                yield self._alike(case, one, *alike[0])
             values = (lowered_value(case, each, one, other) for each in (turns[0], turns_of(case.histories, 0)))
             lowered = next(filter(None, values), None)
             if lowered is not None and not is_on_purpose(case) and not may_be_small(case):
@@ -97,12 +100,24 @@ class PlayersAgree(Rule):
             tensors=names_of(flow, sorted(leaves)),
         )
 
+    def _alike(self, case: Case, one: int, generated: Request, real: Request) -> Finding:
+        flow = case.dataflow
+        here, there = (location_of_call(flow, _line_row(flow, each)) for each in (generated, real))
+        return self.finding(
+            f"the loss for {optimizer_words(flow.log.optimizers[one])} asks the same on generated samples as on real "
+            f"ones: {_words(generated)}. It learns no difference between them",
+            symptom="grad_wrong",
+            why="a discriminator that answers all samples alike has the lowest loss, and tells the generator nothing",
+            fix="ask the opposite on generated samples: the other target, or the other sign: relu(1 + critic(fake))",
+            location=here,
+            symptom_location=there if there != here else None,
+        )
+
     def _finding(self, case: Case, one: int, other: int, found: Agreement) -> Finding:
         flow = case.dataflow
         optimizers = flow.log.optimizers
         asked, own = found.asked, found.own
-        what = f"the target {own.wanted:g}" if own.kind == "constant" else "larger outputs"
-        what = "smaller outputs" if own.kind == "direction" and own.wanted < 0 else what
+        what = _words(own)
         here, theirs = (location_of_call(flow, _line_row(flow, each)) for each in (asked, own))
         return self.finding(
             f"the loss for {optimizer_words(optimizers[one])} asks the same on generated samples from the network of "
@@ -121,6 +136,12 @@ _BOTH = 2
 _MOST_PLAYERS = 12
 """More optimizers are made anew in an inner loop; to compare each with each would take too long."""
 _MOST_COMPARED = 3
+
+
+def _words(request: Request) -> str:
+    if request.kind == "constant":
+        return f"the target {request.wanted:g}"
+    return "smaller outputs" if request.wanted < 0 else "larger outputs"
 
 
 def _line_row(flow: Dataflow, request: Request) -> int:

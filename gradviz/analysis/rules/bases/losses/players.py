@@ -63,6 +63,18 @@ def agreement(case: Case, turns: Turns, one: int, other: int) -> Agreement | Non
     return Agreement(request, on_generated[0], leaves) if on_generated and on_real and agrees else None
 
 
+def asked_alike(case: Case, turns: Turns, one: int, other: int) -> tuple[Request, Request] | None:
+    """What the network of one, a discriminator of what the other makes, is asked by its own losses on generated samples
+    and on real ones, where all of it is the same."""
+    asked = _asked(case, turns, other, one)
+    if asked is None:
+        return None
+    _, _, own, its = asked
+    on_generated, on_real = _asked_by_itself(case.histories, turns.get(one, []), own, its)
+    wanted = {(each.kind, each.wanted) for each in (*on_generated, *on_real)}
+    return (on_generated[0], on_real[0]) if on_generated and on_real and len(wanted) == 1 else None
+
+
 def lowered_value(case: Case, turns: Turns, one: int, other: int) -> tuple[Request, Fit, frozenset[int]] | None:
     """What the loss of one optimizer makes smaller, where the other one fits it to rewards; with that fit."""
     asked = _asked(case, turns, one, other)

@@ -1,0 +1,106 @@
+"""Scores that are multiplied where they are to be divided, normalizations by a variance, entropies of scores, and
+discriminators that are asked the same on all samples."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+
+ATTENTION = """
+query, key, value = (nn.Linear(16, 16) for _ in range(3))
+optimizer = torch.optim.SGD([*query.parameters(), *key.parameters(), *value.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 5, 16)
+    q, k, v = query(x), key(x), value(x)
+"""
+HEADS = "    q, k, v = (each.view(8, 5, 2, 8).transpose(1, 2) for each in (q, k, v))\n"
+NORMAL = """
+first, last, gain = nn.Linear(4, 8), nn.Linear(8, 1), nn.Parameter(torch.ones(8))
+optimizer = torch.optim.SGD([*first.parameters(), *last.parameters(), gain], lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 4)
+    h = first(x)
+    mean, var = h.mean(-1, keepdim=True), h.var(-1, keepdim=True, unbiased=False)
+"""
+POLICY = """
+policy = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(policy.parameters(), lr=0.1)
+for step in range(3):
+    scores, reward = policy(torch.randn(16, 4)), torch.randn(16)
+    p = scores.softmax(-1)
+    action = torch.multinomial(p, 1)
+    score = -(scores.log_softmax(-1).gather(1, action).squeeze(1) * reward).mean()
+"""
+PLAYERS = """
+G, D = nn.Linear(4, 2), nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(), nn.Linear(8, 1))
+for_g, for_d = torch.optim.Adam(G.parameters(), lr=0.01), torch.optim.Adam(D.parameters(), lr=0.01)
+for step in range(4):
+    real, fake = torch.randn(16, 2) + 2, G(torch.randn(16, 4))
+    ones, zeros = torch.ones(16, 1), torch.zeros(16, 1)
+{loss}
+    for_d.zero_grad()
+    loss.backward()
+    for_d.step()
+    g_loss = -D(fake).mean()
+    for_g.zero_grad()
+    g_loss.backward()
+    for_g.step()
+"""
+
+FAULTS = {
+    ("scores_scaled_up", "a product times the root of the length"): ATTENTION
+    + "    w = (q @ k.transpose(1, 2) * 16**0.5).softmax(-1)  # HERE\n    loss = (w @ v - x).square().mean()" + TRAIN,
+    ("scores_scaled_up", "heads, divided by a scale below 1, and a mask"): ATTENTION + HEADS
+    + "    scale = 8**-0.5\n    w = torch.einsum('bhid,bhjd->bhij', q, k) / scale  # HERE\n"
+    "    w = w.masked_fill(torch.triu(torch.ones(5, 5), 1).bool(), float('-inf')).softmax(-1)\n"
+    "    loss = (w @ v).square().mean()" + TRAIN,
+    ("divided_by_variance", "a layer normalization by hand"): NORMAL
+    + "    loss = last(gain * (h - mean) / (var + 1e-5)).square().mean()  # HERE" + TRAIN,
+    ("entropy_of_scores", "probabilities times scores"): POLICY
+    + "    loss = score + 0.01 * (p * scores).sum(-1).mean()  # HERE" + TRAIN,
+    ("players_agree", "a hinge that asks the same of real and generated samples"): PLAYERS.format(
+        loss="    loss = F.relu(1 - D(real)).mean() + F.relu(1 - D(fake.detach())).mean()  # HERE"
+    ),
+    ("players_agree", "the same labels for real and generated samples"): PLAYERS.format(
+        loss="    bce = F.binary_cross_entropy_with_logits\n    loss = bce(D(real), ones)\n"
+        "    loss = loss + bce(D(fake.detach()), ones)  # HERE"
+    ),
+}  # fmt: skip
+
+HEALTHY = {
+    "scores divided by the root": ATTENTION
+    + "    w = (q @ k.transpose(1, 2) / 16**0.5).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,
+    "scores of unit vectors times a number": ATTENTION
+    + "    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)\n"
+    "    w = (q @ k.transpose(1, 2) * 10.0).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,
+    "a layer normalization": NORMAL
+    + "    loss = last(gain * (h - mean) / (var + 1e-5).sqrt()).square().mean()" + TRAIN,
+    "a likelihood with a variance": NORMAL
+    + "    loss = ((last(gain * h) - x[:, :1]) ** 2 / (var + 1e-3) + (var + 1e-3).log()).mean()" + TRAIN,
+    "an entropy": POLICY
+    + "    loss = score + 0.01 * (p * scores.log_softmax(-1)).sum(-1).mean()" + TRAIN,
+    "an expected value": POLICY.replace("score = ", "other = ")
+    + "    loss = other + ((p.detach() * scores).sum(-1) - reward).square().mean()" + TRAIN,
+    "a hinge": PLAYERS.format(loss="    loss = F.relu(1 - D(real)).mean() + F.relu(1 + D(fake.detach())).mean()"),
+    "opposite targets and a penalty on both": PLAYERS.format(
+        loss="    bce = F.binary_cross_entropy_with_logits\n    on_real, on_fake = D(real), D(fake.detach())\n"
+        "    loss = bce(on_real, ones) + bce(on_fake, zeros) + 0.1 * (on_real**2 + on_fake**2).mean()"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "name"), FAULTS)
+def test_a_fault_is_told_at_its_line(cause: str, name: str, tmp_path: Path) -> None:
+    script = HEAD + FAULTS[cause, name]
+    wanted = next(number for number, line in enumerate(script.splitlines(), 1) if line.endswith("# HERE"))
+    assert [each.location.line for each in alarms(script, tmp_path) if each.cause == cause and each.location] == [
+        wanted
+    ]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [each.message for each in alarms(HEAD + HEALTHY[name], tmp_path)] == []
