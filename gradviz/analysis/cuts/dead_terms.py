@@ -142,16 +142,23 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
         if use.has_grad_fn
     }
     for row, term, exit_row in _constant_terms(flow, backward, root):
-        cuts = _cuts_above(flow, term, row, exit_row)
-        if not cuts or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
+        lines = _cuts_above(flow, term, row, exit_row)
+        if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
-        if _only_shifts_the_value(flow, cuts[0], live):
-            continue
-        parameters = set[int]()
-        for cut in cuts:
-            parameters |= histories.live_leaves(cut.live_inputs, cut.call)[0].union(cut.live_inputs)
-        if parameters & histories.trained:
-            yield DeadTerm(term, cuts[0], row, backward, tuple(sorted(parameters & histories.trained)))
+        for cuts in lines:
+            trained = _trained_above(histories, cuts)
+            if trained and not _only_shifts_the_value(flow, cuts[0], live):
+                yield DeadTerm(term, cuts[0], row, backward, trained)
+            if trained:
+                break
+
+
+def _trained_above(histories: ParameterHistories, cuts: list[Cut]) -> tuple[int, ...]:
+    """The trained tensors from which the inputs of some cuts were computed."""
+    found = set[int]()
+    for cut in cuts:
+        found |= histories.live_leaves(cut.live_inputs, cut.call)[0].union(cut.live_inputs)
+    return tuple(sorted(found & histories.trained))
 
 
 def _only_shifts_the_value(flow: Dataflow, cut: Cut, live: set[int]) -> bool:
@@ -169,19 +176,25 @@ def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, s
     return any(use.tensor in histories.trained and not use.requires_grad for use in uses)
 
 
-def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> list[Cut]:
-    """The newest cut in the same step through which a term came, and the others of its line.
+def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> list[list[Cut]]:
+    """The newest cut in the same step through which a term came, and the others of its line; then those of other lines
+    that nobody writes on purpose.
 
     From each element of a loss, programs subtract constants on purpose: a baseline, the log-probability of an older
     policy.
     """
     if exit_row is not None:
-        return [cut for cut in flow.cuts if cut.call == exit_row]
+        found = [cut for cut in flow.cuts if cut.call == exit_row]
+        return [found] if found else []
     call = flow.log.calls[row]
     is_of_elements = not all(_is_number(flow, use) for use in call.inputs)
     left_out = _STATE | _ON_PURPOSE if is_of_elements and plain_name(call.function) == "sub" else _STATE
     cuts = [cut for cut in flow.cuts_reaching(term, row, flow.step_before(row)) if cut.kind not in left_out]
-    return [cut for cut in cuts if cut.call_site == cuts[0].call_site]
+    lines: dict[int | None, list[Cut]] = {}
+    for cut in cuts:
+        if cut.kind not in _ON_PURPOSE or cut.call_site == cuts[0].call_site:
+            lines.setdefault(cut.call_site, []).append(cut)
+    return list(lines.values())
 
 
 def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:

@@ -40,13 +40,13 @@ def half_cut_draws(histories: ParameterHistories) -> Iterator[DrawWithoutGradien
                     continue
                 for cut in cuts:
                     other = _other_half(flow, cut)
-                    own = set() if other is None else _own_leaves(histories, cut, other)
+                    own = frozenset() if other is None else _own_leaves(histories, cut, other)
                     if own and own <= reached:
                         found[cut.call_site] = DrawWithoutGradient(cut, backward, tuple(sorted(own)))
         yield from found.values()
 
 
-def _own_leaves(histories: ParameterHistories, cut: Cut, other: TensorUse) -> set[int]:
+def _own_leaves(histories: ParameterHistories, cut: Cut, other: TensorUse) -> frozenset[int]:
     """Trained tensors that only the half that is cut off was computed from."""
     behind, _ = histories.live_leaves(cut.live_inputs, cut.call)
     beside, _ = histories.live_leaves((other.tensor,), cut.call)

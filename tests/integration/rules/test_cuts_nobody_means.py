@@ -139,6 +139,12 @@ FAULTS = {
         "    nn.utils.clip_grad_norm_([*net.parameters(), *head.parameters()], 0.5)\n    opt.step()\n",
         "not_stepped",
     ),
+    "a term is made of a choice, and of values that nothing trains": (
+        LOOP + "    h = net(x)\n    choice = nn.functional.one_hot(h.argmax(1), 8).float()  # here\n"
+        "    with torch.no_grad():\n        values = head(h).expand(-1, 8)\n"
+        "    loss = -(choice * values).sum(1).mean() + mse(head(net(x)), y)\n" + STEP,
+        "term_without_gradient",
+    ),
     "the scale of a reparametrized draw is cut off": (
         LOOP + "    h = net(x)\n    mean, log_std = h.tanh(), head(h)\n    std = log_std.exp().detach()  # here\n"
         "    z = mean + std * torch.randn_like(mean)\n"
