@@ -185,12 +185,12 @@ class CallRecorder:
             pending.generators = states_before(pending.kwargs)
         return pending
 
-    def end(self, begun: Pending | PendingRead, result: Any, before: int, after: int) -> None:
-        """The call returned, after making the nodes ``before`` to ``after - 1``."""
+    def end(self, begun: Pending | PendingRead, result: Any, before: int, after: int) -> Row | None:
+        """The call returned, after making the nodes ``before`` to ``after - 1``. Returns its row, if it gets one."""
         with self.writer.shield():
             pending = self._logged_read(begun, result) if isinstance(begun, PendingRead) else begun
             if pending is None:
-                return
+                return None
             row = pending.row
             if after != before:
                 row.sequence_nr, row.node_count = before, after - before
@@ -206,6 +206,8 @@ class CallRecorder:
                 if row.function in _TAKE_HOOKS and len(pending.args) > 1:
                     row.definition = callback_of(pending.args[1])
                 self.writer.add(row)
+                return row
+        return None
 
     def _logged_read(self, read: PendingRead, result: Any) -> Pending | None:
         """What was read, if it is a tensor that was computed from another."""

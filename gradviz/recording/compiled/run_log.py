@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gradviz.graph.model import TensorFacts
 from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_arguments import tensors_inside
-from gradviz.recording.calls.call_recorder import CallRecorder, Pending
+from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.compiled.traced_nodes import TracedNode
@@ -57,16 +57,17 @@ class RunLog:
         """The tensor as the rows have it; None if no call took or returned it."""
         return self._recorder.writer.uses.tensors.find(tensor)
 
-    def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Pending | None:
+    def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
         """A torch function is about to run."""
         return self._recorder.begin(function, args, kwargs, frame)
 
-    def end(self, pending: Pending, result: Any, before: int, after: int) -> None:
+    def end(self, pending: Any, result: Any, before: int, after: int) -> None:
         """It has returned."""
-        self._recorder.end(pending, result, before, after)
-        self._take_newest(pending.row)
+        row = self._recorder.end(pending, result, before, after)
+        if row is not None:
+            self._take_newest(row)
 
-    def fail(self, pending: Pending, error: BaseException) -> None:
+    def fail(self, pending: Any, error: BaseException) -> None:
         """It raised, and so does the whole run."""
 
     def _take_newest(self, row: Row) -> None:

@@ -30,7 +30,7 @@ class CallListener(Protocol):
     def begin(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType) -> Any:
         """It is about to run; the result is passed to `end` or `fail`. None for calls that are not logged."""
 
-    def end(self, pending: Any, result: Any, before: int, after: int) -> None:
+    def end(self, pending: Any, result: Any, before: int, after: int) -> object:
         """It has returned."""
 
     def fail(self, pending: Any, error: BaseException) -> None:

@@ -140,8 +140,9 @@ FAULTS = {
         "not_stepped",
     ),
     "a term is made of a choice, and of values that nothing trains": (
-        LOOP + "    h = net(x)\n    choice = nn.functional.one_hot(h.argmax(1), 8).float()  # here\n"
-        "    with torch.no_grad():\n        values = head(h).expand(-1, 8)\n"
+        LOOP.replace("opt =", "fixed = nn.Linear(8, 8)\nopt =")
+        + "    h = net(x)\n    choice = nn.functional.one_hot(h.argmax(1), 8).float()  # here\n"
+        "    with torch.no_grad():\n        values = fixed(x.repeat(1, 2))\n"
         "    loss = -(choice * values).sum(1).mean() + mse(head(net(x)), y)\n" + STEP,
         "term_without_gradient",
     ),
