@@ -81,11 +81,13 @@ from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.rate_multiplied_twice import RateMultipliedTwice
+from gradviz.analysis.rules.optimizers.rate_set_elsewhere import RateSetElsewhere
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.optimizers.steps_from_the_start import StepsFromTheStart
 from gradviz.analysis.rules.optimizers.steps_too_large import StepsTooLarge
+from gradviz.analysis.rules.optimizers.steps_up_gradient import StepsUpGradient
 from gradviz.analysis.rules.optimizers.two_optimizers import TwoOptimizers
 from gradviz.analysis.rules.optimizers.warmup_never_ends import WarmupNeverEnds
 from gradviz.analysis.rules.optimizers.wrong_optimizer import WrongOptimizer
@@ -302,6 +304,8 @@ RULES: tuple[type[Rule], ...] = (
     WeightsOfLossesFall,
     MultiplierReversed,
     NotMovedBack,
+    StepsUpGradient,
+    RateSetElsewhere,
     ScoresScaledUp,
     DividedByVariance,
     EntropyOfScores,

@@ -57,6 +57,13 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
+    "GV742": (("subtract it: p.sub_", (("p.add_(p.grad, alpha=0.1)", "p.sub_(0.1 * p.grad)"),)),),
+    "GV743": (
+        (
+            "for group in optimizer.param_groups",
+            (("    optimizer.lr =", '    for group in optimizer.param_groups:\n        group["lr"] ='),),
+        ),
+    ),
     "GV631": (("scores / 16 ** 0.5", (("* 16**0.5", "/ 16**0.5"),)),),
     "GV635": (("(var + eps).sqrt()", (("(variance + 1e-5)", "(variance + 1e-5).sqrt()"),)),),
     "GV648": (("torch.log_softmax(scores, dim=-1)", (("(p * scores)", "(p * log_p)"),)),),

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.signed_terms import number_of
+from gradviz.analysis.rules.bases.moves_by_gradient import goes_up_gradient
 
 
 class NotMovedBack(Rule):
@@ -107,27 +107,7 @@ def _move_to(case: Case, tensor: int, since: int, step: int) -> int | None:
     changed = (row for row in flow.changes(tensor, backwards[0], step) if calls[row].kind == "operation")
     rows = {*changed, *assigned}
     (row,) = rows if len(rows) == 1 else (step,)
-    return row if row < backwards[-1] and _goes_up(case, tensor, row) else None
+    return row if row < backwards[-1] and goes_up_gradient(case, tensor, row) else None
 
 
 _TWO = 2
-
-
-def _goes_up(case: Case, tensor: int, row: int) -> bool:
-    """Whether a call adds a positive multiple of the tensor's own gradient."""
-    flow = case.dataflow
-    call = flow.log.calls[row]
-    own = {tensor, *flow.sharing_memory(tensor)}
-    added = [use for use in call.inputs if use.tensor not in own]
-    if plain_name(call.function) != "add" or len(added) != 1 or number_of(call, "alpha", missing=1.0) < 0:
-        return False
-    (use,) = added
-    if flow.log.tensors[use.tensor].gradient_of == tensor:
-        return True
-    above = flow.ancestors(use.tensor, row, flow.step_before(row))
-    makers = [flow.log.calls[each] for each in above]
-    is_turned = any(
-        plain_name(call.function) in ("neg", "sub") or number_of(call, "1", missing=1.0) < 0 for call in makers
-    )
-    from_gradient = any(flow.log.tensors[each.tensor].gradient_of == tensor for call in makers for each in call.inputs)
-    return from_gradient and not is_turned

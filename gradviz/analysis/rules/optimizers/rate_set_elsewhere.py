@@ -1,0 +1,120 @@
+"""GV743."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.tensor_words import optimizer_words
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import LoggedOptimizer
+
+
+class RateSetElsewhere(Rule):
+    """A line sets a learning rate where the optimizer does not read it, or for one of its groups only.
+
+    What it finds
+    -------------
+    ``optimizer.lr = ...`` and ``optimizer.defaults["lr"] = ...``, where the rate of the optimizer never changes; and
+    ``optimizer.param_groups[0]["lr"] = ...`` for an optimizer with several groups, of which only the first one changes
+    its rate, though no line names the others.
+
+    Why it matters
+    --------------
+    ``step()`` reads the rate of each group from ``param_groups``. An attribute with another name is only Python's, and
+    the defaults are read when a group is added: the schedule has no effect, and nothing says so.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        optimizer.lr = 0.1 * 0.5**step
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * 0.5**step
+        optimizer.zero_grad()
+        model(torch.randn(8, 4)).square().mean().backward()
+        optimizer.step()
+    """
+
+    code = "GV743"
+    name = "rate_set_elsewhere"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for optimizer in case.dataflow.log.optimizers:
+            if optimizer.steps < _MIN_STEPS or optimizer.class_name not in _OF_TORCH:
+                continue  # An optimizer of the program may read what it likes.
+            for place, location in _lines_that_set(case, optimizer):
+                if _has_no_effect(case, optimizer, place):
+                    yield self._finding(optimizer, place, location)
+                    break
+
+    def _finding(self, optimizer: LoggedOptimizer, place: str, location: Location) -> Finding:
+        who = optimizer_words(optimizer)
+        is_first = "param_groups" in place
+        return self.finding(
+            f"this line sets the learning rate of the first group of {who} only: that of the second one is "
+            f"{_words(optimizer.learning_rates[1])} in all {optimizer.steps:,} steps"
+            if is_first
+            else f"this line sets {place}, which step() of {who} does not read: its learning rate is "
+            f"{_words(optimizer.learning_rates[0])} in all {optimizer.steps:,} steps",
+            symptom="grad_wrong",
+            why="step() reads the learning rate of each group from optimizer.param_groups",
+            fix='set it for each group: for group in optimizer.param_groups: group["lr"] = rate',
+            location=location,
+            evidence={"steps": optimizer.steps},
+        )
+
+
+_MIN_STEPS = 3
+_OF_TORCH = frozenset({
+    "SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "Adamax", "ASGD", "LBFGS", "NAdam", "RAdam", "RMSprop", "Rprop",
+    "SparseAdam", "Adafactor", "Muon",
+})  # fmt: skip
+_PLACES = r"""lr|learning_rate|defaults\[['"]lr['"]\]|param_groups\[0\]\[['"]lr['"]\]"""
+
+
+def _words(rate: float | None) -> str:
+    return "theirs" if rate is None else f"{rate:.3g}"
+
+
+def _lines_that_set(case: Case, optimizer: LoggedOptimizer) -> Iterator[tuple[str, Location]]:
+    """The lines that assign a rate to an optimizer, with what they assign to."""
+    for name in optimizer.names:
+        last = re.escape(name.rpartition(".")[2])
+        assigned = re.compile(rf"\b({last}\.(?:{_PLACES}))\s*[-+*/]?=(?!=)")
+        for file, lines in case.capture.sources.items():
+            for number, text in lines.items():
+                found = assigned.search(text.partition("#")[0])
+                if found:
+                    yield found[1], Location(file, number)
+
+
+def _has_no_effect(case: Case, optimizer: LoggedOptimizer, place: str) -> bool:
+    if "param_groups" not in place:
+        return not optimizer.rate_changes
+    rates = optimizer.learning_rates[1:]
+    others = zip(rates, optimizer.highest_rates[1:], strict=False)
+    return (
+        optimizer.rate_changes > 0
+        and bool(rates)
+        and all(rate is not None and rate == highest for rate, highest in others)
+        and not any("param_groups" in text and "[0]" not in text for text in _texts(case))
+    )
+
+
+def _texts(case: Case) -> Iterator[str]:
+    for lines in case.capture.sources.values():
+        yield from lines.values()

@@ -1,0 +1,98 @@
+"""GV742."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.fits import fits_in
+from gradviz.analysis.rules.bases.losses.objectives import is_on_purpose
+from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
+from gradviz.analysis.rules.bases.moves_by_gradient import goes_up_gradient
+
+
+class StepsUpGradient(Rule):
+    """A step by hand adds the gradient, where it should subtract it.
+
+    What it finds
+    -------------
+    Parameters that only the program itself changes, by adding a positive multiple of their gradient, or of a momentum
+    of it, at every step; where the loss is an error that should get smaller.
+
+    Why it matters
+    --------------
+    The gradient points to where the loss grows. Such steps make the model worse.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    for step in range(3):
+        x, y = torch.randn(16, 4), torch.randn(16, 1)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(p.grad, alpha=0.1)
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    for step in range(3):
+        x, y = torch.randn(16, 4), torch.randn(16, 1)
+        loss = torch.nn.functional.mse_loss(model(x), y)
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p.add_(p.grad, alpha=-0.1)
+    """
+
+    code = "GV742"
+    name = "steps_up_gradient"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, histories = case.dataflow, case.histories
+        found: dict[int, int] = {}
+        for tensor, events in case.gradient_events.events.items():
+            own = set(flow.sharing_memory(tensor))
+            steps = [row for row, kind in events if kind == "step" and not _is_assigned_to_itself(case, row, own)]
+            by_hand = [row for row in steps if flow.log.calls[row].kind == "operation"]
+            is_only = len(by_hand) == len(steps) >= _MIN_STEPS and histories.tensor(tensor).role == "parameter"
+            if is_only and all(goes_up_gradient(case, tensor, row) for row in by_hand):
+                found[tensor] = by_hand[0]
+        if found and not is_on_purpose(case) and _lowers_errors(case, min(found.values())):
+            yield self.finding(
+                f"the steps by hand add the gradient of {histories.together(sorted(found))}: the loss is an error, and "
+                "each step makes it larger",
+                symptom="grad_wrong",
+                why="the gradient points to where the loss grows; a step goes the other way",
+                fix="subtract it: p.sub_(rate * p.grad)",
+                location=location_of_call(flow, min(found.values())),
+                tensors=names_of(flow, sorted(found)),
+                evidence={"parameters": len(found)},
+            )
+
+
+_MIN_STEPS = 2
+
+
+def _is_assigned_to_itself(case: Case, row: int, own: set[int]) -> bool:
+    """What Python does behind ``p.data += move``: the change has a row of its own."""
+    call = case.dataflow.log.calls[row]
+    return call.function.endswith("data.__set__") and all(use.tensor in own for use in call.inputs)
+
+
+def _lowers_errors(case: Case, before: int) -> bool:
+    """Whether the backward call before a step began at an error, with the sign that should make it smaller."""
+    flow = case.dataflow
+    backward = flow.backward_before(before)
+    roots = () if backward is None else flow.log.calls[backward].roots
+    terms = [term for use in roots for term in signed_terms(flow, backward or 0, use.tensor)]
+    fits = list(fits_in(flow, terms))
+    return bool(fits) and not any(fit.is_worsened or fit.is_drawn for fit in fits)

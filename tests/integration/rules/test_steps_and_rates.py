@@ -1,0 +1,81 @@
+"""Steps by hand that go up the gradient, and learning rates that are set where no step reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+
+BY_HAND = """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+momentum = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
+for step in range(4):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    loss = {loss}
+    model.zero_grad()
+    loss.backward()
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            {step}
+"""
+ERROR = "F.cross_entropy(model(x), y)"
+MODEL = """
+model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+optimizer = torch.optim.SGD({groups}, lr=0.1)
+for step in range(6):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    {rate}
+    loss = F.cross_entropy(model(x), y)"""
+ALL, TWO = "model.parameters()", "[dict(params=model[0].parameters()), dict(params=model[2].parameters())]"
+
+
+def by_hand(step: str, loss: str = ERROR) -> str:
+    return HEAD + BY_HAND.replace("{loss}", loss).replace("{step}", step)
+
+
+def with_rate(rate: str, groups: str = ALL) -> str:
+    return HEAD + MODEL.format(groups=groups, rate=rate) + TRAIN
+
+
+FAULTS = {
+    ("steps_up_gradient", "a gradient is added"): by_hand("p.add_(0.1 * p.grad)  # HERE"),
+    ("steps_up_gradient", "a momentum is added through data"): by_hand(
+        "momentum[name] = 0.9 * momentum[name] + p.grad; p.data += 0.1 * momentum[name]  # HERE"
+    ),
+    ("rate_set_elsewhere", "an attribute"): with_rate("optimizer.lr = 0.1 * 0.5**step  # HERE"),
+    ("rate_set_elsewhere", "the defaults"): with_rate('optimizer.defaults["lr"] *= 0.5  # HERE'),
+    ("rate_set_elsewhere", "the first of two groups"): with_rate(
+        'optimizer.param_groups[0]["lr"] = 0.1 * 0.5**step  # HERE', TWO
+    ),
+}
+
+HEALTHY = {
+    "a gradient is subtracted": by_hand("p.sub_(0.1 * p.grad)"),
+    "a negative multiple is added": by_hand("p.add_(p.grad, alpha=-0.1)"),
+    "a reward is made larger": by_hand("p.add_(0.1 * p.grad)", "torch.sigmoid(model(x)).mean()"),
+    "a score is made larger": by_hand("p.add_(0.1 * p.grad)", "-F.cross_entropy(model(x), y)"),
+    "the only group": with_rate('optimizer.param_groups[0]["lr"] = 0.1 * 0.5**step'),
+    "every group": with_rate('for group in optimizer.param_groups: group["lr"] = 0.1 * 0.5**step', TWO),
+    "each of two groups by its own line": with_rate(
+        'optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["lr"] = 0.1 / (step + 1), 0.2 / (step + 1)', TWO
+    ),
+    "an attribute that the program itself reads": with_rate(
+        'optimizer.lr = 0.1 * 0.9**step; optimizer.param_groups[0]["lr"] = optimizer.lr'
+    ),
+}
+
+
+@pytest.mark.parametrize(("cause", "name"), FAULTS)
+def test_a_fault_is_told_at_its_line(cause: str, name: str, tmp_path: Path) -> None:
+    script = FAULTS[cause, name]
+    wanted = next(number for number, line in enumerate(script.splitlines(), 1) if line.endswith("# HERE"))
+    assert [each.location.line for each in alarms(script, tmp_path) if each.cause == cause and each.location] == [
+        wanted
+    ]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [each.message for each in alarms(HEALTHY[name], tmp_path)] == []
