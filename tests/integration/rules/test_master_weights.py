@@ -22,9 +22,10 @@ for step in range(3):
 OVERWRITE = """
     optimizer.step()
     optimizer.zero_grad()
-    for p, master in zip(working, masters):
-        p.grad = None
-        p.data.copy_(master.data)
+    with torch.no_grad():
+        for p, master in zip(working, masters):
+            p.grad = None
+            p.copy_(master)
 """
 HANDED_ON = (
     "    for p, master in zip(working, masters):\n        master.grad = p.grad.detach().float()",
