@@ -86,7 +86,7 @@ class TermForNobody(Rule):
         wanted, passed = histories.together(term.wanted), histories.together(term.passed)
         return self.finding(
             f"{wanted} {'gets' if len(term.wanted) == 1 else 'get'} nothing from a term of the loss in all "
-            f"{term.times:,} steps of {stepping}: it is computed with {passed}, from results without a history "
+            f"{term.times:,} recorded steps of {stepping}: it is computed with {passed}, from results without history "
             f"({cutter}{at_line(cut)})",
             symptom="grad_none",
             why="the model that the term reaches is frozen there, or its gradients are cleared before a step uses them",
