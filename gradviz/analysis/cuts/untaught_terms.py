@@ -121,7 +121,7 @@ class _UntaughtTerms:
             or self._leads_on(passed, own, backward)
         ):
             return None
-        others = list(self._losses_of(passed, own, backward))
+        others = list(self._losses_of(passed, backward))
         spelling = origin.spelling(self._flow)
         if any(spelling == other.spelling(self._flow) for other in others):
             return None  # The same term teaches the other model elsewhere.
@@ -211,11 +211,10 @@ class _UntaughtTerms:
         inputs = {use.tensor: row for row in sorted(rows) for use in self._log.calls[row].inputs if use.has_grad_fn}
         return any(not own.isdisjoint(self._histories.live_leaves([each], row)[0]) for each, row in inputs.items())
 
-    def _losses_of(self, passed: frozenset[int], own: frozenset[int], backward: int) -> Iterator[_Origin]:
+    def _losses_of(self, passed: frozenset[int], backward: int) -> Iterator[_Origin]:
         """The terms from which the other model learns."""
         for rows in self._kinds():
-            stepped = self._stepped_next(rows[-1])
-            if rows[-1] != backward and not passed.isdisjoint(stepped) and own.isdisjoint(stepped):
+            if rows[-1] != backward and not passed.isdisjoint(self._stepped_next(rows[-1])):
                 yield from (self._origin(term, row, rows[-_MIN_TIMES]) for term, row in self._terms(rows[-1]))
 
 

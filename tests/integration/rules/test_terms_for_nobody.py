@@ -88,6 +88,11 @@ TAUGHT = (
     "    made = maker(x)"
     + MAKER.format(loss="(distance + scored(made.detach(), 1))")
     + "    for_judge.zero_grad()\n    scored(made.detach(), 1).backward()\n    for_judge.step()",
+    # A first phase trains one of the two alone, with the loss of both.
+    "    made = maker(x)\n    loss = F.l1_loss(made, x[:, :2]) + scored(made.detach(), 1)\n"
+    "    for_maker.zero_grad()\n    for_judge.zero_grad()\n"
+    "    if step < 2:\n        loss.backward()\n        for_maker.step()\n    else:\n"
+    "        loss.backward()\n        for_maker.step()\n        for_judge.step()",
     # Blocks that step by turns, all with one loss.
     "    made = maker(x)\n    loss = F.l1_loss(made, x[:, :2]) + scored(made.detach(), 1)\n    loss.backward()\n"
     "    (for_maker, for_judge)[step % 2].step()\n    for_maker.zero_grad()\n    for_judge.zero_grad()",
