@@ -85,6 +85,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The learning rate of the first group that its factors multiply."""
     first_rate: Number | None = None
     """What it made of it when it was made."""
+    peak_rate: Number | None = None
+    """The highest that it made of it, if the same or a lower one followed; None as long as it only rises."""
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

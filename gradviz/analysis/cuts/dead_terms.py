@@ -98,7 +98,7 @@ def data_terms(histories: ParameterHistories) -> Iterator[DataTerm]:
     for backward in histories.reached_by:
         since = flow.step_before(backward)
         for use in log.calls[backward].roots:
-            for row, term, _ in _constant_terms(flow, backward, use.tensor):
+            for row, term, _ in constant_terms(flow, backward, use.tensor):
                 made = flow.newest_producer(term, row)
                 if made is not None and made > since and _weighs_data(histories, term, made, since):
                     terms[log.calls[made].call_site].append((term, made))
@@ -141,7 +141,7 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
         for use in histories.log.calls[row].inputs
         if use.has_grad_fn
     }
-    for row, term, exit_row in _constant_terms(flow, backward, root):
+    for row, term, exit_row in constant_terms(flow, backward, root):
         lines = _cuts_above(flow, term, row, exit_row)
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
@@ -197,7 +197,7 @@ def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> li
     return list(lines.values())
 
 
-def _constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:
+def constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:
     """Terms without a history: the sum, the term, and the call where it left torch, if it is a Python number."""
     for row in _sum_rows(flow, backward, root):
         call = flow.log.calls[row]

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
 from gradviz.analysis.finding import Location, location_of_line
+from gradviz.analysis.parameters.frozen_by_default import TextOf, picked_by_program
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.capture.capture import ScriptError
 from gradviz.graph.call_log import Call, TensorUse
@@ -104,12 +105,13 @@ def _only_fills(call: Call) -> bool:
     return all(use.tensor == call.inputs[0].tensor for use in call.outputs)
 
 
-def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[int], int | None]]:
+def frozen_in_optimizer(histories: ParameterHistories, text_of: TextOf) -> Iterator[tuple[list[int], int | None]]:
     """Tensors that an optimizer holds but never trains, and the call that froze them, if that came later.
 
     A whole model in an optimizer, with a part of it frozen before, is no mistake. These show that training was meant:
     the tensors required grad when the optimizer got them; a whole group, or a whole model beside others, never did; or
-    they are no parameters of a module, so the program chose them one by one. One that trained for a while counts only
+    they are no parameters of a module, so the program chose them one by one; or a default froze them, and the program
+    chose them beside others. One that trained for a while counts only
     if it was frozen again and again: freezing once may be a plan, as in the stages of a training.
     """
     for number, optimizer in enumerate(histories.log.optimizers):
@@ -118,6 +120,7 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
         # Another optimizer may have trained them before, as in a pretraining.
         steps = (histories.log.calls[row] for row in histories.steps_by_optimizer[number])
         live = {use.tensor for step in steps for use in step.inputs if use.requires_grad}
+        told: set[int] = set()
         for group in optimizer.groups:
             never = [tensor for tensor in group if tensor not in live or _is_frozen_repeatedly(histories, tensor)]
             late: dict[int, list[int]] = defaultdict(list)
@@ -126,13 +129,18 @@ def frozen_in_optimizer(histories: ParameterHistories) -> Iterator[tuple[list[in
                 if row is not None:
                     late[row].append(tensor)
             if late:
-                yield [tensor for tensors in late.values() for tensor in tensors], min(late)
+                found = [tensor for tensors in late.values() for tensor in tensors]
             elif never and len(never) == len(group):
-                yield never, None
-            elif plain := [tensor for tensor in never if histories.tensor(tensor).role == "tensor"]:
-                yield plain, None
-            elif whole := _whole_models(histories, group, never):
-                yield whole, None
+                found = never
+            else:
+                plain = [tensor for tensor in never if histories.tensor(tensor).role == "tensor"]
+                found = plain or _whole_models(histories, group, never)
+            if found:
+                told.update(found)
+                yield found, min(late, default=None)
+        picked = [each for each in picked_by_program(histories, number, text_of) if each not in told]
+        if picked:
+            yield picked, None
 
 
 class TiedToFrozen(Struct, frozen=True):

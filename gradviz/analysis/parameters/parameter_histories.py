@@ -440,8 +440,15 @@ class HandedOnGradients:
         """Leaves into which a call writes, or whose gradient it writes; with the item of a list of tensors."""
         for use in call.inputs[:1] if call.function == GIVES_A_GRADIENT else call.changed:
             leaf = use.tensor if use.is_live_leaf else self._log.tensors[use.tensor].gradient_of
+            leaf = self._assigned.get(use.tensor) if leaf is None else leaf
             if leaf is not None:
                 yield _item_of(use), leaf
+
+    @cached_property
+    def _assigned(self) -> dict[int, int]:
+        """By tensor that the program made the gradient of a leaf: that leaf."""
+        calls = (call for call in self._log.calls if call.function == GIVES_A_GRADIENT)
+        return {use.tensor: call.inputs[0].tensor for call in calls for use in call.inputs[1:]}
 
 
 def _item_of(use: TensorUse) -> str:

@@ -55,6 +55,7 @@ from gradviz.analysis.rules.missing_gradients.routed_without_weight import Route
 from gradviz.analysis.rules.missing_gradients.sampled_without_gradient import SampledWithoutGradient
 from gradviz.analysis.rules.missing_gradients.state_cut_each_step import StateCutEachStep
 from gradviz.analysis.rules.missing_gradients.tensor_rewrap import TensorRewrap
+from gradviz.analysis.rules.missing_gradients.term_for_nobody import TermForNobody
 from gradviz.analysis.rules.missing_gradients.term_without_gradient import TermWithoutGradient
 from gradviz.analysis.rules.nan_gradients.exploding_chain import ExplodingChain
 from gradviz.analysis.rules.nan_gradients.nan_from_op import NanFromOp
@@ -199,6 +200,7 @@ RULES: tuple[type[Rule], ...] = (
     StateCutEachStep,
     FunctionHidesParameter,
     CopyUsedInstead,
+    TermForNobody,
     ZeroGradientOp,
     DeadRelu,
     Saturation,

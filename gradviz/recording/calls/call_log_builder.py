@@ -107,6 +107,7 @@ class CallLogBuilder:
                 known.is_alive,
                 is_stepped,
                 *known.rates,
+                known.peak_rate,
             )
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:

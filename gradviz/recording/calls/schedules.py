@@ -41,6 +41,10 @@ class KnownSchedule:
     """At the first step of an optimizer: one schedule inside another is reset when the outer one is made."""
     last_move: tuple[tuple[object, ...], int] | None = None
     """Its counts after it moved last, and how many steps its optimizer had made then."""
+    highest_rate: float | None = None
+    """The highest learning rate that it made so far of the one that its factors multiply."""
+    peak_rate: float | None = None
+    """The same, once another one followed that was not higher."""
     looks: int = 0
     has_moved: bool = False
     idle_moves: int = 0
@@ -60,7 +64,17 @@ class KnownSchedule:
         if self.last_move is None or count != self.last_move[0]:
             self.idle_moves += self.last_move is not None and steps == self.last_move[1]
             self.last_move = count, steps
+            self._note_rate(_number_in(known.get("_last_lr")))
         return True
+
+    def _note_rate(self, rate: float | None) -> None:
+        """What it made of the learning rate at its latest move."""
+        if rate is None:
+            return
+        if self.highest_rate is None or rate > self.highest_rate:
+            self.highest_rate, self.peak_rate = rate, None
+        else:
+            self.peak_rate = self.highest_rate
 
 
 class Schedules:

@@ -207,6 +207,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV118": (
+        (
+            "compute this term with the result as it was before the cut",
+            (("distance - critic(shown)", "distance - critic(made)"),),
+        ),
+    ),
     "GV117": (
         (
             "call the trained model here",

@@ -134,6 +134,7 @@ def test_sums_with_the_input_and_doubled_results_are_right(forward: str, tmp_pat
 
 
 SCHEDULE = """
+import math
 model, rate = nn.Linear(4, 1), 1e-3
 optimizer = torch.optim.Adam(model.parameters(), lr=rate)
 schedule = torch.optim.lr_scheduler.{schedule}  # HERE
@@ -143,7 +144,16 @@ for step in range(5):
 STEP = TRAIN + "    schedule.step()\n"
 
 
-@pytest.mark.parametrize("factor", ["rate * 0.95**n", "max(1e-3, 1e-9 * n)"])
+@pytest.mark.parametrize(
+    "factor",
+    [
+        "rate * 0.95**n",
+        "max(1e-3, 1e-9 * n)",
+        "rate * (n + 1) / 3 if n < 3 else rate * 0.9 ** (n - 2)",
+        "min(1, n / 2) * 1e-3",
+        "rate * math.sin(math.pi * (n + 0.51) / 5)",
+    ],
+)
 def test_a_factor_that_is_the_learning_rate_makes_its_square(factor: str, tmp_path: Path) -> None:
     schedule = f"LambdaLR(optimizer, lambda n: {factor})"
     assert_first_alarm(HEAD + SCHEDULE.format(schedule=schedule) + STEP, "rate_multiplied_twice", tmp_path)
@@ -154,6 +164,11 @@ def test_a_factor_that_is_the_learning_rate_makes_its_square(factor: str, tmp_pa
     [
         "LambdaLR(optimizer, lambda n: 0.95**n)",
         "LambdaLR(optimizer, lambda n: min(1, (n + 1) / 100))",
+        "LambdaLR(optimizer, lambda n: min(1, n / 5000))",
+        "LambdaLR(optimizer, lambda n: min(n / 2, 0.5 * 0.9**n))",
+        "LambdaLR(optimizer, lambda n: rate * min(1.0, (n + 1) / 7))",
+        "SequentialLR(optimizer, [torch.optim.lr_scheduler.LambdaLR(optimizer, lambda n: (n + 1) / 3), "
+        "torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)], [2])",
         "StepLR(optimizer, 2)",
         "ExponentialLR(optimizer, 0.9)",
         "MultiplicativeLR(optimizer, lambda n: 0.9)",

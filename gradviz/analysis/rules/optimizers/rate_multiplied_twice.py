@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.graph.modules_and_schedules import Schedule
 
 
 class RateMultipliedTwice(Rule):
@@ -16,7 +17,7 @@ class RateMultipliedTwice(Rule):
     What it finds
     -------------
     ``LambdaLR`` or ``MultiplicativeLR`` whose first factor is the learning rate of the optimizer, below 0.2, so that
-    training begins with its square.
+    training begins with its square; a ``LambdaLR`` whose highest factor in the whole run is that, after a warm-up.
 
     Why it matters
     --------------
@@ -53,23 +54,42 @@ class RateMultipliedTwice(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         log = case.dataflow.log
         for schedule in log.schedules:
-            base, first, optimizer = schedule.base_rate, schedule.first_rate, log.optimizers[schedule.optimizer]
-            if schedule.class_name not in _OF_FACTORS or base is None or first is None or not optimizer.steps:
+            base, optimizer = schedule.base_rate, log.optimizers[schedule.optimizer]
+            if schedule.class_name not in _OF_FACTORS or base is None or not 0 < base < _HIGHEST or not optimizer.steps:
                 continue
-            if 0 < base < _HIGHEST and abs(first - base * base) <= _ROUNDING * base * base:
-                yield self.finding(
-                    f"the factor that this {schedule.class_name} begins with is {base:.3g}, the learning rate itself: "
-                    f"{optimizer_words(optimizer)} begins with {base:.3g} times {base:.3g}, which is {first:.3g}",
-                    symptom="grad_wrong",
-                    why="the function of such a schedule returns a factor of the learning rate that the optimizer was "
-                    "made with",
-                    fix=f"leave the learning rate out of the function: it should return 1 for {base:.3g}",
-                    location=case.location_of_site(schedule.call_site),
-                    evidence={"rate": base, "begins with": first},
-                )
+            begins_so = _is_square(schedule.first_rate, base, _ROUNDING)
+            rate = schedule.first_rate if begins_so else _peak_that_is_square(schedule, base)
+            if rate is not None:
+                yield self._finding(case, schedule, base, rate, "begins with" if begins_so else "reaches at most")
+
+    def _finding(self, case: Case, schedule: Schedule, base: float, rate: float, verb: str) -> Finding:
+        optimizer = case.dataflow.log.optimizers[schedule.optimizer]
+        return self.finding(
+            f"the factor that this {schedule.class_name} {verb} is {base:.3g}, the learning rate itself: "
+            f"{optimizer_words(optimizer)} {verb} {base:.3g} times {base:.3g}, which is {rate:.3g}",
+            symptom="grad_wrong",
+            why="the function of such a schedule returns a factor of the learning rate that the optimizer was made "
+            "with",
+            fix=f"leave the learning rate out of the function: it should return 1 for {base:.3g}",
+            location=case.location_of_site(schedule.call_site),
+            evidence={"rate": base, verb: rate},
+        )
+
+
+def _peak_that_is_square(schedule: Schedule, base: float) -> float | None:
+    """The highest learning rate of a run, if the factor at this point was the learning rate itself; None as long as it
+    rises, as in a run that ends before its warm-up does."""
+    is_found = schedule.class_name == "LambdaLR" and _is_square(schedule.peak_rate, base, _BESIDE_THE_PEAK)
+    return schedule.peak_rate if is_found else None
+
+
+def _is_square(rate: float | None, base: float, rounding: float) -> bool:
+    return rate is not None and abs(rate - base * base) <= rounding * base * base
 
 
 _OF_FACTORS = frozenset({"LambdaLR", "MultiplicativeLR"})
 _HIGHEST = 0.2
 """A factor above it may be the beginning of a warm-up."""
 _ROUNDING = 1e-6
+_BESIDE_THE_PEAK = 0.01
+"""A schedule may have its highest point between two steps."""

@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import CutSeen, Finding, Location, location_of_line
+from gradviz.analysis.parameters.frozen_by_default import frozen_when_made
 from gradviz.analysis.parameters.frozen_parameters import (
     TiedToFrozen,
     asked_without_flag,
@@ -29,7 +30,8 @@ class RequiresGradFalse(Rule):
     -------------
     A tensor whose ``.grad`` is read, or that is passed to `torch.autograd.grad`, but that never required grad; a loss,
     or a tensor that should get a hook, if everything that it was computed from is frozen; parameters that were frozen
-    after an optimizer got them, and stay so; a parameter group in which every tensor is frozen; a parameter of a module
+    after an optimizer got them, and stay so; a parameter group in which every tensor is frozen; an embedding that
+    ``from_pretrained`` froze by default, if an optimizer got it without the module around it; a parameter of a module
     that trains, if it is that of a frozen module as well. A frozen part of a model is no finding.
 
     Why it matters
@@ -72,8 +74,9 @@ class RequiresGradFalse(Rule):
         for row, tensors in loss_of_frozen(histories):
             yield self._loss(case, histories, row, tensors)
             return
-        for frozen, freezing in frozen_in_optimizer(histories):
-            yield self._in_optimizer(histories, frozen, freezing)
+        for frozen, freezing in frozen_in_optimizer(histories, case.source_line):
+            made = frozen_when_made(histories, frozen[0], case.source_line)
+            yield self._in_optimizer(histories, frozen, freezing, made)
         for tied in tied_to_frozen(histories):
             yield self._tied(case, tied)
 
@@ -138,7 +141,9 @@ class RequiresGradFalse(Rule):
             tensors=names_of(histories.flow, [tied.tensor]),
         )
 
-    def _in_optimizer(self, histories: ParameterHistories, tensors: list[int], row: int | None) -> Finding:
+    def _in_optimizer(
+        self, histories: ParameterHistories, tensors: list[int], row: int | None, made: Location | None
+    ) -> Finding:
         one = len(tensors) == 1
         it = "it" if one else "them"
         who = f"{histories.together(tensors)} {'is' if one else 'are'} in the optimizer"
@@ -154,16 +159,20 @@ class RequiresGradFalse(Rule):
             severity="warning",
             symptom="grad_none",
             why="a tensor that does not require grad gets no .grad, and the optimizer skips it",
-            fix="unfreeze what should train (check which names the call really matches); remove the rest from the "
-            "optimizer",
+            fix=_UNFREEZE if made is None else _NO_DEFAULT,
             location=location_of_flag(histories, row)
             if row is not None
-            else _location_where_flagged(histories, tensors[0]),
+            else made or _location_where_flagged(histories, tensors[0]),
             tensors=names_of(histories.flow, tensors),
             evidence={"parameters": len(tensors)},
         )
 
 
+_UNFREEZE = "unfreeze what should train (check which names the call really matches); remove the rest from the optimizer"
+_NO_DEFAULT = (
+    "from_pretrained() freezes what it makes unless it is told not to: pass freeze=False, or leave this out of the "
+    "optimizer"
+)
 _NO_GRAD_FN = (
     "a loss has a grad_fn only if something that it was computed from requires grad",
     "set requires_grad on what should train, before the loss is computed",

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
-from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
 
 
@@ -81,6 +81,9 @@ class GradientIntoTarget(Rule):
             and histories.steps
             and _follows_trained(histories, leaf)
         ]
+        if following:
+            handed_on = HandedOnGradients(histories.log)  # As from a working copy in low precision to its master.
+            following = [leaf for leaf in following if not handed_on.is_of(leaf)]
         copies = [leaf for leaf in compared_copies(histories) if leaf in reached] if not following else []
         used_instead = {copy for found in case.copies_used for copy in found.copies.values()}
         targets, words = (following, _FOLLOWS) if following else (copies, _IS_A_COPY)

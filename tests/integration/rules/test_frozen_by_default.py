@@ -1,0 +1,84 @@
+"""Embeddings that ``from_pretrained`` freezes, and optimizers that get them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms
+
+TOWERS = """
+class Towers(nn.Module):
+    def __init__(self, table):
+        super().__init__()
+        self.users = nn.Embedding(10, 4)
+        self.items = {items}
+        self.mix = nn.Linear(4, 4)
+
+    def forward(self, u, i):
+        return (self.mix(self.users(u)) * self.items(i)).sum(-1)
+
+
+model = Towers(torch.randn(12, 4))
+tables = [model.users.weight, model.items.weight]
+{optimizers}
+for step in range(3):
+    u, i, y = torch.randint(10, (6,)), torch.randint(12, (6,)), torch.randn(6)
+    loss = F.mse_loss(model(u, i), y)
+    for each in optimizers:
+        each.zero_grad()
+    loss.backward()
+    for each in optimizers:
+        each.step()
+"""
+FROZEN = "nn.Embedding.from_pretrained(table)  # HERE"
+IN_LINES = "nn.Embedding.from_pretrained(  # HERE\n            table,\n            padding_idx=0,\n        )"
+TWO = "optimizers = torch.optim.Adam(tables), torch.optim.SGD(model.mix.parameters(), lr=0.1)"
+GROUPS = "optimizers = [torch.optim.Adam([{'params': tables, 'lr': 0.01}, {'params': model.mix.parameters()}], lr=0.1)]"
+MODULES = (
+    "optimizers = torch.optim.Adam([*model.users.parameters(), *model.items.parameters()]), "
+    "torch.optim.SGD(model.mix.parameters(), lr=0.1)"
+)
+MEANT = {
+    "the whole model": (FROZEN, "optimizers = [torch.optim.Adam(model.parameters())]"),
+    "groups by weight decay": (
+        FROZEN,
+        "decayed = [p for p in model.parameters() if p.ndim > 1]\n"
+        "others = [p for p in model.parameters() if p.ndim < 2]\n"
+        "optimizers = [torch.optim.AdamW([{'params': decayed}, {'params': others, 'weight_decay': 0.0}])]",
+    ),
+    "not in the optimizer": (
+        FROZEN,
+        "optimizers = [torch.optim.Adam(p for p in model.parameters() if p.requires_grad)]",
+    ),
+    "not frozen": ("nn.Embedding.from_pretrained(table, freeze=False)", TWO),
+    "frozen on purpose": ("nn.Embedding.from_pretrained(table, freeze=True)", TWO),
+    "a part of a module": (
+        "nn.Sequential(nn.Embedding.from_pretrained(table), nn.Linear(4, 4))",
+        "optimizers = torch.optim.Adam([model.users.weight, *model.items.parameters()]), "
+        "torch.optim.SGD(model.mix.parameters(), lr=0.1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("items", [FROZEN, IN_LINES])
+@pytest.mark.parametrize("optimizers", [TWO, GROUPS, MODULES])
+def test_a_table_that_a_default_froze_is_told_where_it_is_made(items: str, optimizers: str, tmp_path: Path) -> None:
+    script = HEAD + TOWERS.format(items=items, optimizers=optimizers)
+    here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
+    (found,) = alarms(script, tmp_path)
+    assert (found.code, found.location and found.location.line, found.tensors) == (
+        "GV701",
+        here,
+        ("model.items.weight",),
+    )
+    assert "freeze=False" in found.fix
+
+
+@pytest.mark.parametrize(("items", "optimizers"), MEANT.values(), ids=MEANT)
+def test_a_frozen_table_in_a_model_may_be_meant(items: str, optimizers: str, tmp_path: Path) -> None:
+    script = HEAD + TOWERS.format(items=items, optimizers=optimizers)
+    if "Sequential" in items:
+        script = script.replace("tables = [model.users.weight, model.items.weight]\n", "")
+    assert alarms(script, tmp_path) == []
