@@ -195,11 +195,13 @@ class ZeroGradients:
         return self._by_slope(plain, node, row)
 
     def _is_loss_of_small_numbers(self, node: Node, row: int) -> bool:
-        """Whether a function that has a slope wherever its inputs are not zero, as a loss, sends zeros in float16."""
+        """Whether a function that has a slope wherever its inputs are not zero sends zeros in float16: a loss, which
+        divides by the number of its values, or any other that got small numbers."""
         call = self._flow.log.calls[row]
-        is_sloped = not can_be_flat(call) and not is_flat_as_called(node, call)
-        is_narrow = is_sloped and dtype_rounded_to_zero(node) == "float16"
-        return is_narrow and not self._origins.inputs_of_kind(row, is_all_zero)
+        is_loss = call.function.endswith("_loss") and dtype_rounded_to_zero(node) == "float16"
+        if not (is_loss or is_rounded_to_zero(node)) or can_be_flat(call) or is_flat_as_called(node, call):
+            return False
+        return not self._origins.inputs_of_kind(row, is_all_zero)
 
     def _is_too_small(self, node: Node, row: int) -> bool:
         """Whether a product is rounded to zero in float16, and no factor of it is zero."""

@@ -93,6 +93,19 @@ for step in range(3):
     optimizer.step()
 """,
     ),
+    "a loss that is computed in float16, of many values": (
+        "gradient_underflow",
+        """
+scale = nn.Parameter(torch.tensor(0.5, dtype=torch.float16))
+optimizer = torch.optim.SGD([scale], lr=0.1)
+x = torch.full((40_000,), 1.0, dtype=torch.float16)
+for step in range(3):
+    loss = F.mse_loss(x * scale, x * 0.5 + 5e-4)
+    optimizer.zero_grad()
+    loss.backward()  # HERE
+    optimizer.step()
+""",
+    ),
     "Adam with parameters in float16": (
         "nan_from_op",
         """
