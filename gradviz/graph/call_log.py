@@ -326,6 +326,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """That learning rate at the first step."""
     maximizes: bool = False
     """Whether a group went up the gradient at a step: ``maximize=True``."""
+    epsilons: tuple[Number | None, ...] = ()
+    """``eps`` of each group; None where it has none, or it is not a number."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

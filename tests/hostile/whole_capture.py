@@ -157,7 +157,15 @@ def whole_call_log(calls: CallLog) -> CallLog:
         derivatives=(derivative, unused),
         moments=(2, 3),
         optimizers=tuple(
-            replace(each, steps=4, rate_changes=3, rate_turns=(RateTurn(1, 0.1, 0.2),), first_rate=0.1, maximizes=True)
+            replace(
+                each,
+                steps=4,
+                rate_changes=3,
+                rate_turns=(RateTurn(1, 0.1, 0.2),),
+                first_rate=0.1,
+                maximizes=True,
+                epsilons=(1e-8,),
+            )
             for each in calls.optimizers
         ),
         shared_steps=(SharedSteps((0, 0), (1,), (-0.5,)),),

@@ -7,15 +7,16 @@ from it alone, until it is combined with something alive. If values left torch a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from heapq import heappop, heappush
 from itertools import count
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, overwrites
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values_outside_torch import Reentry
+from gradviz.analysis.dataflow.values_outside_torch import Reentry, looks_computed
 from gradviz.graph.call_log import Call, TensorUse
 
 GUESSES = ("memory", "value", "order", "number")
@@ -126,6 +127,25 @@ def is_draw(flow: Dataflow, cut_path: CutPath) -> bool:
     return False
 
 
+def is_parameter_as_number(flow: Dataflow, cut_path: CutPath, tensors: Container[int]) -> bool:
+    """Whether the value of one of these leaves is read with ``item()`` and goes at once into an operation that would
+    have a gradient for it: ``x.clamp(0, clip.item())``.
+
+    A short number, such as 0.5, may be there by chance, unless it is the same line.
+    """
+    calls, cut = flow.log.calls, cut_path.cut
+    if cut.kind != "value" or len(cut_path.calls) <= 1 or cut_path.doubt != GUESSES.index("value"):
+        return False
+    read, used = cut_path.calls[:2]
+    is_of_leaf = all(tensor in tensors for tensor in cut.live_inputs)
+    if not is_of_leaf or plain_name(calls[used].function) not in _TAKE_NUMBERS:
+        return False
+    return looks_computed(calls[read].result) or flow.line_of(read) == flow.line_of(used)
+
+
+_TAKE_NUMBERS = frozenset({
+    "clamp", "clip", "clamp_min", "clamp_max", "hardtanh", "mul", "div", "add", "sub", "pow", "lerp",
+})  # fmt: skip
 _DRAW = frozenset(
     f"torch.{prefix}{name}"
     for prefix in ("", "Tensor.")

@@ -14,7 +14,14 @@ from itertools import pairwise
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.cuts.cut_paths import CutPath, alive_above, cut_paths_on, is_draw, steering_path
+from gradviz.analysis.cuts.cut_paths import (
+    CutPath,
+    alive_above,
+    cut_paths_on,
+    is_draw,
+    is_parameter_as_number,
+    steering_path,
+)
 from gradviz.analysis.cuts.dead_terms import ends_a_term
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -52,6 +59,10 @@ class CutOff(Struct, frozen=True):
     is_behind_another: bool = False
     """Whether another cut, or a choice such as ``argmax``, is on its way to the root: mending this one alone brings no
     gradient."""
+    is_parameter_as_number: bool = False
+    """Whether the value of one of these tensors itself went on as a Python number, as a bound or a factor."""
+    beside: tuple[int, ...] = ()
+    """If so, other calls that cut it off: ``detach()`` may be meant there, or is no way to mend it alone."""
     is_of_leaf: bool = False
     """Whether the root was made a leaf, so that the backward call reaches nothing else."""
 
@@ -108,7 +119,7 @@ class MissingGradients:
         for found in self._steering(frozenset(self.without_gradient).difference(explained)):
             blamed.setdefault(self._key(found.cut), found)
             explained.update((tensor, _rank(found)) for tensor in found.tensors)
-        best = (_without(found, explained) for found in blamed.values())
+        best = (_without(_with_others(found, blamed.values()), explained) for found in blamed.values())
         return tuple(
             sorted(
                 (found for found in best if found.tensors),
@@ -244,6 +255,7 @@ class MissingGradients:
                     is_behind_another=not rows.isdisjoint(cut_path.calls[1:])
                     or self._is_in_another_block(cut_path)
                     or (self._is_refused(backward) and not self._leads_back(cuts, root, backward, frozenset(tensors))),
+                    is_parameter_as_number=is_parameter_as_number(self._flow, cut_path, tensors),
                     is_of_leaf=self._starts_at_a_leaf(backward, root),
                 )
 
@@ -356,13 +368,15 @@ _STATE = frozenset({"buffer", "in_place"})
 _MAX_CALLS = 10_000
 
 
-_Rank = tuple[bool, bool, bool, int]
+_Rank = tuple[bool, bool, bool, bool, int]
 
 
 def _rank(found: CutOff) -> _Rank:
     """A sort key, the best explanation first: cuts that update a state come last, random draws before them, and
-    uncertain paths after certain ones. A cut that makes a whole term a constant is meant by nobody."""
-    return found.cut.kind in _STATE, found.is_draw, not found.ends_a_term, found.cut_path.doubt
+    uncertain paths after certain ones. A cut that makes a whole term a constant is meant by nobody, nor is a parameter
+    that goes on as a number."""
+    is_number = found.is_parameter_as_number
+    return found.cut.kind in _STATE, found.is_draw, not found.ends_a_term, not is_number, found.cut_path.doubt
 
 
 def _joined(one: CutOff, other: CutOff) -> CutOff:
@@ -370,6 +384,14 @@ def _joined(one: CutOff, other: CutOff) -> CutOff:
         other, one,
     )  # fmt: skip
     return replace(first, tensors=tuple(sorted({*first.tensors, *second.tensors})))
+
+
+def _with_others(found: CutOff, all_found: Iterable[CutOff]) -> CutOff:
+    """With the calls that cut off the same tensors, if a parameter went on as a number."""
+    if not found.is_parameter_as_number:
+        return found
+    others = (each for each in all_found if each is not found and not {*each.tensors}.isdisjoint(found.tensors))
+    return replace(found, beside=tuple(sorted(each.cut.call for each in others if each.cut.kind == "detach")))
 
 
 def _without(found: CutOff, explained: dict[int, _Rank]) -> CutOff:

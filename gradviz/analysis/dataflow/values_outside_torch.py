@@ -115,7 +115,7 @@ class _Finder:
         left_as_number = self._left_in_step.get(False)
         if left_as_number is None:
             return
-        if call.outputs and any(_looks_computed(scalar) for scalar in call.scalars.values()):
+        if call.outputs and any(looks_computed(scalar) for scalar in call.scalars.values()):
             yield Reentry(*left_as_number, call.outputs[0].tensor, "number")
         for use in call.inputs:
             if self._is_from_outside(use, number):
@@ -125,7 +125,7 @@ class _Finder:
         for use in call.inputs:
             if self._is_from_outside(use, number) and True in self._left_in_step:
                 yield Reentry(*self._left_in_step[True], use.tensor, "order")
-        is_literal = any(isinstance(scalar, float) and not _looks_computed(scalar) for scalar in call.scalars.values())
+        is_literal = any(isinstance(scalar, float) and not looks_computed(scalar) for scalar in call.scalars.values())
         is_from_outside = call.function in _FROM_OUTSIDE and call.outputs and not is_literal
         if is_from_outside and self._is_floating(call.outputs[0].tensor):
             was_array = not call.inputs and all(type(scalar) in (bool, str) for scalar in call.scalars.values())
@@ -173,7 +173,7 @@ class _Finder:
         return self._log.tensors[tensor].facts.is_differentiable
 
 
-def _looks_computed(scalar: object) -> bool:
+def looks_computed(scalar: object) -> bool:
     """Whether a float has too many digits to be written in a program by hand."""
     return isinstance(scalar, float) and len(repr(scalar)) >= _MANY_DIGITS
 

@@ -18,9 +18,10 @@ from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
 from gradviz.analysis.numbers.gradient_origins import BROKEN, find_gradient_origins, state_of
+from gradviz.analysis.numbers.lost_epsilon import lost_epsilon
 from gradviz.analysis.numbers.masking import hides_by_choice, is_masked_in_backward
 from gradviz.analysis.numbers.singularities import singularity_of
-from gradviz.graph.call_log import ValueFacts
+from gradviz.graph.call_log import CallLog, ValueFacts
 from gradviz.graph.model import Graph, Node
 from gradviz.graph.traversal import descendants
 
@@ -113,7 +114,7 @@ class BrokenGradients:
 
     def _first_unscaled(self) -> int:
         """The first graph that counts: a gradient scaler tries large scales first, and skips steps that overflow."""
-        if not any(call.function in _SCALERS for call in self._flow.log.calls):
+        if not uses_gradient_scaler(self._flow.log):
             return 0
         fine = (number for number, graph in enumerate(self._graphs) if not _is_any_leaf_broken(graph))
         return max(fine, default=0)
@@ -190,7 +191,9 @@ class BrokenGradients:
             return replace(found, cause="nan_in_masked_branch", hider=hider)
         if not self._is_computed(origin):
             return replace(found, cause="nan_in_data")
-        is_by_size = singularity_of(self._flow.log.calls[origin.call]) is None and self._is_by_size(origin)
+        call = self._flow.log.calls[origin.call]
+        divides_by_zero = singularity_of(call) is not None or lost_epsilon(self._flow.log, call) is not None
+        is_by_size = not divides_by_zero and self._is_by_size(origin)
         return replace(found, cause="overflow" if is_by_size else "nan_from_op")
 
     def _compiled_code_that_made(self, origin: Origin) -> int | None:
@@ -241,6 +244,11 @@ class BrokenGradients:
 _SCALERS = frozenset({
     "torch._amp_foreach_non_finite_check_and_unscale_", "torch._amp_update_scale_",
 })  # fmt: skip
+
+
+def uses_gradient_scaler(log: CallLog) -> bool:
+    """Whether a program scales its losses with `torch.amp.GradScaler`."""
+    return any(call.function in _SCALERS for call in log.calls)
 
 
 def _first_unmeasured(graph: Graph, leaves: tuple[int, ...]) -> Node | None:

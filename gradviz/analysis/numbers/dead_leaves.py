@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow.value_origins import ValueOrigins, is_all_zero
+from gradviz.analysis.dataflow.value_origins import Kind, ValueOrigins, has_nan, is_all_zero
 from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, state_of
 from gradviz.graph.model import Graph, Node
 
@@ -65,7 +65,8 @@ class DeadLeaves:
         """Every leaf that is dead, in the order in which graphs have them."""
         histories: dict[str, list[tuple[int, int, bool]]] = {}
         for number, graph in enumerate(self._graphs):
-            for leaf in graph.leaves:
+            # Once a loss is NaN, zeros say nothing: the slope of abs() and of a clamp is 0 there.
+            for leaf in () if self._is_loss(number, has_nan) else graph.leaves:
                 state = state_of(leaf.arrived)
                 if state is not None and state != "none":
                     name = leaf.names[0] if leaf.names else ""
@@ -79,15 +80,16 @@ class DeadLeaves:
         if not all(zeros) and (tail < MIN_LAST or 2 * tail < len(zeros)):
             return None
         graph, node, _ = history[-1]
-        found = DeadLeaf(name, graph, node, sum(zeros), not all(zeros), self._is_loss_zero(graph))
+        found = DeadLeaf(name, graph, node, sum(zeros), not all(zeros), self._is_loss(graph, is_all_zero))
         return None if found.was_alive and found.is_loss_zero else found
 
-    def _is_loss_zero(self, number: int) -> bool:
+    def _is_loss(self, number: int, kind: Kind) -> bool:
+        """Whether a loss has values of a kind."""
         row = self._backward_calls.row_of(number)
         if row is None:
             return False
         roots = self._backward_calls.flow.log.calls[row].roots
-        return any(use in roots for use in self._origins.inputs_of_kind(row, is_all_zero))
+        return any(use in roots for use in self._origins.inputs_of_kind(row, kind))
 
 
 def _origins_by_receiver(graph: Graph, by_node: Container[int]) -> dict[int, frozenset[int]]:

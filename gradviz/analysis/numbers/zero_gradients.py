@@ -17,6 +17,12 @@ from gradviz.analysis.numbers.gradient_origins import (
     senders,
     state_of,
 )
+from gradviz.analysis.numbers.underflow import (
+    dtype_rounded_to_zero,
+    is_converted_to_zero,
+    is_rounded_to_zero,
+    largest_arrived,
+)
 from gradviz.analysis.numbers.zero_slopes import (
     ZeroCause,
     can_be_flat,
@@ -63,6 +69,10 @@ class ZeroGradient:
     """Whether the leaves got gradients at first."""
     optimizer: int | None = None
     """If they did: the optimizer, by its number in the log, whose steps moved the weights there."""
+    dtype: str = ""
+    """For gradients that are too small for a dtype: that dtype."""
+    arrived: float = 0.0
+    """For the same: the largest gradient that arrived at the node."""
 
 
 @dataclass(frozen=True)
@@ -171,13 +181,40 @@ class ZeroGradients:
         if gradient_origin.by == "sum":
             return self._by_cancelling(plain)
         row = flow.call_of_node(node)
+        if is_converted_to_zero(node):
+            return self._by_underflow(plain, node, row)
         if row is None:
             return None if is_aside or not is_flat(node) else plain
         if is_aside or is_product(node, flow.log.calls[row]):
-            return None if self._is_first_state(leaf, row) else self._by_zero_operand(plain, row)
+            found = None if self._is_first_state(leaf, row) else self._by_zero_operand(plain, row)
+            return self._by_underflow(plain, node, row) if found is None and self._is_too_small(node, row) else found
         if leaf.is_loss_zero and not is_flat_as_called(node, flow.log.calls[row]):
             return None
+        if self._is_loss_of_small_numbers(node, row):
+            return self._by_underflow(plain, node, row)
         return self._by_slope(plain, node, row)
+
+    def _is_loss_of_small_numbers(self, node: Node, row: int) -> bool:
+        """Whether a function that has a slope wherever its inputs are not zero sends zeros in float16: a loss, which
+        divides by the number of its values, or any other that got small numbers."""
+        call = self._flow.log.calls[row]
+        is_loss = call.function.endswith("_loss") and dtype_rounded_to_zero(node) == "float16"
+        if not (is_loss or is_rounded_to_zero(node)) or can_be_flat(call) or is_flat_as_called(node, call):
+            return False
+        return not self._origins.inputs_of_kind(row, is_all_zero)
+
+    def _is_too_small(self, node: Node, row: int) -> bool:
+        """Whether a product is rounded to zero in float16, and no factor of it is zero."""
+        return is_rounded_to_zero(node) and not self._origins.inputs_of_kind(row, is_all_zero)
+
+    def _by_underflow(self, plain: ZeroGradient, node: Node, row: int | None) -> ZeroGradient:
+        """Blame the backward whose gradients are too small for a dtype."""
+        backward = self._backward_calls.row_of(plain.graph)
+        site = None if backward is None else self._flow.log.calls[backward].call_site
+        dtype, arrived = dtype_rounded_to_zero(node), largest_arrived(node) or 0.0
+        return replace(
+            plain, cause="gradient_underflow", call=row, blamed_site=site, dtype=dtype, arrived=arrived, was_alive=False
+        )
 
     def _by_cancelling(self, plain: ZeroGradient) -> ZeroGradient | None:
         """Blame the operation where a gradient splits into paths that cancel where they meet again."""

@@ -9,7 +9,7 @@ from gradviz.graph.call_log import Call, ValueFacts
 from gradviz.graph.model import Node
 from gradviz.graph.query.operation_names import stem_of
 
-ZeroCause = Literal["zero_gradient_op", "dead_relu", "saturation", "masked_out"]
+ZeroCause = Literal["zero_gradient_op", "dead_relu", "saturation", "masked_out", "gradient_underflow"]
 
 _FLAT = frozenset({
     "Round", "Floor", "Ceil", "Trunc", "Fix", "Sign", "Sgn", "Heaviside", "Bernoulli", "Poisson", "Normal", "Binomial",

@@ -176,6 +176,7 @@ from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTh
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
+from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
 from gradviz.analysis.rules.zero_gradients.second_derivative_zero import SecondDerivativeZero
@@ -210,6 +211,7 @@ RULES: tuple[type[Rule], ...] = (
     SecondDerivativeZero,
     AlwaysAtTheBound,
     CancelsToZero,
+    GradientUnderflow,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,

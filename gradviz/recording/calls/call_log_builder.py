@@ -226,6 +226,7 @@ class CallLogBuilder:
             tuple(known.turns.turns),
             known.turns.first,
             known.maximizes,
+            tuple(known.epsilons),
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

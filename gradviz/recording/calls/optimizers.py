@@ -45,6 +45,7 @@ class KnownOptimizer:
     highest_rates: list[float | None] = field(default_factory=list)
     idle_steps: list[int] = field(default_factory=list)
     weight_decays: list[float | None] = field(default_factory=list)
+    epsilons: list[float | None] = field(default_factory=list)
     steps_from_zero: int = 0
     has_moved: bool = False
     keeps_state: bool = False
@@ -174,6 +175,7 @@ class Optimizers:
         ]
         known.learning_rates = [_number(group.get("lr")) for group in groups]
         known.weight_decays = [_number(group.get("weight_decay")) for group in groups]
+        known.epsilons = [_number(group.get("eps")) for group in groups]
 
     # -- what its methods read -----------------------------------------------------------------------------------
 

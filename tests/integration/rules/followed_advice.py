@@ -31,6 +31,17 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
         ("leave one of the two out", (("pool(norm(torch.relu(conv(x))))", "pool(torch.relu(conv(x)))"),)),
     ),
+    "GV210": (
+        (
+            "torch.amp.GradScaler(device)",
+            (
+                ("for step", 'scaler = torch.amp.GradScaler("cpu")\nfor step'),
+                ("loss.backward()", "scaler.scale(loss).backward()"),
+                ("optimizer.step()", "scaler.step(optimizer)\n    scaler.update()"),
+            ),
+        ),
+        ("bfloat16", (("torch.float16", "torch.bfloat16"),)),
+    ),
     "GV629": (
         ("use a normalization of each sample", (("BatchNorm1d(8)", "LayerNorm(8)"),)),
         ("or none", (("torch.nn.BatchNorm1d(8), ", ""),)),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import islice
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location, Symptom
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient
+from gradviz.analysis.numbers.lost_epsilon import LostEpsilon, lost_epsilon
 from gradviz.analysis.numbers.singularities import Singularity, singularity_of
 from gradviz.analysis.numbers.value_words import values_in_words
 from gradviz.analysis.rule import Rule
@@ -153,6 +155,8 @@ class BrokenGradientFacts:
     @property
     def location(self) -> Location | None:
         """The line to blame."""
+        if self.lost_epsilon is not None and self.lost_epsilon.made is not None:
+            return self._case.location_of_call(self.lost_epsilon.made)
         row = self._broken.call
         # The node of compiled code has the line inside that code, if it was found.
         if row is not None and (self.is_inside or not self._is_compiled):
@@ -163,7 +167,9 @@ class BrokenGradientFacts:
     def symptom_location(self) -> Location | None:
         """The line of what hid it, or of the node that first sent it, if that is another line."""
         hider = self._broken.hider
-        if hider is not None:
+        if self.lost_epsilon is not None and self._broken.call is not None:
+            location = self._case.location_of_call(self._broken.call)
+        elif hider is not None:
             location = self._case.location_of_call(hider)
         elif self._is_compiled and self._broken.call is not None:
             location = self._case.location_of_call(self._broken.call)
@@ -193,6 +199,11 @@ class BrokenGradientFacts:
         return self._singularity is not None and not self._singularity.is_elementwise
 
     @cached_property
+    def lost_epsilon(self) -> LostEpsilon | None:
+        """For the step of an optimizer, an ``eps`` that is 0 in the dtype of its parameters."""
+        return None if self.call is None else lost_epsilon(self._case.dataflow.log, self.call)
+
+    @cached_property
     def _singularity(self) -> Singularity | None:
         return None if self.call is None else singularity_of(self.call)
 
@@ -209,6 +220,13 @@ class BrokenGradientFacts:
         return next((values_in_words(use.values) for use in outputs if use.values is not None), "")
 
     @property
+    def broken_results(self) -> str:
+        """The same, of the first result with NaN or Inf."""
+        outputs = () if self.call is None else self.call.outputs
+        broken = (use.values for use in outputs if use.values is not None and not use.values.is_finite)
+        return next(map(values_in_words, broken), self.kind)
+
+    @property
     def path(self) -> tuple[str, ...]:
         """From the node where NaN or Inf began to a leaf, without the middle of a long path."""
         nodes = [self._node_name(self._graph.nodes[node]) for node in self._broken.path]
@@ -218,7 +236,7 @@ class BrokenGradientFacts:
     def evidence(self) -> dict[str, Attribute]:
         """Figures."""
         found: dict[str, Attribute] = {"backward": self._number()}
-        for operand, values in self._given():
+        for operand, values in islice(self._given(), _MAX_OPERANDS):
             for what, figure in _figures(values).items():
                 found[f"operand_{operand}_{what}"] = figure
         for use in self.call.outputs[:1] if self.call is not None else ():
@@ -244,6 +262,10 @@ class BrokenGradientFacts:
 
     def _node_name(self, node: Node) -> str:
         return node.names[0] if node.is_leaf and node.names else autograd_name(node)
+
+
+_MAX_OPERANDS = 4
+"""A step has as many as there are parameters."""
 
 
 def _figures(values: ValueFacts) -> dict[str, Attribute]:

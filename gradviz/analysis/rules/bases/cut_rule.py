@@ -74,7 +74,7 @@ class CutRule(Rule):
             severity=severity,
             symptom="raises" if found.is_refused else "grad_none",
             why=self.why(flow, found),
-            fix=f"if that is not meant, {self.fix(flow, found)}" if found.may_be_meant else self.fix(flow, found),
+            fix=("if that is not meant, " if found.may_be_meant else "") + self.fix(flow, found) + _also(flow, found),
             changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
             location=location,
             symptom_location=case.location_of_site(backward.call_site) if found.is_refused else None,
@@ -126,6 +126,12 @@ class CutRule(Rule):
             rest = [*rest[: _MAX_CALLS // 2], f"{left_out} more calls", *rest[-_MAX_CALLS // 2 :]]
         root = name_of(flow.log.tensors[found.root])
         return above, f"cut: {cut}", *rest, *((root,) if root is not None else ())
+
+
+def _also(flow: Dataflow, found: CutOff) -> str:
+    """The other lines that cut the same tensors off."""
+    lines = sorted({line.line for row in found.beside if (line := flow.line_of(row)) is not None})
+    return "" if not lines else f"; the detach() at line {', '.join(map(str, lines))} cuts it off, too"
 
 
 def _is_a_target(flow: Dataflow, found: CutOff) -> bool:

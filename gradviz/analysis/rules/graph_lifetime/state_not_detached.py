@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.detached_in_vain import detached_in_vain
 from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
 from gradviz.graph.model import CallSite
 
@@ -65,33 +66,44 @@ class StateNotDetached(Rule):
                 words = (
                     f"but the backward{at_line(flow.line_of(freed.earlier))} of an earlier step has freed that graph"
                 )
-                yield self._explain(flow, failed, freed.backward, freed.earlier, words, facts)
+                yield self._explain(case, failed, freed.backward, freed.earlier, words, facts)
         for changed in failed.overwritten:
             if changed.is_carried_over and changed.step is not None:
                 facts = overwritten_facts(case, flow, failed.reached(changed.backward), changed)
                 words = f"but that graph needs the weights from before the step(){at_line(flow.line_of(changed.step))}"
-                yield self._explain(flow, failed, changed.backward, changed.step, words, facts)
+                yield self._explain(case, failed, changed.backward, changed.step, words, facts)
 
     def _explain(
-        self, flow: Dataflow, failed: FailedBackwards, backward: int, boundary: int, words: str, facts: dict[str, Any]
+        self, case: Case, failed: FailedBackwards, backward: int, boundary: int, words: str, facts: dict[str, Any]
     ) -> Finding:
+        flow = case.dataflow
         reached = failed.reached(backward)
         crossing = reached.crossing(reached.end_of_round(boundary)) or reached.crossing(boundary)
         states = tuple(dict.fromkeys(use.tensor for _, use in crossing))
         named = names_of(flow, states)
         line = carried_at(flow, backward, crossing[-1]) if crossing else flow.line_of(backward)
         what = together(named) if named else f"what was computed{at_line(line)}"
+        in_vain = detached_in_vain(case, states, crossing[-1][0] if crossing else backward)
+        line = line if in_vain is None else flow.line_of(in_vain)
         facts |= {
             "symptom": "raises",
             "location": location_of_line(line),
             "symptom_location": location_of_call(flow, backward),
         }
+        vain = "" if in_vain is None else f"; the detach(){at_line(line)} changes nothing, as nothing uses its result"
         return self.finding(
-            f"{what} is carried over from an earlier step with its graph, {words}",
+            f"{what} is carried over from an earlier step with its graph, {words}{vain}",
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and the one before",
-            fix="detach() the state before the next step uses it; then you need no retain_graph",
+            fix=_FIX if in_vain is None else _FIX_OF_VAIN,
             **facts,
         )
+
+
+_FIX = "detach() the state before the next step uses it; then you need no retain_graph"
+_FIX_OF_VAIN = (
+    "put the result where the state is kept: states[key] = state.detach(); detach() returns a new tensor and leaves "
+    "the old one as it is, for which a loop's variable is only a name"
+)
 
 
 def carried_at(flow: Dataflow, backward: int, crossing: tuple[int, Any]) -> CallSite | None:

@@ -57,11 +57,17 @@ class TensorRewrap(CutRule):
     def why(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":
             return "a new parameter has the values of the result but no history: it is a leaf, where gradients end"
+        if found.is_parameter_as_number:
+            return "a Python number has no history: for the operation that takes it, it is a constant"
         return "only the values are copied; the new tensor does not know what they were computed from"
 
     def fix(self, flow: Dataflow, found: CutOff) -> str:
         if found.cut.kind == "parameter":
             return "use the result itself (torch.func.functional_call runs a module with computed weights)"
+        if found.is_parameter_as_number:
+            return (
+                "give the operation the parameter itself; as a bound: torch.minimum(x, bound), torch.maximum(x, bound)"
+            )
         if flow.log.calls[found.cut.call].function.endswith(".Variable"):
             return "remove Variable(): since torch 0.4 every tensor is a variable"
         return "keep tensors: add them up or torch.stack them, and call item() only on what you print"

@@ -12,7 +12,8 @@ class NanFromOp(BrokenGradientRule):
     -------------
     The operation that made the first NaN or Inf of a run from finite numbers: in the forward (``log(0)``, the standard
     deviation of one value, ``0 / 0``), or only in the backward, where the value is finite and the slope is infinite
-    (``sqrt(0)``, ``acos(1)``, a fractional power of 0). Also where a loss or a distribution refuses NaN, before any
+    (``sqrt(0)``, ``acos(1)``, a fractional power of 0), or in a step: Adam's ``eps=1e-8`` is 0 for parameters in
+    ``float16``. Also where a loss or a distribution refuses NaN, before any
     backward.
 
     Why it matters
@@ -40,12 +41,20 @@ class NanFromOp(BrokenGradientRule):
     def verdict(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:
             return f"{facts.effect}: {facts.kind} begins inside the compiled code that is called here"
+        if facts.lost_epsilon is not None:
+            name, epsilon, dtype, _ = facts.lost_epsilon
+            zero = f"its eps of {epsilon:g} is 0 in {dtype}" if epsilon else "its eps is 0"
+            return f"{facts.effect}: a step of {name} returns {facts.broken_results}: {zero}"
         made = f"returns {facts.results}" if facts.in_forward and facts.results else f"sends {facts.kind} back"
         return f"{facts.effect}: {facts.operation_with_operands} {made}"
 
     def why(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:
             return "what it got is finite; the values and gradients inside compiled code were not measured"
+        if facts.lost_epsilon is not None:
+            dtype = facts.lost_epsilon.dtype
+            small = " in float16, and so are the squares of gradients below 2e-4" if dtype == "float16" else ""
+            return f"a step divides by the root of averaged squares of gradients plus eps, which is 0{small}"
         reason = facts.reason or "its input is finite, but its value or its slope there is not"
         is_product = not facts.in_forward and facts.kind == "NaN" and "slope" in reason
         return f"{reason}; times a gradient of 0 that is NaN" if is_product else reason
@@ -53,4 +62,12 @@ class NanFromOp(BrokenGradientRule):
     def fix(self, facts: BrokenGradientFacts) -> str:
         if facts.is_inside:
             return "gradviz check --inside measures them, and names the operation and its line"
+        if facts.lost_epsilon is not None:
+            return _FIX_OF_EPSILON.get(facts.lost_epsilon.dtype, "pass an eps above 0: eps=1e-8 is the usual one")
         return facts.remedy or "keep its input inside the range where it is defined, for instance with clamp()"
+
+
+_FIX_OF_EPSILON = {
+    "float16": "keep the parameters in float32 and use torch.autocast for the computation (or bfloat16), or pass an "
+    "eps that float16 can hold: eps=1e-4"
+}

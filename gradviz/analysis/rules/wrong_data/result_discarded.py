@@ -53,6 +53,7 @@ class ResultDiscarded(Rule):
     code = "GV620"
     name = "result_discarded"
     severity = "warning"
+    yields_to = ("state_not_detached",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axis_of
-from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.losses.softmax_again import SoftmaxAgain
 from gradviz.graph.call_log import Call
 
 
@@ -63,7 +62,7 @@ class NormalizedTwice(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, reported = case.dataflow, set[tuple[_Mistake, Location | None]]()
-        again, seen = _SoftmaxAgain(flow), set[int | None]()
+        again, seen = SoftmaxAgain(flow), set[int | None]()
         for row, call in enumerate(flow.log.calls):
             if (plain_name(call.function) in _SOFTMAXES or _is_log_softmax(flow, row)) and call.call_site not in seen:
                 first = again.first_of(row, call)
@@ -83,17 +82,53 @@ class NormalizedTwice(Rule):
     def _finding(self, case: Case, row: int, made: int, mistake: _Mistake) -> Finding:
         flow = case.dataflow
         loss, maker = _loss_words(case, row), plain_name(flow.log.calls[made].function)
-        location, above = location_of_call(flow, row), _line_that_normalizes(case, made)
+        above = _line_that_normalizes(case, made)
         words = {"loss": loss, "maker": maker, "at_line": at_line(above)}
+        here = _line_of_argument(flow, row, made) if mistake is not _AGAIN else None
+        at, shown = (above, location_of_call(flow, row)) if here is None else (here, above)
+        location = at or location_of_call(flow, row)
         return self.finding(
             mistake.message.format(**words),
             symptom="vanishing" if mistake.message == _OF_LOGITS else "grad_wrong",
             why=mistake.why.format(**words),
-            fix=mistake.fix.format(**words),
-            location=above if above is not None else location,
-            symptom_location=location if above != location else None,
+            fix=(mistake.fix if here is None else mistake.fix_here).format(**words),
+            location=location,
+            symptom_location=shown if shown != location else None,
             evidence={"loss": loss, "input": maker},
         )
+
+
+def _line_of_argument(flow: Dataflow, row: int, made: int) -> Location | None:
+    """The line that gives probabilities to a loss, if the line that computes them has to stay as it is.
+
+    It is the line that calls the function that computes them; that of the loss, if this is no other line, or if a
+    module computes them.
+    """
+    if not _makes_another_argument(flow, row, made) and not _is_also_used(flow, made):
+        return None
+    is_in_module = flow.log.calls[made].scope not in (None, flow.log.calls[row].scope)
+    if is_in_module and plain_name(flow.log.calls[row].function) not in _TAKES_LOGARITHMS:
+        return None
+    asked = None if is_in_module else location_of_line(line_in_function_of(flow, made, row))
+    return location_of_call(flow, row) if asked in (None, location_of_call(flow, made)) else asked
+
+
+def _makes_another_argument(flow: Dataflow, row: int, made: int) -> bool:
+    """Whether the same line computes what another argument of the loss gets."""
+    here = location_of_call(flow, made)
+    makers = [value_maker(flow, use.tensor, row) for use in flow.log.calls[row].inputs[1:]]
+    return any(each is not None and each[0] != made and location_of_call(flow, each[0]) == here for each in makers)
+
+
+def _is_also_used(flow: Dataflow, made: int) -> bool:
+    """Whether a logarithm of the probabilities is also taken, as for an entropy."""
+    calls = flow.log.calls
+    users = (calls[user] for use in calls[made].outputs for user in flow.users(use.tensor, made))
+    return any(plain_name(user.function) in _OF_PROBABILITIES and user.live_inputs for user in users)
+
+
+_TAKES_LOGARITHMS = frozenset({"kl_div", "nll_loss", "ctc_loss"})
+_OF_PROBABILITIES = frozenset({"log", "xlogy"})
 
 
 def _line_that_normalizes(case: Case, row: int) -> Location | None:
@@ -111,6 +146,8 @@ class _Mistake(Struct, frozen=True):
     message: str
     why: str
     fix: str
+    fix_here: str = ""
+    """The same, where the probabilities are needed for something else."""
 
 
 _OF_LOGITS = "{loss}() expects logits, and gets the probabilities that {maker}(){at_line} computed"
@@ -120,29 +157,40 @@ _WHY_LOGITS = (
     "certain answer"
 )
 _NO_LOGITS = "leave out {maker}(): give {loss}() the logits"
+_NO_LOGITS_HERE = (
+    "give {loss}() the logits here, not what {maker}(){at_line} makes of them: the probabilities that it computes "
+    "otherwise stay as they are"
+)
 _USE_LOGARITHMS = "use log_softmax() there"
+_USE_LOGARITHMS_HERE = (
+    "give {loss}() log_softmax() of the logits as this argument: the probabilities that {maker}(){at_line} computes "
+    "otherwise stay as they are"
+)
 _MISTAKES = {
-    "cross_entropy": _Mistake(frozenset({"softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS),
+    "cross_entropy": _Mistake(frozenset({"softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS, _NO_LOGITS_HERE),
     "binary_cross_entropy_with_logits": _Mistake(
-        frozenset({"sigmoid", "softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS
+        frozenset({"sigmoid", "softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS, _NO_LOGITS_HERE
     ),
     "nll_loss": _Mistake(
         frozenset({"softmax"}),
         _OF_LOGARITHMS,
         "nll_loss() takes no logarithm: it needs that of log_softmax()",
         _USE_LOGARITHMS,
+        _USE_LOGARITHMS_HERE,
     ),
     "ctc_loss": _Mistake(
         frozenset({"softmax"}),
         _OF_LOGARITHMS,
         "ctc_loss() adds up logarithms over the time: of probabilities, it makes no likelihood",
         _USE_LOGARITHMS,
+        _USE_LOGARITHMS_HERE,
     ),
     "kl_div": _Mistake(
         frozenset({"softmax", "sigmoid"}),
         _OF_LOGARITHMS,
         "kl_div() takes no logarithm of its first argument: without it, this is no divergence, and goes below zero",
         _USE_LOGARITHMS,
+        _USE_LOGARITHMS_HERE,
     ),
 }
 _AGAIN = _Mistake(
@@ -160,46 +208,6 @@ def _maker_of(case: Case, row: int, call: Call, mistake: _Mistake) -> int | None
         return None
     made = value_maker(case.dataflow, call.inputs[0].tensor, row)
     return made[0] if made is not None and plain_name(made[1].function) in mistake.makers else None
-
-
-# -- a softmax of probabilities ----------------------------------------------------------------------------------------
-
-
-class _SoftmaxAgain:
-    """Finds the softmax whose result another softmax received, through calls that keep the values of its axis."""
-
-    def __init__(self, flow: Dataflow) -> None:
-        self._flow = flow
-
-    def first_of(self, row: int, call: Call) -> int | None:
-        """The first softmax, over the same axis."""
-        axis = _axis_from_the_end(self._flow, call)
-        return None if axis is None else self._maker(call.inputs[0].tensor, row, axis)
-
-    def _maker(self, tensor: int, before: int, axis: int) -> int | None:
-        """The softmax over this axis that made a tensor, or all parts of it; the first of them."""
-        flow = self._flow
-        size = _size(flow, tensor, axis)
-        waiting, seen, found = [(tensor, before)], set[int](), set[int]()
-        while waiting:
-            given, until = waiting.pop()
-            made = flow.producers(given, until)
-            if not made or _size(flow, given, axis) != size:
-                return None
-            row = made[-1]
-            if row in seen:
-                continue
-            seen.add(row)
-            call = flow.log.calls[row]
-            if plain_name(call.function) == "softmax" and _axis_from_the_end(flow, call) == axis:
-                found.add(row)
-            elif len(seen) > _MAX_PARTS or not _keeps_values(call):
-                return None
-            else:
-                name = plain_name(call.function)
-                parts = call.inputs if name in _JOINS else call.inputs[-1:] if name in _WRITES else call.inputs[:1]
-                waiting += [(use.tensor, row) for use in parts]
-        return min(found, default=None)
 
 
 def _is_log_softmax(flow: Dataflow, row: int) -> bool:
@@ -221,34 +229,6 @@ def _loss_words(case: Case, row: int) -> str:
 
 
 _SOFTMAXES = frozenset({"softmax", "log_softmax"})
-_JOINS = frozenset({"cat", "concat", "stack"})
-_WRITES = frozenset({"setitem", "copy"})
-_KEEPS_VALUES = frozenset({
-    "detach", "data", "to", "cpu", "cuda", "float", "half", "bfloat16", "double", "type_as", "clone", "contiguous",
-    "view", "reshape", "flatten", "squeeze", "unsqueeze", "expand", "repeat_interleave", "getitem", "index_select",
-    "select", "narrow", "split", "chunk", "unbind", "pin_memory", "requires_grad", *_JOINS, *_WRITES,
-})  # fmt: skip
-_MAX_PARTS = 400
-
-
-def _keeps_values(call: Call) -> bool:
-    """Whether the result has the values of the input, divided by a number at most."""
-    name = plain_name(call.function)
-    if name in _WRITES:
-        return len(call.inputs) > 1
-    return bool(call.inputs) and (name in _KEEPS_VALUES or (name == "div" and len(call.inputs) == 1))
-
-
-def _axis_from_the_end(flow: Dataflow, call: Call) -> int | None:
-    """The axis of a softmax, as -1 for the last one."""
-    rank = len(shape_of(flow, call.outputs[0].tensor)) if call.outputs and call.inputs else 0
-    axis = axis_of(call, rank)
-    return None if axis is None else axis - rank
-
-
-def _size(flow: Dataflow, tensor: int, axis: int) -> int | None:
-    shape = shape_of(flow, tensor)
-    return shape[axis] if len(shape) >= -axis else None
 
 
 def _matters(case: Case, row: int) -> bool:

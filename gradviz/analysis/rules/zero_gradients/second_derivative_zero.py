@@ -12,7 +12,7 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -75,16 +75,15 @@ class SecondDerivativeZero(Rule):
         found: dict[int | None, list[_Second]] = defaultdict(list)
         for seconds in lines.values():
             if len(seconds) > 1 and all(each.is_zero for each in seconds):
-                found[flow.log.calls[seconds[-1].activation].call_site] += seconds
+                found[flow.log.calls[seconds[-1].activations[-1]].call_site] += seconds
         for seconds in found.values():
             yield self._finding(case, seconds)
 
     def _finding(self, case: Case, seconds: list[_Second]) -> Finding:
-        flow, last = case.dataflow, seconds[-1]
-        made = line_of_module(flow, flow.log.calls[last.activation])
-        location = location_of_call(flow, last.activation) if made is None else case.location_of_site(made)
+        flow = case.dataflow
+        activation, location = _line_to_edit(case, seconds[-1])
         asked = location_of_call(flow, seconds[0].row)
-        function = short_name(flow.log.calls[last.activation].function)
+        function = short_name(flow.log.calls[activation].function)
         asked_for = (use.tensor for each in seconds for use in flow.log.calls[each.row].asked)
         leaves = dict.fromkeys([*(leaf for each in seconds for leaf in each.leaves), *asked_for])
         return self.finding(
@@ -104,8 +103,8 @@ class _Second(Struct, frozen=True):
     """A call of ``autograd.grad()`` on the result of another one."""
 
     row: int
-    activation: int
-    """The last activation of the network, made of straight lines as all others are."""
+    activations: tuple[int, ...]
+    """Those of the network, in order, all made of straight lines."""
     leaves: tuple[int, ...]
     """Those of the network."""
     is_zero: bool
@@ -144,7 +143,21 @@ def _second(flow: Dataflow, row: int, call: Call) -> _Second | None:
     values = [use.values for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in values)
     leaves = (use.tensor for each in sorted(network) for use in flow.log.calls[each].inputs if use.is_live_leaf)
-    return _Second(row, max(straight), tuple(dict.fromkeys(leaves)), is_zero)
+    return _Second(row, tuple(sorted(straight)), tuple(dict.fromkeys(leaves)), is_zero)
+
+
+def _line_to_edit(case: Case, second: _Second) -> tuple[int, Location | None]:
+    """The first activation that a module computes, and the line that made that module; else the last one and its line.
+
+    What is computed by hand before the first layer (``abs()``, a clamp) may be there to prepare the data.
+    """
+    flow = case.dataflow
+    for row in second.activations:
+        made = line_of_module(flow, flow.log.calls[row])
+        location = None if made is None else case.location_of_site(made)
+        if location is not None and not plain_name(flow.log.calls[row].function).startswith("max_pool"):
+            return row, location
+    return second.activations[-1], location_of_call(flow, second.activations[-1])
 
 
 def _is_of_layers(call: Call) -> bool:

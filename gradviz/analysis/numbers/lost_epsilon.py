@@ -1,0 +1,49 @@
+"""Optimizers whose ``eps`` is 0 in the dtype of their parameters: a step divides by 0 where gradients are small."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gradviz.graph.call_log import Call, CallLog, LoggedTensor
+
+
+class LostEpsilon(NamedTuple):
+    """Such an ``eps``, and the parameters that make it 0."""
+
+    optimizer: str
+    """The name of its class."""
+    epsilon: float
+    dtype: str
+    made: int | None
+    """The call that gave it its parameters."""
+
+
+_ROUNDED_TO_ZERO = {"float16": 2.0**-25, "bfloat16": 2.0**-134, "float32": 2.0**-150, "float64": 0.0}
+"""By dtype: the largest number that is rounded to 0."""
+_MAX_RATE = 1.0
+"""With a higher learning rate a step may overflow by its size."""
+
+
+def lost_epsilon(log: CallLog, call: Call) -> LostEpsilon | None:
+    """That of the optimizer that steps here; None if there is none."""
+    if call.kind != "step" or call.optimizer is None:
+        return None
+    optimizer = log.optimizers[call.optimizer]
+    for group, epsilon, rate in zip(optimizer.groups, optimizer.epsilons, optimizer.learning_rates, strict=False):
+        is_moderate = rate is not None and rate <= _MAX_RATE
+        dtypes = {_dtype(log.tensors[tensor]) for tensor in group if epsilon is not None and is_moderate}
+        rounded = sorted(each for each in dtypes if epsilon is not None and epsilon <= _ROUNDED_TO_ZERO.get(each, -1.0))
+        if rounded and epsilon is not None:
+            return LostEpsilon(optimizer.class_name, epsilon, rounded[0], _made(log, call.optimizer))
+    return None
+
+
+def _dtype(tensor: LoggedTensor) -> str:
+    return (tensor.end and tensor.end.dtype) or tensor.facts.dtype
+
+
+def _made(log: CallLog, optimizer: int) -> int | None:
+    given = (
+        row for row, call in enumerate(log.calls) if call.kind == "add_param_group" and call.optimizer == optimizer
+    )
+    return next(given, None)

@@ -1,0 +1,402 @@
+"""Gradients and numbers that are too small for float16; and, of several lines that have to do with a fault, the one to
+edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+MODEL = """
+net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+QUANTIZED = """
+class Quantized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.limit, self.fc = nn.Parameter(torch.tensor(0.37)), nn.Linear(4, 4)
+
+    def forward(self, x):
+"""
+TRAIN_QUANTIZED = """
+net = Quantized()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    loss = (net(x) - x).square().mean()
+"""
+DISTILLED = """
+teacher, student = nn.Linear(4, 3).requires_grad_(False), nn.Linear(4, 3)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for step in range(3):
+    x, labels = torch.randn(8, 4), torch.randint(3, (8,))
+"""
+RECURRENT = """
+cell = nn.LSTMCell(3, 4)
+optimizer = torch.optim.SGD(cell.parameters(), lr=0.1)
+state = torch.zeros(2, 4), torch.zeros(2, 4)
+"""
+CURVED = """
+optimizer = torch.optim.Adam(net.parameters())
+for step in range(3):
+    x = torch.rand(16, 1, requires_grad=True)
+    u = net(x)
+    slope = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+    bend = torch.autograd.grad(slope.sum(), x, create_graph=True)[0]
+    loss = (bend + torch.sin(x)).square().mean() + net(torch.zeros(1, 1)).square().mean()
+"""
+
+WRONG: dict[str, tuple[str, str]] = {
+    "a small loss of results in float16, by autocast": (
+        "gradient_underflow",
+        MODEL
+        + """
+for step in range(3):
+    x = torch.randn(8, 6)
+    with torch.autocast("cpu", dtype=torch.float16):
+        y = net(x)
+    loss = 1e-8 * F.mse_loss(y.float(), x[:, :1])
+    optimizer.zero_grad()
+    loss.backward()  # HERE
+    optimizer.step()
+""",
+    ),
+    "a model in float16 whose loss is cast in a helper": (
+        "gradient_underflow",
+        MODEL
+        + """
+net.half()
+def error(y, x):
+    return (y.to(torch.float32) - x).square().mean()
+for step in range(3):
+    x = torch.randn(8, 6)
+    loss = error(net(x.half()), x[:, :1]) / 1e8
+    loss.backward()  # HERE
+    optimizer.step()
+    optimizer.zero_grad()
+""",
+    ),
+    "a gradient that is lost in the second product in float16": (
+        "gradient_underflow",
+        MODEL
+        + """
+nn.init.uniform_(net[2].weight, 1e-4, 2e-4)
+for step in range(3):
+    x = torch.randn(8, 6)
+    with torch.autocast("cpu", dtype=torch.float16):
+        loss = F.l1_loss(net(x), 9 + x[:, :1])
+    optimizer.zero_grad()
+    (1e-5 * loss).backward()  # HERE
+    optimizer.step()
+""",
+    ),
+    "a loss that is computed in float16, of many values": (
+        "gradient_underflow",
+        """
+scale = nn.Parameter(torch.tensor(0.5, dtype=torch.float16))
+optimizer = torch.optim.SGD([scale], lr=0.1)
+x = torch.full((40_000,), 1.0, dtype=torch.float16)
+for step in range(3):
+    loss = F.mse_loss(x * scale, x * 0.5 + 5e-4)
+    optimizer.zero_grad()
+    loss.backward()  # HERE
+    optimizer.step()
+""",
+    ),
+    "Adam with parameters in float16": (
+        "nan_from_op",
+        """
+net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1)).half()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)  # HERE
+for step in range(3):
+    x = torch.randn(32, 6).half()
+    loss = (net(x).float() - 0.1).abs().mean() * 1e-3
+"""
+        + TRAIN,
+    ),
+    "AdamW with groups of parameters, and a model that is cast later": (
+        "nan_from_op",
+        """
+net = nn.Linear(6, 2)
+groups = [{"params": [net.weight]}, {"params": [net.bias], "lr": 1e-2}]
+optimizer = torch.optim.AdamW(groups, lr=1e-3)  # HERE
+net.to(torch.float16)
+for step in range(3):
+    loss = net(torch.randn(32, 6).half()).square().mean() * 1e-3
+"""
+        + TRAIN,
+    ),
+    "RMSprop without eps": (
+        "nan_from_op",
+        """
+net = nn.Linear(6, 2)
+optimizer = torch.optim.RMSprop(net.parameters(), lr=1e-3, eps=0.0)  # HERE
+for step in range(3):
+    loss = net(torch.randn(32, 6) * torch.tensor([1.0, 1, 1, 1, 1, 0])).square().mean()
+"""
+        + TRAIN,
+    ),
+    "a loop that gives its own variable the detached state": (
+        "state_not_detached",
+        RECURRENT
+        + """
+for step in range(3):
+    for h in state:
+        h = h.detach()  # HERE
+    state = cell(torch.randn(2, 3), state)
+    loss = state[0].square().mean()
+"""
+        + TRAIN,
+    ),
+    "a function that returns nothing": (
+        "state_not_detached",
+        RECURRENT
+        + """
+def cut(state):
+    state = tuple(each.detach() for each in state)  # HERE
+for step in range(3):
+    cut(state)
+    state = cell(torch.randn(2, 3), state)
+    loss = state[0].square().mean()
+"""
+        + TRAIN,
+    ),
+    "detach() of an attribute, whose result is dropped": (
+        "state_not_detached",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.h = nn.GRU(3, 4), torch.zeros(1, 2, 4)
+
+    def forward(self, x):
+        self.h.detach()  # HERE
+        y, self.h = self.rnn(x, self.h)
+        return y
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = net(torch.randn(5, 2, 3)).square().mean()
+"""
+        + TRAIN,
+    ),
+    "a state that is recorded, and carried on with its graph": (
+        "state_not_detached",
+        RECURRENT
+        + """
+record = []
+for step in range(3):
+    state = cell(torch.randn(2, 3), state)  # HERE
+    record.append(state[0].detach())
+    last = state[0].detach()
+    loss = state[0].square().mean()
+"""
+        + TRAIN,
+    ),
+    "one function makes both arguments of a divergence": (
+        "normalized_twice",
+        """
+def soften(scores, temperature=2.0):
+    return F.softmax(scores / temperature, dim=-1)
+"""
+        + DISTILLED
+        + """
+    target = soften(teacher(x))
+    given = soften(student(x))  # HERE
+    loss = F.kl_div(given, target, reduction="batchmean")
+"""
+        + TRAIN,
+    ),
+    "one line makes both arguments of a divergence, and a module computes it": (
+        "normalized_twice",
+        DISTILLED
+        + """
+    given, target = [torch.softmax(each(x), 1) for each in (student, teacher)]
+    loss = nn.KLDivLoss(reduction="batchmean")(given, target)  # HERE
+"""
+        + TRAIN,
+    ),
+    "probabilities that have an entropy, too": (
+        "normalized_twice",
+        DISTILLED
+        + """
+    p = student(x).softmax(1)
+    loss = 0.1 * (p * p.log()).sum(1).mean()
+    loss = loss + F.cross_entropy(p, labels)  # HERE
+"""
+        + TRAIN,
+    ),
+    "probabilities that nothing else needs": (
+        "normalized_twice",
+        DISTILLED
+        + """
+    p = student(x).softmax(1)  # HERE
+    loss = F.kl_div(p, teacher(x).softmax(1), reduction="batchmean")
+"""
+        + TRAIN,
+    ),
+    "activations that are made on several lines": (
+        "second_derivative_zero",
+        """
+layers = [nn.Linear(1, 8), nn.ReLU()]  # HERE
+for width in (8, 8):
+    layers += [nn.Linear(width, width), nn.ReLU()]
+net = nn.Sequential(*layers, nn.Linear(8, 1))
+"""
+        + CURVED
+        + TRAIN,
+    ),
+    "an activation of a module behind a value without a sign": (
+        "second_derivative_zero",
+        """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(1, 8), nn.Linear(8, 1)
+        self.act = nn.LeakyReLU(0.2)  # HERE
+
+    def forward(self, x):
+        return self.last(self.act(self.first(x.abs())))
+
+net = Net()
+"""
+        + CURVED
+        + TRAIN,
+    ),
+    "a limit as a number, and a step size that is detached": (
+        "tensor_rewrap",
+        QUANTIZED
+        + """
+        y = torch.clamp(self.fc(x), 0.0, self.limit.item())  # HERE
+        return y / (self.limit.detach() / 15)
+"""
+        + TRAIN_QUANTIZED
+        + TRAIN,
+    ),
+    "a factor as a number behind a detached divisor": (
+        "tensor_rewrap",
+        QUANTIZED
+        + """
+        y = self.fc(x) / self.limit.detach()
+        limit = self.limit.item()  # HERE
+        return torch.tanh(y) * limit
+"""
+        + TRAIN_QUANTIZED
+        + TRAIN,
+    ),
+    "a detached factor beside a number that is only printed": (
+        "detached",
+        QUANTIZED
+        + """
+        print(self.limit.item())
+        return torch.tanh(self.fc(x)) * self.limit.detach()  # HERE
+"""
+        + TRAIN_QUANTIZED
+        + TRAIN,
+    ),
+    "a detached result beside a number that scales the loss": (
+        "detached",
+        MODEL
+        + """
+for step in range(3):
+    x = torch.randn(8, 6)
+    h = net[0](x)
+    size = h.norm().item()
+    loss = net[1:](h.detach()).square().mean() / size  # HERE
+"""
+        + TRAIN,
+    ),
+}
+
+HEALTHY: dict[str, str] = {
+    "a small loss that a scaler makes larger": MODEL
+    + """
+scaler = torch.amp.GradScaler("cpu")
+for step in range(3):
+    x = torch.randn(8, 6)
+    with torch.autocast("cpu", dtype=torch.float16):
+        y = net(x)
+    loss = 1e-8 * F.mse_loss(y.float(), x[:, :1])
+    optimizer.zero_grad()
+    scaler.scale(loss).backward()
+    scaler.step(optimizer)
+    scaler.update()
+""",
+    "a small loss of results in bfloat16": MODEL
+    + """
+for step in range(3):
+    x = torch.randn(8, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = net(x)
+    loss = 1e-8 * F.mse_loss(y.float(), x[:, :1])
+"""
+    + TRAIN,
+    "a usual loss of results in float16": MODEL
+    + """
+for step in range(3):
+    x = torch.randn(8, 6)
+    with torch.autocast("cpu", dtype=torch.float16):
+        y = net(x)
+    loss = F.mse_loss(y.float(), x[:, :1])
+"""
+    + TRAIN,
+    "Adam with parameters in float16 and an eps that it can hold": """
+net = nn.Linear(6, 2).half()
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3, eps=1e-4)
+for step in range(3):
+    loss = net(torch.randn(32, 6).half()).square().mean() * 1e-3
+"""
+    + TRAIN,
+    "Adam with parameters in bfloat16": """
+net = nn.Linear(6, 2).to(torch.bfloat16)
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(3):
+    loss = net(torch.randn(32, 6).to(torch.bfloat16)).square().mean() * 1e-3
+"""
+    + TRAIN,
+}
+
+
+@pytest.mark.parametrize(("cause", "script"), WRONG.values(), ids=WRONG)
+def test_the_line_to_edit_is_named(cause: str, script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, cause, tmp_path)
+
+
+@pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
+def test_numbers_that_a_dtype_can_hold_are_no_finding(script: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + script, tmp_path) == []
+
+
+def test_figures_of_gradients_that_are_too_small_are_told(tmp_path: Path) -> None:
+    cause, script = WRONG["a small loss of results in float16, by autocast"]
+    (found,) = alarms(HEAD + script, tmp_path)
+    assert found.cause == cause
+    assert "the smallest number of float16 is 6e-08" in found.message
+    assert "e-09" in found.message
+    assert "torch.amp.GradScaler" in found.fix
+
+
+def test_a_scaler_that_begins_with_a_small_scale_is_not_recommended_again(tmp_path: Path) -> None:
+    small = HEALTHY["a small loss that a scaler makes larger"].replace('("cpu")', '("cpu", init_scale=1.0)')
+    (found,) = alarms(HEAD + small, tmp_path)
+    assert found.cause == "gradient_underflow"
+    assert "larger init_scale" in found.fix
+
+
+def test_zeros_after_a_loss_that_is_nan_are_not_told_beside_its_cause(tmp_path: Path) -> None:
+    _, script = WRONG["Adam with parameters in float16"]
+    found = alarms(HEAD + script.replace("range(3)", "range(7)"), tmp_path)
+    assert [each.cause for each in found] == ["nan_from_op"]
+    assert "its eps of 1e-08 is 0 in float16" in found[0].message
+    assert "eps=1e-4" in found[0].fix
+
+
+def test_a_second_cut_is_named_beside_a_parameter_that_goes_on_as_a_number(tmp_path: Path) -> None:
+    _, script = WRONG["a limit as a number, and a step size that is detached"]
+    (found,) = alarms(HEAD + script, tmp_path)
+    assert found.location is not None
+    assert f"the detach() at line {found.location.line + 1} cuts it off, too" in found.fix
