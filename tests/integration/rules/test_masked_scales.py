@@ -16,8 +16,7 @@ NLL = "    loss = 0.5 * z.square().sum(1).mean() - log_det.mean()" + TRAIN
 GAPS = NET + "for step in range(3):\n    x, seen = torch.randn(16, 4), torch.rand(16, 4) < 0.7\n"
 GAPS += "    mean, log_var = net(x * seen).split(4, dim=1)\n"
 STACK = (
-    HEAD
-    + "class Layer(nn.Module):\n    def __init__(self, kept):\n        super().__init__()\n"
+    HEAD + "class Layer(nn.Module):\n    def __init__(self, kept):\n        super().__init__()\n"
     "        self.register_buffer('kept', kept[None])\n        self.s, self.t = nn.Linear(4, 4), nn.Linear(4, 4)\n"
     "    def forward(self, x):\n        h = self.kept * x\n        s = torch.tanh(self.s(h))\n"
     "        moved = torch.mul(x - self.t(h), torch.exp(-s))\n        z = torch.where(self.kept, x, moved)\n"

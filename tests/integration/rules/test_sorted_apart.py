@@ -22,12 +22,16 @@ LISTS = NET + "X = torch.randn(24, 6, 5)\nG = X.sum(2).round()\n"
 LISTS += "for rows in torch.randperm(24).split(6):\n    x, g = X[rows], G[rows]\n    s = net(x)[..., 0]\n"
 LONGEST_FIRST = (
     "    order = t.argsort(descending=True)\n"
-    "    packed = nn.utils.rnn.pack_padded_sequence(x[order][..., None], (t[order] / 2 + 1).long().clamp(max=5), True)\n"
+    "    sizes = (t[order] / 2 + 1).long().clamp(max=5)\n"
+    "    packed = nn.utils.rnn.pack_padded_sequence(x[order][..., None], sizes, True)\n"
     "    out = net(reader(packed)[1][0])\n"
 )
-READER = BATCHES.replace("optimizer =", "reader = nn.GRU(1, 5, batch_first=True)\noptimizer =").replace(
-    "net.parameters()", "[*net.parameters(), *reader.parameters()]"
-) + LONGEST_FIRST
+READER = (
+    BATCHES.replace("optimizer =", "reader = nn.GRU(1, 5, batch_first=True)\noptimizer =").replace(
+        "net.parameters()", "[*net.parameters(), *reader.parameters()]"
+    )
+    + LONGEST_FIRST
+)
 
 FAULTS = {
     "events of a Cox likelihood, multiplied": BATCHES + RISK
@@ -84,7 +88,7 @@ HEALTHY = {
     "sequences sorted by length, and their labels": READER + "    loss = F.cross_entropy(out, y[order])" + TRAIN,
     "sequences that torch sorts": READER.replace("x[order]", "x").replace(
         "(t[order] / 2", "(t / 2"
-    ).replace("max=5), True)", "max=5), True, False)")
+    ).replace("sizes, True)", "sizes, True, False)")
     + "    loss = F.cross_entropy(out, y)" + TRAIN,
     "gains of ranked lists, sorted": LISTS
     + "    gains, order = g.sort(1, descending=True)\n    p = s.gather(1, order)\n"

@@ -1,4 +1,4 @@
-"""Where the rows of a tensor were taken from: the same samples, in the same order, as those of another tensor or not."""
+"""From where the rows of a tensor were taken: whether two tensors hold the same samples in the same order."""
 
 from __future__ import annotations
 
