@@ -52,6 +52,12 @@ FAULTS = {
     "gains of ranked lists": LISTS
     + "    order = g.argsort(1, descending=True)\n    p = s.gather(1, order)\n"
     "    loss = -((p - p.logcumsumexp(1)) * g).mean()  # HERE" + TRAIN,
+    "a flipped order, gathered, and a choice": BATCHES
+    + "    order = t.argsort().flip(0)\n    risk = torch.gather(net(x)[:, 0], 0, order)\n"
+    "    loss = -torch.where(e > 0, risk - risk.logcumsumexp(0), torch.zeros(())).mean()  # HERE" + TRAIN,
+    "all of topk": BATCHES
+    + "    _, order = t.topk(10)\n    risk = net(x)[order, 0]\n"
+    "    loss = -((risk - risk.logcumsumexp(0)) * e).mean()  # HERE" + TRAIN,
     "sorted errors and labels of a Lovasz hinge": BATCHES
     + "    errors, order = (1 - net(x)[:, 0] * (2 * e - 1)).sort(0, descending=True)\n"
     "    hidden = 1 - (e.sum() - e.cumsum(0)) / (e.sum() + (1 - e).cumsum(0))\n"
@@ -76,6 +82,12 @@ HEALTHY = {
     "both sides sorted": BATCHES + "    loss = (net(x)[:, 0].sort()[0] - t.sort()[0]).square().mean()" + TRAIN,
     "sorted results and quantiles": WHOLE.replace("for step", "Q = torch.randn(40)\nfor step")
     + "    loss = (net(x)[:, 0].sort()[0] - Q).square().mean()" + TRAIN,
+    "sorted projections": BATCHES
+    + "    to = torch.randn(4, 3)\n    p, q = (net(x) @ to).sort(0)[0], (torch.randn(10, 4) @ to).sort(0)[0]\n"
+    "    loss = (p - q).square().mean()" + TRAIN,
+    "the worst share": BATCHES
+    + "    losses = F.cross_entropy(net(x), y, reduction='none')\n    share = torch.zeros(10)\n    share[:3] = 1 / 3\n"
+    "    loss = (losses.sort(descending=True).values * share).sum()" + TRAIN,
     "the hardest samples": BATCHES
     + "    losses = F.cross_entropy(net(x), y, reduction='none')\n    order = losses.sort(descending=True)[1][:5]\n"
     "    loss = (losses[order] * e[order]).mean() + (losses * e).mean()" + TRAIN,
