@@ -33,6 +33,19 @@ def is_training(call: Call) -> bool | None:
     return flag if isinstance(flag, bool) else None
 
 
+def word_of_layer(call: Call) -> str:
+    """``dropout`` or ``batch normalization``, for a call that does something else in training."""
+    return OTHERWISE_IN_TRAINING.get(call.function, "dropout")
+
+
+def drops_attention(call: Call) -> bool:
+    """Whether it is an attention that drops some of its weights: the function has no mode of its own."""
+    if not call.function.endswith("scaled_dot_product_attention"):
+        return False
+    rate = call.scalars.get("dropout_p", call.scalars.get("4", 0.0))
+    return isinstance(rate, float) and rate > 0
+
+
 def is_idle_dropout(call: Call) -> bool:
     """Whether it is a dropout that changes nothing: in evaluation mode, or with a probability of 0."""
     return "dropout" in call.function and not is_training(call)

@@ -39,6 +39,7 @@ from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperatur
 from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
+from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
@@ -149,6 +150,7 @@ from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.rows_grouped_otherwise import RowsGroupedOtherwise
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
 from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
+from gradviz.analysis.rules.wrong_data.sorted_apart import SortedApart
 from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
 from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
@@ -313,6 +315,8 @@ RULES: tuple[type[Rule], ...] = (
     ScoresScaledUp,
     DividedByVariance,
     EntropyOfScores,
+    SortedApart,
+    ScaleWhereMasked,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -67,6 +67,8 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("torch.logcumsumexp(risk, 0)", "torch.logcumsumexp(risk.flip(0), 0).flip(0)"),),
         ),
     ),
+    "GV688": (("values[order]", (("event[rows]\n", "event[rows][order]\n"),)),),
+    "GV689": (("multiply them with the same mask", (("= s.sum(-1)", "= ((1 - mask) * s).sum(-1)"),)),),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
     "GV742": (("subtract it: p.sub_", (("p.add_(p.grad, alpha=0.1)", "p.sub_(0.1 * p.grad)"),)),),
     "GV743": (

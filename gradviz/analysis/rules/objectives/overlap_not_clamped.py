@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.overlaps import PARTS_OF_BOXES, ends_of_overlap
 
 
 class OverlapNotClamped(Rule):
@@ -91,9 +91,7 @@ class OverlapNotClamped(Rule):
 
 
 _BOTH = 2
-_PARTS = frozenset({"getitem", "select", "unbind", "chunk", "split", "squeeze", "unsqueeze"})
 _MAX_PARTS = 4
-_SMALLER, _LARGER = frozenset({"minimum", "min", "fmin"}), frozenset({"maximum", "max", "fmax"})
 
 
 def _negative_side(flow: Dataflow, tensor: int, row: int) -> int | None:
@@ -102,25 +100,7 @@ def _negative_side(flow: Dataflow, tensor: int, row: int) -> int | None:
         if plain_name(call.function) == "sub":
             values = call.outputs[0].values if call.outputs else None
             is_negative = values is not None and values.minimum is not None and values.minimum < 0
-            return maker if is_negative and _is_overlap(flow, maker, call) else None
-        if plain_name(call.function) not in _PARTS:
+            return maker if is_negative and ends_of_overlap(flow, maker) is not None else None
+        if plain_name(call.function) not in PARTS_OF_BOXES:
             return None
     return None
-
-
-def _is_overlap(flow: Dataflow, row: int, call: Call) -> bool:
-    if len(call.inputs) != _BOTH:
-        return False
-    return all(
-        _is_of_two(flow, use.tensor, row, names) for use, names in zip(call.inputs, (_SMALLER, _LARGER), strict=True)
-    )
-
-
-def _is_of_two(flow: Dataflow, tensor: int, row: int, names: frozenset[str]) -> bool:
-    """Whether one of these functions of two tensors made a tensor, or what it is a part of."""
-    for _, call in flow.makers(tensor, row, _MAX_PARTS):
-        if plain_name(call.function) in names:
-            return len(call.inputs) == _BOTH
-        if plain_name(call.function) not in _PARTS:
-            return False
-    return False

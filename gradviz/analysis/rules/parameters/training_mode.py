@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_outside_modules, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.layer_calls import OTHERWISE_IN_TRAINING, is_training
+from gradviz.analysis.dataflow.layer_calls import drops_attention, is_training, word_of_layer
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.told_modes import asks_for_the_mode
 from gradviz.graph.traversal import scopes_around
 
 
@@ -22,9 +23,9 @@ class TrainingMode(Rule):
     -------------
     A model that nothing trains any more (a teacher, a feature extractor), called without gradients and in training
     mode, whose results go into the loss of another one; a model with dropout, or with batch normalization and results
-    that are compared with data, that is evaluated in training mode. A copy
-    that follows a trained model is left alone, and so are several calls with the same input: these average over
-    dropout.
+    that are compared with data, that is evaluated in training mode; a function with dropout, such as
+    ``scaled_dot_product_attention``, that is not told that its model is evaluated. A copy that follows a trained model
+    is left alone, and so are several calls with the same input: these average over dropout.
 
     Why it matters
     --------------
@@ -66,7 +67,8 @@ class TrainingMode(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         told, lines = set[str](), set[Location | None]()
         for row, call in enumerate(case.dataflow.log.calls):
-            if call.scope is None or is_training(call) is not True or any(use.requires_grad for use in call.outputs):
+            is_active = is_training(call) is True or drops_attention(call)
+            if call.scope is None or not is_active or any(use.requires_grad for use in call.outputs):
                 continue
             around = list(scopes_around(case.dataflow.log.scopes, call.scope))
             paths = [case.dataflow.log.scopes[scope].path for scope in around]
@@ -78,13 +80,15 @@ class TrainingMode(Rule):
             if finished is not None:
                 path = case.dataflow.log.scopes[finished].path
                 told.add(path)
-                finding = self._finding(case, row, path, is_part=finished != outermost)
+                is_told = asks_for_the_mode(case, row, self._members(case, row, outermost))
+                is_part = finished != outermost
+                finding = self._finding(case, row, path, is_part=is_part) if is_told else self._without_mode(case, row)
                 if finding.location not in lines:
                     yield finding
                 lines.add(finding.location)
             elif self._is_evaluation(case, row, outermost):
                 told.add(path)
-                is_asked = _asks_for_the_mode(case, row)
+                is_asked = asks_for_the_mode(case, row, self._members(case, row, outermost))
                 yield self._of_evaluation(case, row, outermost) if is_asked else self._without_mode(case, row)
 
     def _members(self, case: Case, row: int, outermost: int) -> list[int]:
@@ -105,7 +109,7 @@ class TrainingMode(Rule):
         call = flow.log.calls[row]
         if call.grad_mode == "enabled" or not histories.steps:
             return False
-        if OTHERWISE_IN_TRAINING[call.function] != "dropout" and not _is_compared(flow, row):
+        if word_of_layer(call) != "dropout" and not _is_compared(flow, row):
             return False
         members = self._members(case, row, outermost)
         own = {use.tensor for number in members for use in flow.log.calls[number].inputs}
@@ -121,7 +125,7 @@ class TrainingMode(Rule):
         switch = _line_of_train(case, here)
         return self.finding(
             f"{path or 'a model'} is evaluated{at_line(here)} in training mode: its "
-            f"{OTHERWISE_IN_TRAINING[flow.log.calls[row].function]} works as in training",
+            f"{word_of_layer(flow.log.calls[row])} works as in training",
             symptom="grad_wrong",
             why="modules are in training mode until eval() is called; no_grad() does not change that",
             fix=f"call {path or 'the model'}.eval() before the evaluation, and train() after it",
@@ -133,11 +137,16 @@ class TrainingMode(Rule):
 
     def _without_mode(self, case: Case, row: int) -> Finding:
         flow = case.dataflow
+        name = call_words(flow.log.calls[row])
+        is_attention = drops_attention(flow.log.calls[row])
         return self.finding(
-            "dropout() works as in training when the model is evaluated: it is not told in which mode its module is",
+            f"{name} {'drops weights' if is_attention else 'works'} as in training when the model is evaluated: it is "
+            "not told in which mode its module is",
             symptom="grad_wrong",
             why="the function drops values unless it is told not to: eval() changes only modules",
-            fix="pass training=self.training to it, or use torch.nn.Dropout",
+            fix="pass dropout_p=p if self.training else 0.0 to it, where p is the rate"
+            if is_attention
+            else "pass training=self.training to it, or use torch.nn.Dropout",
             location=location_of_call(flow, row),
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
@@ -198,7 +207,7 @@ class TrainingMode(Rule):
 
     def _finding(self, case: Case, row: int, path: str, *, is_part: bool) -> Finding:
         flow = case.dataflow
-        words = OTHERWISE_IN_TRAINING[flow.log.calls[row].function]
+        words = word_of_layer(flow.log.calls[row])
         used = location_of_line(line_outside_modules(flow, row))
         switch = _only_line_of_train(case) if is_part else None
         here = switch or _line_of_model(case, path, used) or used
@@ -273,26 +282,3 @@ def _line_of_train(case: Case, here: Location | None) -> Location | None:
 _LINES_ABOVE = 20
 _NEAR = 2_000
 """Calls before and after one in which the rest of the same module call is looked for."""
-
-
-def _asks_for_the_mode(case: Case, row: int) -> bool:
-    """Whether a call in a module of torch itself, or one whose text mentions it, knows the mode of its module."""
-    flow = case.dataflow
-    here, scope = location_of_call(flow, row), flow.log.calls[row].scope
-    if here is None or scope is None or "dropout" in flow.log.scopes[scope].class_name.lower():
-        return True
-    statement = [case.source_line(Location(here.file, here.line + below)) or "" for below in range(_MAX_LINES)]
-    return "dropout" not in statement[0] or "train" in _up_to_closed(statement)
-
-
-_MAX_LINES = 4
-
-
-def _up_to_closed(lines: list[str]) -> str:
-    """The text up to the line on which as many parentheses are closed as opened."""
-    text = ""
-    for line in lines:
-        text += line
-        if text.count("(") <= text.count(")"):
-            break
-    return text

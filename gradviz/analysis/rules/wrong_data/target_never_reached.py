@@ -14,8 +14,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.boxes_beyond import BoxesBeyond, boxes_beyond, leaves_without_overlap
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_reduced_as_a_whole, value_maker
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.losses.value_bounds import bounds_of_call
 
 
 class TargetNeverReached(Rule):
@@ -26,7 +27,8 @@ class TargetNeverReached(Rule):
     A squared or absolute error, by a function of torch or by hand, of what ``sigmoid``, ``tanh``, ``softmax``,
     ``relu``, ``softplus``, ``exp`` or ``clamp`` returned, where the targets of at least half of the steps are beyond
     its range by a quarter of that range; for those without an upper bound, clearly negative targets. Also ``relu`` or
-    ``softplus`` directly before a cross entropy, whose logits can then not be negative. Targets that are drawn at
+    ``softplus`` directly before a cross entropy, whose logits can then not be negative; and the overlap of boxes that
+    have such bounds with boxes of the data in other units. Targets that are drawn at
     random, and errors that a mask selects, are left alone.
 
     Why it matters
@@ -71,6 +73,25 @@ class TargetNeverReached(Rule):
             lowest, highest = min(each.lowest for each in met), max(each.highest for each in met)
             if beyond[-1].is_beyond(lowest, highest):
                 yield self._finding(flow, beyond[-1], lowest, highest)
+        for boxes in boxes_beyond(flow):
+            yield self._of_boxes(case, boxes)
+
+    def _of_boxes(self, case: Case, boxes: BoxesBeyond) -> Finding:
+        flow, bounds = case.dataflow, boxes.bounds
+        made = flow.log.calls[bounds.row]
+        location = location_of_line(flow.line(line_of_module(flow, made))) or location_of_call(flow, bounds.row)
+        overlap = location_of_call(flow, boxes.row)
+        return self.finding(
+            f"{plain_name(made.function)}() keeps predicted boxes between {bounds.low:g} and {bounds.high:g}, and "
+            f"those of the data go from {boxes.lowest:.4g} to {boxes.highest:.4g}: they are in other units",
+            symptom="grad_wrong",
+            why="predicted and true boxes do not overlap, whatever is predicted: an overlap of zero has no slope",
+            fix="multiply the predictions by the size of the image, or divide the targets by it",
+            location=location,
+            symptom_location=overlap if overlap != location else None,
+            tensors=leaves_without_overlap(case, boxes.row),
+            evidence={"lowest": boxes.lowest, "highest": boxes.highest},
+        )
 
     def _finding(self, flow: Dataflow, last: _Meeting, lowest: float, highest: float) -> Finding:
         made, loss = flow.log.calls[last.made], location_of_call(flow, last.row)
@@ -120,10 +141,6 @@ _MIN_CALLS = 2
 _ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
 _OF_LOGITS = frozenset({"cross_entropy", "binary_cross_entropy_with_logits"})
 _NEVER_NEGATIVE = frozenset({"relu", "relu6", "softplus"})
-_RANGES = {
-    "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "hardsigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, inf),
-    "relu6": (0.0, 6.0), "softplus": (0.0, inf), "exp": (0.0, inf),
-}  # fmt: skip
 _DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform"})
 _SIDES = 2
 _HALF = 0.5
@@ -137,7 +154,7 @@ def _meeting(flow: Dataflow, row: int) -> _Meeting | None:
         return None
     target = next(use for use in sides if use is not live[0])
     made, values = value_maker(flow, live[0].tensor, row), flow.values_of(target, row)
-    bounds = None if made is None else _bounds(made[1])
+    bounds = None if made is None else bounds_of_call(made[1])
     if made is None or values is None or values.minimum is None or values.maximum is None or bounds is None:
         return None
     if name in _OF_LOGITS:
@@ -149,17 +166,6 @@ def _meeting(flow: Dataflow, row: int) -> _Meeting | None:
         is_told = not is_drawn and shape_of(flow, target.tensor) == shape_of(flow, live[0].tensor)
     found = _Meeting(row, made[0], *bounds, values.minimum, values.maximum, name in _OF_LOGITS)
     return found if is_told else None
-
-
-def _bounds(call: Call) -> tuple[float, float] | None:
-    """The lowest and the highest value that an operation can return."""
-    name = plain_name(call.function)
-    if name not in ("clamp", "clip"):
-        return _RANGES.get(name)
-    low, high = (call.scalars.get(word, call.scalars.get(place)) for word, place in (("min", "1"), ("max", "2")))
-    if type(low) not in (int, float) or type(high) not in (int, float, type(None)):
-        return None
-    return float(low), inf if high is None else float(high)  # type: ignore[arg-type]
 
 
 def _is_whole_error(flow: Dataflow, row: int, name: str) -> bool:

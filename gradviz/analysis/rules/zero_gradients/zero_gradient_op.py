@@ -42,7 +42,7 @@ class ZeroGradientOp(ZeroGradientRule):
 
     code = "GV201"
     name = "zero_gradient_op"
-    yields_to = ("one_direction_only", "second_derivative_zero", "straight_through_reversed")
+    yields_to = ("one_direction_only", "second_derivative_zero", "straight_through_reversed", "target_never_reached")
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":

@@ -1,0 +1,155 @@
+"""Values of samples that a sort has put into another order, and those of the same samples that still are in theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.axes import REDUCTIONS, axes_of, axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.row_origins import Origin, origin_of_rows
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class CombinedApart(Struct, frozen=True):
+    """A call that combines values in the order of a sort with values of the same samples that are not."""
+
+    call: int
+    """The call that combines them."""
+    taken: int
+    """The call that put the first ones into the order."""
+    other: int
+    """The tensor in the order of the batch."""
+
+
+class SortedRows:
+    """What becomes of values that one call sorts, or that are taken in the order of its result."""
+
+    def __init__(self, flow: Dataflow, row: int, until: int) -> None:
+        call = flow.log.calls[row]
+        self.flow, self.row, self.until = flow, row, until
+        self._key = call.inputs[0]
+        self._shape = shape_of(flow, self._key.tensor)
+        rank = len(self._shape)
+        axis = axis_of(call, rank, "2" if plain_name(call.function) == "topk" else "1")
+        self._axis = rank - 1 if axis is None else axis
+        self._index = {use.tensor for use in call.outputs[-1:]}
+        self._ordered = {use.tensor: row for use in call.outputs[:-1]}
+        self._summed = set[int]()
+        """Those of the ordered tensors that a cumulative sum went into."""
+        self.has_trained = False
+        """Whether anything that depends on parameters is in the order of the sort."""
+
+    @property
+    def is_of_samples(self) -> bool:
+        """Whether all samples are sorted, or all elements of each row of a table."""
+        is_row = all(size == 1 for size in self._shape[1:]) and self._axis == 0
+        is_table = len(self._shape) == _TABLE and self._axis == 1
+        outputs = self.flow.log.calls[self.row].outputs
+        is_whole = bool(outputs) and shape_of(self.flow, outputs[-1].tensor) == self._shape
+        return is_whole and (is_row or is_table) and self._shape[self._axis] >= _MIN_SAMPLES
+
+    def apart(self) -> Iterator[CombinedApart]:
+        """The calls that combine them with values in the order of the batch."""
+        starts = [*self._index, *self._ordered]
+        below = {row for each in starts for row in self.flow.descendants(each, self.row, self.until)}
+        touched = set(starts)
+        for row in sorted(below):
+            call = self.flow.log.calls[row]
+            yield from self._met(row, call, touched)
+            touched.update(use.tensor for use in call.outputs)
+
+    def _met(self, row: int, call: Call, touched: set[int]) -> Iterator[CombinedApart]:
+        name = plain_name(call.function)
+        first = call.inputs[0].tensor
+        if name in _KEEP_INDEX and first in self._index:
+            self._index.update(use.tensor for use in call.outputs)
+        elif name in _TAKE and len(call.inputs) > 1 and call.inputs[1].tensor in self._index:
+            if first not in self._ordered:
+                self._order(call, row, is_summed=False)
+        elif any(use.tensor in self._ordered for use in call.inputs):
+            yield from self._used(row, call, name, touched)
+
+    def _used(self, row: int, call: Call, name: str, touched: set[int]) -> Iterator[CombinedApart]:
+        ordered = [use for use in call.inputs if use.tensor in self._ordered]
+        others = [use for use in call.inputs if use.tensor not in self._ordered and self._is_beside(use, ordered, name)]
+        if any(use.tensor in touched for use in others) or not self._keeps_rows(call, name):
+            return
+        is_summed = name in _CUMULATIVE or any(use.tensor in self._summed for use in ordered)
+        is_trained = any(use.requires_grad for use in call.outputs)
+        for other in others:
+            if not is_trained:
+                return  # data are combined with data in another order: that may be a pairing
+            if name in _COMBINE and any(use.requires_grad for use in ordered):
+                if self._is_in_order_of_batch(other, row, is_summed=is_summed):
+                    yield CombinedApart(row, self._ordered[ordered[0].tensor], other.tensor)
+                return
+        self._order(call, self._ordered[ordered[0].tensor], is_summed=is_summed)
+
+    def _order(self, call: Call, taken: int, *, is_summed: bool) -> None:
+        is_sequence = plain_name(call.function) in _SEQUENCES
+        for use in call.outputs:
+            if is_sequence or self._fits(shape_of(self.flow, use.tensor)):
+                self._ordered.setdefault(use.tensor, taken)
+                self.has_trained |= use.requires_grad
+                if is_summed:
+                    self._summed.add(use.tensor)
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        return shape == self._shape if self._axis else shape[:1] == self._shape[:1]
+
+    def _is_beside(self, use: TensorUse, ordered: list[TensorUse], name: str) -> bool:
+        """Whether it has a value for each sample, that meets the one in the same place."""
+        shape, rank = shape_of(self.flow, use.tensor), len(shape_of(self.flow, ordered[0].tensor))
+        return self._fits(shape) and (len(shape) == rank or name in _OF_CLASSES)
+
+    def _keeps_rows(self, call: Call, name: str) -> bool:
+        rank = len(shape_of(self.flow, call.inputs[0].tensor))
+        if name in ("transpose", "permute", "t", "T", "mT", "flip"):
+            return False
+        if name in ("matmul", "mm", "bmm") and rank > 1:
+            return call.inputs[0].tensor in self._ordered and not self._axis
+        if name in REDUCTIONS and name not in _CUMULATIVE:
+            return bool(axes_of(call, rank)) and self._axis not in axes_of(call, rank)
+        return name not in _REORDER
+
+    def _is_in_order_of_batch(self, other: TensorUse, row: int, *, is_summed: bool) -> bool:
+        key = origin_of_rows(self.flow, self._key, self.row)
+        mine = origin_of_rows(self.flow, other, row)
+        if key is None or mine is None or (key.kind, key.rows) != (mine.kind, mine.rows):
+            return False
+        if other.requires_grad and not is_summed:
+            return False  # a sample that is compared with its neighbour in the order
+        return mine.kind == "index" or (mine.row < self.row and self._is_surely_data(mine, other, row))
+
+    def _is_surely_data(self, origin: Origin, other: TensorUse, row: int) -> bool:
+        if origin.kind in ("slice", "batch"):
+            return True
+        values = self.flow.values_of(other, row)
+        is_label = values is not None and (values.minimum, values.maximum) == (0, 1) and values.count > _MIN_SAMPLES
+        is_label |= "int" in self.flow.log.tensors[other.tensor].facts.dtype
+        return is_label or (origin.kind == "whole" and not self._key.requires_grad)
+
+
+_TABLE = 2
+_MIN_SAMPLES = 3
+_TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
+_KEEP_INDEX = frozenset({"to", "long", "view", "reshape", "squeeze", "flatten", "detach", "flip", "contiguous"})
+_SEQUENCES = frozenset({
+    "_pack_padded_sequence", "_pad_packed_sequence", "lstm", "gru", "rnn_tanh", "rnn_relu",
+})  # fmt: skip
+"""Their results have the samples along another axis."""
+_CUMULATIVE = frozenset({"cumsum", "logcumsumexp", "cumprod", "cummax"})
+_REORDER = frozenset({
+    "sort", "argsort", "topk", "scatter", "scatter_add", "index_add", "index_copy", "index_put", "setitem", "roll",
+    "index_select", "take", "cdist", "searchsorted", "stack", "cat", "unique", "take_along_dim",
+})  # fmt: skip
+_OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "gather", "getitem", "masked_select"})
+"""They take labels or a mask of samples, with fewer axes than what they belong to."""
+_COMBINE = _OF_CLASSES | {
+    "mul", "add", "sub", "div", "where", "dot", "matmul", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "poisson_nll_loss", "masked_fill",
+}  # fmt: skip

@@ -1,0 +1,103 @@
+"""GV688."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sorted_rows import CombinedApart, SortedRows
+
+
+class SortedApart(Rule):
+    """Some values of the samples are put into the order of a sort, and meet others that are not.
+
+    What it finds
+    -------------
+    Results of a model that are sorted, or taken in the order of ``sort()`` or ``argsort()`` of all samples of a batch,
+    and that are combined with values of the same samples, one by one, that were not taken in this order. Weights by
+    rank, pairs of sorted values, values that were put back into their order, and samples that are paired with their
+    neighbours in an order are left alone.
+
+    Why it matters
+    --------------
+    The event flag, weight or label of one sample counts for another one. All shapes fit, so nothing raises.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, time, event = torch.randn(16, 4), torch.rand(16), torch.arange(16) % 2
+    for step in range(4):
+        rows = torch.randperm(16)[:8]
+        risk, order = model(x[rows])[:, 0], time[rows].argsort(descending=True)
+        risk, seen = risk[order], event[rows]
+        loss = -((risk - torch.logcumsumexp(risk, 0)) * seen).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    x, time, event = torch.randn(16, 4), torch.rand(16), torch.arange(16) % 2
+    for step in range(4):
+        rows = torch.randperm(16)[:8]
+        risk, order = model(x[rows])[:, 0], time[rows].argsort(descending=True)
+        risk, seen = risk[order], event[rows][order]
+        loss = -((risk - torch.logcumsumexp(risk, 0)) * seen).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV688"
+    name = "sorted_apart"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[tuple[int, CombinedApart | None]]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) not in _SORTS or len(lines[call.call_site]) >= _MAX_TRIED or not call.inputs:
+                continue
+            backward = next(iter(case.backward_calls.next_after(row, 1)), None)
+            if backward is None or not flow.has_step_after(backward) or call.grad_mode != "enabled":
+                continue
+            rows = SortedRows(flow, row, backward)
+            if rows.is_of_samples:
+                found = next((each for each in rows.apart() if _reaches(case, each.call, backward)), None)
+                if found is not None or rows.has_trained:
+                    lines[call.call_site].append((row, found))
+        for tried in lines.values():
+            met = [(row, found) for row, found in tried if found is not None]
+            if len(met) >= _MIN_TIMES and len(met) >= len(tried) - 1:  # data may be seen for the first time at the end
+                yield self._finding(case, *met[-1])
+
+    def _finding(self, case: Case, row: int, apart: CombinedApart) -> Finding:
+        flow = case.dataflow
+        location, taken = location_of_call(flow, apart.call), location_of_call(flow, apart.taken)
+        name, sort = case.tensor_name(apart.other), call_words(flow.log.calls[row])
+        sorted_at = location_of_call(flow, row)
+        return self.finding(
+            f"{name} stands in the order of the batch, and meets values that are in the order of {sort}"
+            f"{at_line(sorted_at) if sorted_at != location else ''}",
+            symptom="grad_wrong",
+            why="each value meets the one of another sample",
+            fix="take it in the same order before: values[order]",
+            location=location,
+            symptom_location=taken if taken != location else None,
+        )
+
+
+_SORTS = frozenset({"sort", "argsort", "topk"})
+_MAX_TRIED = 6
+_MIN_TIMES = 2
+
+
+def _reaches(case: Case, row: int, backward: int) -> bool:
+    return row in case.backward_calls.reached(backward).members
