@@ -38,8 +38,8 @@ from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseSca
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
 from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
-from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
+from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
 from gradviz.analysis.rules.missing_gradients.create_graph_missing import CreateGraphMissing
