@@ -243,3 +243,22 @@ def test_who_assigns_parts_of_a_saved_tensor_is_told_to_stack_them(tmp_path: Pat
     finding = findings_in(program, tmp_path)[0]
     assert finding.cause == "inplace_modified_saved"
     assert "torch.stack() of a list of the parts" in finding.fix
+
+
+@pytest.mark.parametrize(("kept", "word"), [("log_p", "detach()"), ("net(x)", "again in every round")])
+def test_old_values_that_new_ones_are_compared_with_are_to_be_detached(kept: str, word: str, tmp_path: Path) -> None:
+    compared = "log_p - old[part]" if kept == "log_p" else "2 * old[part][:, 0]"
+    program = f"""
+x, action, net = torch.randn(8, 4), torch.randint(0, 3, (8,)), nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+log_p = net(x).log_softmax(1)[torch.arange(8), action]
+old = {kept}  # here
+for part in torch.arange(8).split(4):
+    log_p = net(x[part]).log_softmax(1)[torch.arange(4), action[part]]
+    loss = ({compared}).exp().mean()
+    optimizer.zero_grad()
+    loss.backward()
+"""
+    finding = findings_in(program, tmp_path)[0]
+    assert finding.cause == "graph_freed"
+    assert word in finding.fix

@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import (
     line_in_function_of,
     line_outside_modules,
     operation,
+    plain_name,
 )
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Freed
@@ -110,6 +111,17 @@ class GraphFreed(Rule):
                 location=location_of_line(here),
                 **facts,
             )
+        compared = None if computed is None else _compared_with_new(case, failed, found)
+        if computed is not None and compared is not None:
+            return self.finding(
+                f"line {computed.line} keeps values of the model with their graph, and line {compared.line} compares "
+                f"new ones with them: the backward{at_line(first)} has gone through that graph before, and freed it",
+                why="old values, such as the log-probabilities of what was drawn, are constants: no gradient should go "
+                "through them",
+                fix="detach() them where they are kept, or compute them under torch.no_grad()",
+                location=location_of_line(computed),
+                **facts,
+            )
         if computed is not None:
             return self.finding(
                 f"line {computed.line} runs once, but its result is used again after the backward{at_line(first)} has "
@@ -147,6 +159,33 @@ class GraphFreed(Rule):
         if not flow.log.tensors[tensor].names and (kept := line_in_class_of(flow, maker, user)) is not None:
             return kept
         return line_in_function_of(flow, maker, found.backward)
+
+
+_MAX_PARTS = 6
+_PARTS = frozenset({"getitem", "index_select", "gather", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to"})
+
+
+def _compared_with_new(case: Case, failed: FailedBackwards, found: Freed) -> CallSite | None:
+    """The line that subtracts the values whose graph is gone from new ones, made with the same parameters."""
+    flow, histories = case.dataflow, case.histories
+    reached = failed.reached(found.backward)
+    for row, use in reached.crossing(found.earlier):
+        for _ in range(_MAX_PARTS):
+            call = flow.log.calls[row]
+            name = plain_name(call.function)
+            if name in ("sub", "div") and len(call.live_inputs) == _BOTH:
+                old, new = (histories.live_leaves((each.tensor,), row)[0] for each in call.live_inputs)
+                return flow.line_of(row) if old & new & histories.trained else None
+            following = [
+                each for part in call.outputs for each in flow.users(part.tensor, row) if each in reached.members
+            ]
+            if name not in _PARTS or use.tensor not in [each.tensor for each in call.inputs] or not following:
+                break
+            row, use = following[0], call.outputs[0]
+    return None
+
+
+_BOTH = 2
 
 
 def is_same_line(flow: Dataflow, call: int, other: int) -> bool:
