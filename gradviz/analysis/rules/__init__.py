@@ -131,6 +131,7 @@ from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
+from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
 from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
 from gradviz.analysis.rules.similarities.nothing_keeps_apart import NothingKeepsApart
 from gradviz.analysis.rules.similarities.positive_among_negatives import PositiveAmongNegatives
@@ -276,6 +277,7 @@ RULES: tuple[type[Rule], ...] = (
     BatchesOfOneClass,
     PlayersAgree,
     EntropyOfScores,
+    NegativePreferred,
     StraightThroughReversed,
     OverlapNotClamped,
     ScaleRewarded,

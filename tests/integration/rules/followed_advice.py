@@ -77,6 +77,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("    optimizer.lr =", '    for group in optimizer.param_groups:\n        group["lr"] ='),),
         ),
     ),
+    "GV649": (("-logsigmoid(pos - neg)", (("(neg - pos)", "(pos - neg)"),)),),
     "GV631": (("scores / 16 ** 0.5", (("* 16**0.5", "/ 16**0.5"),)),),
     "GV635": (("(var + eps).sqrt()", (("(variance + 1e-5)", "(variance + 1e-5).sqrt()"),)),),
     "GV648": (("torch.log_softmax(scores, dim=-1)", (("(p * scores)", "(p * log_p)"),)),),

@@ -50,7 +50,21 @@ for step in range(4):
     for_g.step()
 """
 
+RANKING = """
+items, encode = nn.Embedding(30, 8), nn.Linear(6, 8)
+optimizer = torch.optim.Adam([*items.parameters(), *encode.parameters()], lr=0.01)
+for step in range(3):
+    i, j, user = torch.randint(0, 30, (16,)), torch.randint(0, 30, (16,)), encode(torch.randn(16, 6))
+    pos, neg = (user * items(i)).sum(1), (user * items(j)).sum(1)
+    d_ap, d_an = (user - items(i)).norm(dim=1), (user - items(j)).norm(dim=1)
+"""
+
 FAULTS = {
+    ("negative_preferred", "a pairwise loss"): RANKING + "    loss = -F.logsigmoid(neg - pos).mean()  # HERE" + TRAIN,
+    ("negative_preferred", "a triplet of distances"): RANKING
+    + "    loss = F.relu(0.5 + d_an - d_ap).mean()  # HERE" + TRAIN,
+    ("negative_preferred", "a margin of which scores are taken off"): RANKING
+    + "    loss = (0.5 - (neg - pos)).clamp(min=0).mean()  # HERE" + TRAIN,
     ("scores_scaled_up", "a product times the root of the length"): ATTENTION
     + "    w = (q @ k.transpose(1, 2) * 16**0.5).softmax(-1)  # HERE\n    loss = (w @ v - x).square().mean()" + TRAIN,
     ("scores_scaled_up", "heads, divided by a scale below 1, and a mask"): ATTENTION + HEADS
@@ -71,6 +85,11 @@ FAULTS = {
 }  # fmt: skip
 
 HEALTHY = {
+    "a pairwise loss": RANKING + "    loss = -F.logsigmoid(pos - neg).mean()" + TRAIN,
+    "a pairwise loss with softplus": RANKING + "    loss = F.softplus(neg - pos).mean()" + TRAIN,
+    "a triplet of distances": RANKING + "    loss = F.relu(d_ap - d_an + 0.5).mean()" + TRAIN,
+    "negative distances as scores": RANKING
+    + "    pos, neg = -d_ap, -d_an\n    loss = F.relu(0.5 - pos + neg).mean()" + TRAIN,
     "scores divided by the root": ATTENTION
     + "    w = (q @ k.transpose(1, 2) / 16**0.5).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,
     "scores of unit vectors times a number": ATTENTION
