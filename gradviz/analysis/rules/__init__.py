@@ -77,7 +77,9 @@ from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongG
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
+from gradviz.analysis.rules.optimizers.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.optimizers.rate_multiplied_twice import RateMultipliedTwice
+from gradviz.analysis.rules.optimizers.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
@@ -162,6 +164,7 @@ from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysO
 from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
+from gradviz.analysis.rules.wrong_gradients.unscaled_loss import UnscaledLoss
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
@@ -293,6 +296,7 @@ RULES: tuple[type[Rule], ...] = (
     RiskSetReversed,
     FocalFactorOfTheMean,
     ReversedTwice,
+    UnscaledLoss,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -325,6 +329,8 @@ RULES: tuple[type[Rule], ...] = (
     UnitsStayAlike,
     StepsTooLarge,
     MomentumIsGradient,
+    ScheduleCountsBatches,
+    PlateauOfWrongSide,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -107,6 +107,11 @@ class CallLogBuilder:
                 known.is_alive,
                 is_stepped,
                 *known.rates,
+                length=known.length,
+                moves=known.moves,
+                optimizer_steps=max(0, known.optimizer_steps),
+                mode=known.mode,
+                readings=tuple((self._sites.site_of(stack), number) for stack, number in known.readings),
             )
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:
