@@ -78,10 +78,12 @@ from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGra
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.plateau_of_wrong_side import PlateauOfWrongSide
+from gradviz.analysis.rules.optimizers.pruned_grows_back import PrunedGrowsBack
 from gradviz.analysis.rules.optimizers.rate_multiplied_twice import RateMultipliedTwice
 from gradviz.analysis.rules.optimizers.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
+from gradviz.analysis.rules.optimizers.state_stays_zero import StateStaysZero
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.optimizers.steps_from_the_start import StepsFromTheStart
 from gradviz.analysis.rules.optimizers.steps_too_large import StepsTooLarge
@@ -331,6 +333,8 @@ RULES: tuple[type[Rule], ...] = (
     MomentumIsGradient,
     ScheduleCountsBatches,
     PlateauOfWrongSide,
+    StateStaysZero,
+    PrunedGrowsBack,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

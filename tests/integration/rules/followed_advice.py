@@ -733,6 +733,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("give it the number of epochs", (("T_max=3 * 6", "T_max=3"),)),
     ),
     "GV736": (('write mode="max"', (("patience=1", 'mode="max", patience=1'),)),),
+    "GV737": (("m.mul_(0.9).add_(g, alpha=0.1)", (("m = 0.9 * m + 0.1 * g", "m.mul_(0.9).add_(g, alpha=0.1)"),)),),
+    "GV738": (
+        (
+            "multiply the weights with it after each optimizer.step()",
+            (
+                (
+                    "    optimizer.step()",
+                    "    optimizer.step()\n    if step >= 2:\n        layer.weight.data.mul_(mask)",
+                ),
+            ),
+        ),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (
