@@ -60,7 +60,7 @@ def length_counts_epochs(case: Case, made: Location | None) -> bool:
 
     It is named so, or it is the bound of a loop over epochs.
     """
-    given = _LENGTH.search(case.source_line(made) or "")
+    given = _LENGTH.search(_statement(case, made))
     if given is None or _COUNTS_STEPS.search(given["length"]):
         return False
     length = given["length"].strip()
@@ -72,6 +72,20 @@ _LENGTH = re.compile(r"\bCosineAnnealingLR\((\s*[\w.]+\s*,|.*\bT_max\s*=)\s*(T_m
 _LOOP = r"\bfor\s+(e|ep|\w*epochs?\w*)\s+in\b.*\bt?range\(\s*([01]\s*,\s*)?"
 """A loop over epochs, up to their number."""
 _COUNTS_STEPS = re.compile(r"[*/]|len\(|step|iter|batch", re.IGNORECASE)
+
+
+def _statement(case: Case, begin: Location | None) -> str:
+    """A line, and those behind it up to the end of its call."""
+    lines = {} if begin is None else case.capture.sources.get(begin.file, {})
+    text = case.source_line(begin) or ""
+    for number in range(begin.line + 1, begin.line + _MAX_LINES) if begin is not None else ():
+        if text.count("(") <= text.count(")"):
+            break
+        text += " " + lines.get(number, "").strip()
+    return text
+
+
+_MAX_LINES = 10
 
 
 def _step_of(name: str) -> re.Pattern[str]:

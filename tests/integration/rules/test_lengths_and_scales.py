@@ -71,6 +71,7 @@ def test_schedules_that_count_what_steps_them_are_right(
     "made",
     [
         "sch = schedules.CosineAnnealingLR(opt, T_max=epochs)",
+        "sch = schedules.CosineAnnealingLR(\n    opt,\n    T_max=epochs,\n)",
         "epochs, n_epochs = 2, 2\nsch = schedules.CosineAnnealingLR(opt, n_epochs, eta_min=1e-4)",
     ],
 )
@@ -97,6 +98,10 @@ ACCURACY = "acc = (model(x).argmax(1) == y).float().mean().item(); "
             "schedules.ReduceLROnPlateau(opt, factor=0.5)",
             "val = {'f1_score': sum(a == b for a, b in zip(model(x).argmax(1).tolist(), y.tolist())) / 48}; "
             "sch.step(metrics=val['f1_score'])",
+        ),
+        (
+            "schedules.ReduceLROnPlateau(opt)",
+            "hits = torch.zeros(())\n    hits += (model(x).argmax(1) == y).sum()\n    sch.step(hits / 48)",
         ),
         ("schedules.ReduceLROnPlateau(opt, 'max')", "valLoss = epoch + 0.25; sch.step(valLoss)"),
     ],
@@ -143,6 +148,7 @@ for step in range(4):
         "scaler.scale(other).backward()\ntorch.autograd.backward(loss)  # HERE\n"
         "for opt in (one, two):\n    scaler.step(opt)\nscaler.update()",
         "loss.backward()  # HERE\nscaler.step(one)\nscaler.update()",
+        "loss.backward()  # HERE\nscaler.unscale_(one)\nscaler.step(one)\nscaler.update()",
     ],
 )
 def test_a_loss_that_the_scaler_did_not_multiply_is_told(body: str, tmp_path: Path) -> None:

@@ -66,6 +66,33 @@ for step in range(5):
     assert_first_alarm(script, "state_stays_zero", tmp_path)
 
 
+OPTIMIZER = """
+class Mean(torch.optim.Optimizer):
+    def __init__(self, params):
+        super().__init__(params, {})
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            state = self.state[p]
+            if not state:
+                state["mean"] = torch.zeros_like(p)
+            mean = state["mean"]
+            UPDATE
+            p.sub_(mean, alpha=0.1)
+model = nn.Linear(4, 1)
+optimizer = Mean(model.parameters())
+for step in range(5):
+    loss = (model(torch.randn(8, 4)) - 1).square().mean()
+"""
+
+
+def test_an_average_of_an_optimizer_that_its_state_does_not_get_is_told(tmp_path: Path) -> None:
+    kept = OPTIMIZER.replace("UPDATE", "mean.mul_(0.9).add_(p.grad, alpha=0.1)")
+    assert not alarms(HEAD + kept + TRAIN, tmp_path)
+    lost = OPTIMIZER.replace("UPDATE", "mean = mean.mul(0.9).add(p.grad, alpha=0.1)  # HERE")
+    assert_first_alarm(HEAD + lost + TRAIN, "state_stays_zero", tmp_path)
+
+
 @pytest.mark.parametrize("update", KEPT)
 def test_averages_that_are_kept_and_zeros_that_are_none_are_right(update: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + BY_HAND + _indented(update, 12), tmp_path)

@@ -122,9 +122,10 @@ def _better_of(flow: Dataflow, row: int) -> Better | None:
             return "min"
         if name == "eq" and len(call.inputs) > 1:
             return "max"
-        if name not in _KEEP or len(call.inputs) != 1 or _is_negative(call.scalars.get("1")):
+        is_kept = name in _KEEP and len(call.inputs) == 1 and not _is_negative(call.scalars.get("1"))
+        if not is_kept and name not in _ADD:
             return None
-        tensor, before = call.inputs[0].tensor, made
+        tensor, before = call.inputs[-1].tensor, made
     return None
 
 
@@ -133,6 +134,7 @@ def _is_negative(number: object) -> bool:
 
 
 _KEEP = frozenset({"mean", "sum", "float", "double", "to", "type", "div", "mul", "detach", "cpu", "clone", "squeeze"})
+_ADD = frozenset({"add", "iadd"})
 _LOSSES = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
@@ -144,8 +146,8 @@ _LOSSES = frozenset({
 _TOLD = re.compile(r"\.step\((?P<told>.*)\)")
 _WORDS = re.compile(r"[A-Z]?[a-z]+[0-9]?|[A-Z]+[0-9]?(?![a-z])")
 _RISE = frozenset({
-    "acc", "accs", "accuracy", "accuracies", "auc", "auroc", "f1", "iou", "miou", "dice", "recall", "psnr", "ssim",
-    "bleu", "reward", "rewards",
+    "acc", "accs", "accuracy", "accuracies", "auc", "auroc", "correct", "f1", "iou", "miou", "dice", "precision",
+    "recall", "psnr", "ssim", "bleu", "reward", "rewards",
 })  # fmt: skip
 _FALL = frozenset({"loss", "losses", "mse", "mae", "rmse", "nll", "perplexity", "ppl", "err", "error", "errors"})
 _OTHER = frozenset({"neg", "negative", "minus", "inverse", "log", "distance", "elbo"})

@@ -180,7 +180,9 @@ def _mask_of(flow: Dataflow, parameter: int, row: int) -> int | None:
 
 def _is_used_again(flow: Dataflow, mask: int, row: int) -> bool:
     """Whether the mask, or what is computed from it, meets another tensor later."""
-    return any(len(flow.log.calls[user].inputs) > 1 for user in flow.descendants(mask, row))
+    calls = flow.log.calls
+    is_used = any(len(calls[user].inputs) > 1 for user in flow.users(mask, row))  # the usual case, without a walk
+    return is_used or any(len(calls[user].inputs) > 1 for user in flow.descendants(mask, row))
 
 
 def _comes_from_sizes(flow: Dataflow, mask: int, row: int) -> bool:

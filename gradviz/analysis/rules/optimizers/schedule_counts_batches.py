@@ -91,6 +91,8 @@ _MAX_DIFFERENCE = 0.1
 def _is_seldom_stepped(schedule: Schedule) -> bool:
     """Whether it is made for about as many steps as its optimizer makes, and stepped far less often."""
     length, moves, steps = schedule.length, schedule.moves, schedule.optimizer_steps
-    if length is None or moves is None or not _MIN_MOVES <= moves <= steps / _STEPS_OF_EACH_MOVE:
+    if length is None or moves is None or moves > steps / _STEPS_OF_EACH_MOVE:
+        return False
+    if moves + (not schedule.is_alive) < _MIN_MOVES:  # The last move of one that is gone was not seen.
         return False
     return abs(length - steps) <= _MAX_DIFFERENCE * steps

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -61,7 +63,7 @@ class UnscaledLoss(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         error = case.capture.error
         backwards = case.histories.backward_calls
-        if error is not None and _REFUSED in error.message and backwards:
+        if error is not None and _REFUSED.match(error.message) and backwards:
             refused = None if error.call_site is None else Location(*error.call_site)
             yield self._finding(case, [backwards[-1]], refused, severity="error", symptom="raises")
             return
@@ -76,7 +78,7 @@ class UnscaledLoss(Rule):
     def _finding(self, case: Case, rows: list[int], step: Location | None, **facts: str) -> Finding:
         flow = case.dataflow
         return self.finding(
-            f"scaler.step(){at_line(step)} unscales gradients of a loss that was never scaled",
+            f"the scaler{at_line(step)} unscales gradients of a loss that was never scaled",
             why="it divides them by the scale of the scaler, by which only scaler.scale(loss) multiplies",
             fix="write scaler.scale(loss).backward()",
             location=location_of_call(flow, rows[-1]),
@@ -86,17 +88,18 @@ class UnscaledLoss(Rule):
         )
 
 
-_REFUSED = "Attempted step but _scale is None"
+_REFUSED = re.compile(r"Attempted (step|unscale_) but _scale is None")
 _MIN_STEPS = 2
 _MAX_LOOKS = 4
 
 
 def _steps_of_scalers(case: Case) -> Iterator[tuple[int, int]]:
     """Steps that a scaler makes after it has looked for Inf, each with the newest backward of what it moves."""
-    flow, reached = case.dataflow, case.histories.reached_by
+    flow, reached, backwards = case.dataflow, case.histories.reached_by, case.histories.backward_calls
     for step in case.histories.steps if _scales(flow) else ():
         moved = {use.tensor for use in flow.log.calls[step].inputs}
-        newest = [row for row in case.histories.backward_calls if row < step][-_MAX_BACKWARDS:]
+        end = bisect_left(backwards, step)
+        newest = backwards[max(0, end - _MAX_BACKWARDS) : end]
         known = [row for row in newest if not moved.isdisjoint(reached.get(row, ()))]
         if known and _is_of_scaler(flow, step) and flow.log.calls[known[-1]].function.endswith("backward"):
             yield step, known[-1]
