@@ -48,6 +48,12 @@ def test_a_schedule_for_all_batches_that_is_stepped_for_each_epoch_is_told(made:
     assert_first_alarm(script, "schedule_counts_batches", tmp_path)
 
 
+def test_a_warm_up_for_all_batches_is_told_once(tmp_path: Path) -> None:
+    made = "sch = schedules.LinearLR(opt, 0.01, total_iters=epochs * batches)"
+    found = alarms(_script(made, each_epoch="sch.step()"), tmp_path)
+    assert [each.cause for each in found] == ["schedule_counts_batches"]
+
+
 @pytest.mark.parametrize(
     ("made", "each_batch", "each_epoch"),
     [
