@@ -115,6 +115,7 @@ ONCE = (
     "with torch.no_grad():\n    w.mul_(keep)  # HERE",
     "w.data *= keep  # HERE",
     "w.data = w.data * keep  # HERE",
+    "strong = w.detach().norm(dim=1, keepdim=True) > 0.4\nw.data.mul_(strong)  # HERE",
     "with torch.no_grad():\n    w[small] = 0.0  # HERE",
     "w.data.masked_fill_(small, 0)  # HERE\nprint(keep.mean(), small.sum())",
     "with torch.no_grad():\n    w.copy_(torch.where(small, torch.zeros(()), w))  # HERE",

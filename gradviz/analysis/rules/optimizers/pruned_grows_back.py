@@ -163,7 +163,7 @@ def _is_in_part_zero(values: ValueFacts) -> bool:
 
 
 def _mask_of(flow: Dataflow, parameter: int, row: int) -> int | None:
-    """The tensor of zeros and ones, in the shape of the parameter, that a call uses, or that made what it copies."""
+    """The tensor of zeros and ones, as for the parameter, that a call uses, or that made what it copies."""
     call, shape = flow.log.calls[row], shape_of(flow, parameter)
     if plain_name(call.function) in ("copy", "set"):
         made = flow.newest_producer(call.inputs[-1].tensor, row)
@@ -173,9 +173,14 @@ def _mask_of(flow: Dataflow, parameter: int, row: int) -> int | None:
     for use in call.inputs:
         values = flow.values_of(use, row)
         is_mask = values is not None and (values.minimum, values.maximum) == (0, 1)
-        if is_mask and shape_of(flow, use.tensor) == shape and use.tensor != parameter:
+        if is_mask and _covers(shape_of(flow, use.tensor), shape) and use.tensor != parameter:
             return use.tensor
     return None
+
+
+def _covers(mask: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether a mask has the shape of a parameter, or one number for each of its rows or columns."""
+    return len(mask) == len(shape) and all(size in (1, of_weight) for size, of_weight in zip(mask, shape, strict=True))
 
 
 def _is_used_again(flow: Dataflow, mask: int, row: int) -> bool:
