@@ -189,6 +189,7 @@ def _references(log: CallLog) -> Iterator[tuple[str, Iterable[tuple[str, int | N
         yield "a data loader", [("call site", loader.call_site)]
     for schedule in log.schedules:
         yield "a schedule", [("call site", schedule.call_site), ("optimizer", schedule.optimizer)]
+        yield "a schedule", [("call site", site) for site, _ in schedule.readings]
     for number, scope in enumerate(log.scopes):
         yield f"scope {number}", [("call site", scope.call_site)]
     for moment in log.moments:

@@ -115,8 +115,12 @@ def changes_before_unscale(histories: ParameterHistories) -> Iterator[MisplacedC
         yield MisplacedChange(min(rows), len(rows), leaves, changes[0][2])
 
 
-def steps_with_scaled(histories: ParameterHistories) -> Iterator[MisplacedChange]:
-    """Steps that use the gradients of a loss that a scaler multiplied, before anything unscales them."""
+def steps_with_scaled(histories: ParameterHistories, least: int) -> Iterator[MisplacedChange]:
+    """Steps that use the gradients of a loss that a scaler multiplied, before anything unscales them.
+
+    Args:
+        least: only lines that make as many such steps.
+    """
     flow, calls = histories.flow, histories.log.calls
     unscaling = _unscaling_calls(histories)
     found: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
@@ -130,12 +134,9 @@ def steps_with_scaled(histories: ParameterHistories) -> Iterator[MisplacedChange
         ):
             found[location_of_call(flow, step)].append((step, backward))
     for each in found.values():
-        if len(each) >= _MIN_SCALED:
+        if len(each) >= least:
             leaves = tuple(sorted(histories.reached_by.get(each[0][1], ())))
             yield MisplacedChange(each[0][0], len(each), leaves, each[0][1])
-
-
-_MIN_SCALED = 2
 
 
 def _is_scaled(histories: ParameterHistories, backward: int) -> bool:

@@ -44,8 +44,52 @@ def line_that_steps(case: Case, step: Location | None) -> Location | None:
     made = _lines_with(case, step, _MAKES_A_SCHEDULE)
     assigned = _ASSIGNED.match(case.source_line(made[0]) or "") if len(made) == 1 else None
     if not found and assigned is not None:
-        found = _lines_with(case, step, re.compile(rf"(?<![\w.]){re.escape(assigned[1])}\.step\("))
+        found = _lines_with(case, step, _step_of(assigned[1]))
     return found[0] if len(found) == 1 else None
+
+
+def line_that_steps_this(case: Case, made: Location | None) -> Location | None:
+    """The only line that steps the schedule which another line makes, or the only one that steps any schedule."""
+    assigned = _ASSIGNED.match(case.source_line(made) or "")
+    named = [] if assigned is None else _lines_with(case, made, _step_of(assigned[1]))
+    return named[0] if len(named) == 1 else line_that_steps(case, made)
+
+
+def length_counts_epochs(case: Case, made: Location | None) -> bool:
+    """Whether the ``T_max`` of a line that makes a cosine schedule is the number of epochs, as the program says it.
+
+    It is named so, or it is the bound of a loop over epochs.
+    """
+    given = _LENGTH.search(_statement(case, made))
+    if given is None or _COUNTS_STEPS.search(given["length"]):
+        return False
+    length = given["length"].strip()
+    loop = re.compile(rf"{_LOOP}{re.escape(length)}\s*(\+\s*1\s*)?[,)]")
+    return "epoch" in length.lower() or bool(_lines_with(case, made, loop))
+
+
+_LENGTH = re.compile(r"\bCosineAnnealingLR\((\s*[\w.]+\s*,|.*\bT_max\s*=)\s*(T_max\s*=\s*)?(?P<length>[^,)]+)")
+_LOOP = r"\bfor\s+(e|ep|\w*epochs?\w*)\s+in\b.*\bt?range\(\s*([01]\s*,\s*)?"
+"""A loop over epochs, up to their number."""
+_COUNTS_STEPS = re.compile(r"[*/]|len\(|step|iter|batch", re.IGNORECASE)
+
+
+def _statement(case: Case, begin: Location | None) -> str:
+    """A line, and those behind it up to the end of its call."""
+    lines = {} if begin is None else case.capture.sources.get(begin.file, {})
+    text = case.source_line(begin) or ""
+    for number in range(begin.line + 1, begin.line + _MAX_LINES) if begin is not None else ():
+        if text.count("(") <= text.count(")"):
+            break
+        text += " " + lines.get(number, "").strip()
+    return text
+
+
+_MAX_LINES = 10
+
+
+def _step_of(name: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.]){re.escape(name)}\.step\(")
 
 
 def _lines_with(case: Case, step: Location | None, pattern: re.Pattern[str]) -> list[Location]:

@@ -82,10 +82,14 @@ from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGra
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
+from gradviz.analysis.rules.optimizers.plateau_of_wrong_side import PlateauOfWrongSide
+from gradviz.analysis.rules.optimizers.pruned_grows_back import PrunedGrowsBack
 from gradviz.analysis.rules.optimizers.rate_multiplied_twice import RateMultipliedTwice
 from gradviz.analysis.rules.optimizers.rate_set_elsewhere import RateSetElsewhere
+from gradviz.analysis.rules.optimizers.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.optimizers.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.optimizers.schedule_without_effect import ScheduleWithoutEffect
+from gradviz.analysis.rules.optimizers.state_stays_zero import StateStaysZero
 from gradviz.analysis.rules.optimizers.step_without_effect import StepWithoutEffect
 from gradviz.analysis.rules.optimizers.steps_from_the_start import StepsFromTheStart
 from gradviz.analysis.rules.optimizers.steps_too_large import StepsTooLarge
@@ -174,6 +178,7 @@ from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysO
 from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
+from gradviz.analysis.rules.wrong_gradients.unscaled_loss import UnscaledLoss
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
@@ -316,6 +321,7 @@ RULES: tuple[type[Rule], ...] = (
     MultiplierReversed,
     SortedApart,
     ScaleWhereMasked,
+    UnscaledLoss,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -351,6 +357,10 @@ RULES: tuple[type[Rule], ...] = (
     NotMovedBack,
     StepsUpGradient,
     RateSetElsewhere,
+    ScheduleCountsBatches,
+    PlateauOfWrongSide,
+    StateStaysZero,
+    PrunedGrowsBack,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

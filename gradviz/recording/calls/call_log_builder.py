@@ -107,7 +107,15 @@ class CallLogBuilder:
                 known.is_alive,
                 is_stepped,
                 *known.rates,
+<<<<<<< HEAD
                 known.peak_rate,
+=======
+                length=known.length,
+                moves=known.moves,
+                optimizer_steps=max(0, known.optimizer_steps),
+                mode=known.mode,
+                readings=tuple((self._sites.site_of(stack), number) for stack, number in known.readings),
+>>>>>>> wt4
             )
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:

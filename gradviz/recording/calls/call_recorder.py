@@ -121,6 +121,7 @@ class CallRecorder:
         yield from (stack for _, stack in self.loads.all)
         yield from (stack for _, stack in self.modules.loaders)
         yield from (schedule.stack for schedule in self.schedules.all)
+        yield from (stack for schedule in self.schedules.all for stack, _ in schedule.readings)
         yield from (repeated.stack for repeated in self.oddities.repeated.values())
 
     def release_all(self) -> None:

@@ -1,7 +1,7 @@
 """Notes torch's schedules of learning rates, and whether anything steps them.
 
 Their ``step()`` is not replaced, because it warns at the line that called it. Instead their counts are read at each
-step of an optimizer, and when the program ends.
+step of an optimizer, and when the program ends. Only the numbers that a schedule waits on for a plateau are read in it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,23 @@ import math
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any
+from typing import Any, Literal
+
+import torch
 
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.run.line_attribution import calling_frame
 from gradviz.recording.torch_access.patches import Replacement
+from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 _MAX_SCHEDULES = 1_000
 _MAX_SOURCE_LINES = 20_000
+_MAX_READINGS = 200
+_LENGTHS = ("total_steps", "T_max", "total_iters")
+"""Attributes of schedules that are made for a number of steps."""
 _LIKE_A_SCHEDULE = re.compile(r"sched|warm|lr(?![a-z])|plateau|anneal|cosine|decay", re.IGNORECASE)
 
 
@@ -49,6 +55,20 @@ class KnownSchedule:
     has_moved: bool = False
     idle_moves: int = 0
     is_alive: bool = False
+    length: int | None = None
+    steps_before: int = 0
+    """Of its optimizer, when it was made."""
+    optimizer_steps: int = 0
+    """Of its optimizer since then, when it was looked at last."""
+    mode: Literal["min", "max"] | None = None
+    readings: list[tuple[int, float]] = field(default_factory=list)
+    """What a schedule that waits for a plateau was told, with the lines that told it."""
+
+    @property
+    def moves(self) -> int | None:
+        """How often it moved; None if its counts are no whole numbers."""
+        first, last = (counts[0] if counts else 0 for counts in (self.first_count, (self.last_move or (None, 0))[0]))
+        return last - first if type(first) is int and type(last) is int and last >= first else None
 
     def look(self) -> bool:
         """Compare its counts with the first ones; False once it is gone."""
@@ -64,7 +84,11 @@ class KnownSchedule:
         if self.last_move is None or count != self.last_move[0]:
             self.idle_moves += self.last_move is not None and steps == self.last_move[1]
             self.last_move = count, steps
+<<<<<<< HEAD
             self._note_rate(_number_in(known.get("_last_lr")))
+=======
+        self.optimizer_steps = steps - self.steps_before
+>>>>>>> wt4
         return True
 
     def _note_rate(self, rate: float | None) -> None:
@@ -87,6 +111,7 @@ class Schedules:
             Replacement("torch.optim.lr_scheduler.LRScheduler.__init__"),
             Replacement("torch.optim.lr_scheduler.ReduceLROnPlateau.__init__"),
         ]
+        self._replaced_step = Replacement("torch.optim.lr_scheduler.ReduceLROnPlateau.step")
         self.all: list[KnownSchedule] = []
         self._alive: list[KnownSchedule] = []
 
@@ -94,10 +119,11 @@ class Schedules:
         """Begin to note."""
         for each in self._replacements:
             each.put(self._noting)
+        self._replaced_step.put(self._noting_readings)
 
     def stop(self) -> None:
         """Put the constructors back; safe to call twice."""
-        for each in self._replacements:
+        for each in (*self._replacements, self._replaced_step):
             each.take_back()
 
     def at_step(self) -> None:
@@ -133,8 +159,44 @@ class Schedules:
                 known = KnownSchedule(
                     weakref.ref(schedule), type(schedule).__name__, self._find_optimizer(optimizer), row.stack, rates
                 )
+                known.length = _length_of(schedule)
+                known.steps_before = known.optimizer.turns.steps
+                known.mode = _mode_of(schedule)
                 self.all.append(known)
                 self._alive.append(known)
+
+    def _noting_readings(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def step(self: Any, metrics: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(self, metrics, *args, **kwargs)
+            note(self, metrics)
+            return result
+
+        note = self._note_reading
+        return step
+
+    def _note_reading(self, schedule: Any, reading: Any) -> None:
+        writer = self._writer
+        known = next((each for each in self._alive if each.weak() is schedule), None)
+        if known is None or writer.is_elsewhere() or len(known.readings) >= _MAX_READINGS:
+            return
+        with writer.shield(), DISABLE_TORCH_FUNCTION():
+            number = float(reading.detach() if issubclass(type(reading), torch.Tensor) else reading)
+            if math.isfinite(number):
+                row = writer.locate(Row("torch.optim.lr_scheduler"), calling_frame())
+                known.readings.append((row.stack, number))
+
+
+def _length_of(schedule: Any) -> int | None:
+    """The number of steps that it was made for."""
+    known = (vars(schedule).get(name) for name in _LENGTHS)
+    return next((each for each in known if type(each) is int and each > 0), None)
+
+
+def _mode_of(schedule: Any) -> Literal["min", "max"] | None:
+    """What a schedule that waits for a plateau takes for better."""
+    mode = vars(schedule).get("mode") if "patience" in vars(schedule) else None
+    return "min" if mode == "min" else "max" if mode == "max" else None
 
 
 def _number_in(rates: object) -> float | None:

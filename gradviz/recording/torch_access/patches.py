@@ -34,6 +34,7 @@ PATCHES = (
     Patch("torch.nn.Module.load_state_dict", "to note which keys found no parameter"),
     Patch("torch.optim.lr_scheduler.LRScheduler.__init__", "to notice schedules of learning rates"),
     Patch("torch.optim.lr_scheduler.ReduceLROnPlateau.__init__", "to notice schedules that wait for a plateau"),
+    Patch("torch.optim.lr_scheduler.ReduceLROnPlateau.step", "to note the numbers that such a schedule is told"),
     Patch("torch._dynamo.eval_frame._maybe_set_eval_frame", "to notice compiled code"),
     Patch("torch.export._trace._strict_export", "to notice that Dynamo traces a model for torch.export"),
     Patch("torch._dynamo.output_graph.OutputGraph.call_user_compiler", "to note what Dynamo traced"),

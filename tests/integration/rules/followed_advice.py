@@ -644,6 +644,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV656": (("r + gamma * (1 - done) * next_value", (("0.9 * model", "0.9 * (1 - done) * model"),)),),
+    "GV690": (
+        (
+            "write scaler.scale(loss).backward()",
+            (("    scaler.scale(loss)\n    loss.backward()", "    scaler.scale(loss).backward()"),),
+        ),
+    ),
     "GV701": (
         ("call requires_grad_() on it before its first use", (("model(x)", "x.requires_grad_()\nmodel(x)"),)),
         ("make it with requires_grad=True", (("torch.randn(3, 4)", "torch.randn(3, 4, requires_grad=True)"),)),
@@ -772,6 +778,23 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("let its figures count epochs", (("(step + 1) / 20", "(step + 1) / 2"),)),
     ),
     "GV724": (("subtract from the result of the step before", (("fast = slow - 0.1", "fast = fast - 0.1"),)),),
+    "GV735": (
+        ("step the schedule behind each optimizer.step()", (("    schedule.step()", "        schedule.step()"),)),
+        ("give it the number of epochs", (("T_max=3 * 6", "T_max=3"),)),
+    ),
+    "GV736": (('write mode="max"', (("patience=1", 'mode="max", patience=1'),)),),
+    "GV737": (("m.mul_(0.9).add_(g, alpha=0.1)", (("m = 0.9 * m + 0.1 * g", "m.mul_(0.9).add_(g, alpha=0.1)"),)),),
+    "GV738": (
+        (
+            "multiply the weights with it after each optimizer.step()",
+            (
+                (
+                    "    optimizer.step()",
+                    "    optimizer.step()\n    if step >= 2:\n        layer.weight.data.mul_(mask)",
+                ),
+            ),
+        ),
+    ),
     "GV801": (("pass use_reentrant=False", (("use_reentrant=True", "use_reentrant=False"),)),),
     "GV802": (("leave preserve_rng_state=False out", ((", preserve_rng_state=False", ""),)),),
     "GV902": (

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.schedule_lines import places_of_schedule
+from gradviz.analysis.parameters.schedule_lines import length_counts_epochs, line_that_steps_this, places_of_schedule
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import LoggedOptimizer, RateTurn
+from gradviz.graph.modules_and_schedules import Schedule
 
 
 class ScheduleRepeats(Rule):
@@ -19,7 +20,8 @@ class ScheduleRepeats(Rule):
     What it finds
     -------------
     A learning rate that changes at every step, falls to almost nothing, and rises again along a cosine, twice or more:
-    ``CosineAnnealingLR`` with ``T_max`` in epochs that is stepped for each batch. Restarts, which jump back, and
+    ``CosineAnnealingLR`` with ``T_max`` in epochs that is stepped for each batch. One rise is enough where the program
+    says that ``T_max`` is its number of epochs: by its name, or in its loop over epochs. Restarts, which jump back, and
     schedules of one cycle or of straight lines are left alone.
 
     Why it matters
@@ -62,6 +64,26 @@ class ScheduleRepeats(Rule):
             is_of_each_batch = optimizer.rate_changes >= _MOST * (optimizer.steps - 1)
             if rises >= _MIN_RISES and is_of_each_batch:
                 yield self._finding(case, number, rises)
+                continue
+            for schedule in case.dataflow.log.schedules:
+                if schedule.optimizer == number and _goes_too_far(case, schedule):
+                    yield self._of_epochs(case, schedule)
+
+    def _of_epochs(self, case: Case, schedule: Schedule) -> Finding:
+        name = optimizer_words(case.dataflow.log.optimizers[schedule.optimizer])
+        made = case.location_of_site(schedule.call_site)
+        stepped = line_that_steps_this(case, made)
+        return self.finding(
+            f"{schedule.class_name} of {name} is made for {schedule.length:,} epochs, and stepped {schedule.moves:,} "
+            f"times, at every batch: the learning rate falls within {schedule.length:,} batches and climbs back again",
+            symptom="grad_wrong",
+            why="a cosine goes up again behind its T_max",
+            fix="step the schedule once in each epoch, or give it the number of all batches: "
+            "T_max=epochs * len(loader)",
+            location=stepped or made,
+            symptom_location=made if stepped not in (None, made) else None,
+            evidence={"steps": schedule.optimizer_steps, "steps_down": schedule.length},
+        )
 
     def _finding(self, case: Case, number: int, rises: int) -> Finding:
         optimizer = case.dataflow.log.optimizers[number]
@@ -87,6 +109,20 @@ _ALMOST_NOTHING = 0.01
 _MIN_STEPS_UP = 3
 _BEND = 0.8
 """A cosine begins to rise with less than this part of its average rise; a straight line with all of it."""
+
+_MIN_TIMES = 1.5
+"""A schedule that goes on for a few steps behind its end stays low."""
+
+
+def _goes_too_far(case: Case, schedule: Schedule) -> bool:
+    """Whether a cosine that is made for epochs is stepped at every step, far beyond its end."""
+    length, moves = schedule.length, schedule.moves
+    if schedule.class_name != "CosineAnnealingLR" or length is None or moves is None:
+        return False
+    is_beyond = moves >= max(length + _MIN_STEPS_UP, _MIN_TIMES * length)
+    is_of_each_batch = _MOST * (schedule.optimizer_steps - 1) <= moves <= schedule.optimizer_steps + 1
+    made = case.location_of_site(schedule.call_site)
+    return is_beyond and is_of_each_batch and length_counts_epochs(case, made)
 
 
 def _smooth_rises(optimizer: LoggedOptimizer) -> int:

@@ -54,6 +54,7 @@ class WarmupNeverEnds(Rule):
     code = "GV723"
     name = "warmup_never_ends"
     severity = "warning"
+    yields_to = ("schedule_counts_batches",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         if case.capture.outcome != "finished":

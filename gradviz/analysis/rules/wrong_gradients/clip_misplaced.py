@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Symptom
 from gradviz.analysis.gradients.gradient_changes import (
     MisplacedChange,
     changes_before_unscale,
@@ -75,8 +75,10 @@ class ClipMisplaced(Rule):
             yield self._of_sum(case, change)
         for change in changes_before_unscale(histories):
             yield self._scaled(case, change)
-        for step in steps_with_scaled(histories):
-            yield self._stepped_scaled(case, step)
+        error = case.capture.error
+        is_refused = error is not None and _REFUSED in error.message
+        for step in steps_with_scaled(histories, 1 if is_refused else _MIN_SCALED):
+            yield self._stepped_scaled(case, step, "raises" if is_refused else "grad_wrong")
 
     def _unused(self, case: Case, change: MisplacedChange) -> Finding:
         calls, flow = case.dataflow.log.calls, case.dataflow
@@ -143,12 +145,13 @@ class ClipMisplaced(Rule):
             evidence={"times": change.times},
         )
 
-    def _stepped_scaled(self, case: Case, change: MisplacedChange) -> Finding:
+    def _stepped_scaled(self, case: Case, change: MisplacedChange, symptom: Symptom) -> Finding:
         flow = case.dataflow
         return self.finding(
-            f"{change.times:,} steps use gradients that are still scaled: GradScaler multiplied the loss, and nothing "
-            "unscales its gradients",
-            symptom="grad_wrong",
+            f"{'a step uses' if change.times == 1 else f'{change.times:,} steps use'} gradients that are still scaled: "
+            "GradScaler multiplied the loss, and nothing unscales its gradients",
+            severity="error" if symptom == "raises" else self.severity,
+            symptom=symptom,
             why="scaler.step(optimizer) divides gradients by the scale and leaves out steps with Inf; optimizer.step() "
             "does neither",
             fix="call scaler.step(optimizer) and scaler.update() instead; for clipping, scaler.unscale_(optimizer) "
@@ -158,3 +161,8 @@ class ClipMisplaced(Rule):
             tensors=names_of(flow, change.tensors),
             evidence={"times": change.times},
         )
+
+
+_REFUSED = "No inf checks were recorded prior to update"
+"""``scaler.update()`` says so if no ``scaler.step()`` came before it."""
+_MIN_SCALED = 2

@@ -1,0 +1,173 @@
+"""GV736."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Literal
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.modules_and_schedules import Schedule
+
+Better = Literal["max", "min"]
+
+
+class PlateauOfWrongSide(Rule):
+    """A schedule waits for a number to fall that should rise, or the other way.
+
+    What it finds
+    -------------
+    ``ReduceLROnPlateau`` with ``mode="min"``, the default, that is told an accuracy; and with ``mode="max"`` that is
+    told a loss. What the number is, shows in what it was computed from: a mean of comparisons with the largest score,
+    or a loss function of torch. Where that cannot be followed, it shows in the names on the line that tells it, such as
+    ``val_acc``. Numbers whose names say neither, and numbers that are subtracted from something, are left alone.
+
+    Why it matters
+    --------------
+    The schedule takes every improvement for a setback: the learning rate falls again and again while the model gets
+    better, until nothing is learned any more.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 3)
+    x, y = torch.randn(30, 4), torch.randint(0, 3, (30,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=1)
+    for epoch in range(4):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            accuracy = (model(x).argmax(1) == y).float().mean().item()
+        schedule.step(accuracy)
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 3)
+    x, y = torch.randn(30, 4), torch.randint(0, 3, (30,))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max", patience=1)
+    for epoch in range(4):
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+        with torch.no_grad():
+            accuracy = (model(x).argmax(1) == y).float().mean().item()
+        schedule.step(accuracy)
+    """
+
+    code = "GV736"
+    name = "plateau_of_wrong_side"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for schedule in case.dataflow.log.schedules:
+            if schedule.mode is None or len(schedule.readings) < _MIN_READINGS:
+                continue
+            better = _better_by_origin(case, schedule) or _better_by_names(case, schedule)
+            if better is not None and better != schedule.mode:
+                yield self._finding(case, schedule, better)
+
+    def _finding(self, case: Case, schedule: Schedule, better: Better) -> Finding:
+        made = case.location_of_site(schedule.call_site)
+        told = case.location_of_site(schedule.readings[0][0])
+        what = "an accuracy or another number that should rise" if better == "max" else "a loss"
+        numbers = [number for _, number in schedule.readings]
+        return self.finding(
+            f'{schedule.class_name} with mode="{schedule.mode}" is told {what}{at_line(told)}: '
+            f"{numbers[0]:.3g} at first, {numbers[-1]:.3g} at last",
+            symptom="grad_wrong",
+            why="it takes improvements for setbacks, and lowers the learning rate while the model gets better",
+            fix=f'write mode="{better}"',
+            location=made,
+            symptom_location=told if told != made else None,
+            evidence={"times_told": len(numbers)},
+        )
+
+
+_MIN_READINGS = 2
+_MAX_ROWS = 20
+_MAX_CALLS = 12
+
+
+# -- what the numbers were computed from -------------------------------------------------------------------------------
+
+
+def _better_by_origin(case: Case, schedule: Schedule) -> Better | None:
+    """What is better, if the numbers are results of calls whose origins agree."""
+    flow = case.dataflow
+    wanted = {number for _, number in schedule.readings}
+    rows: dict[float, list[int]] = {}
+    for row, call in enumerate(flow.log.calls):
+        if type(call.result) is float and call.result in wanted and call.inputs:
+            rows.setdefault(call.result, []).append(row)
+    found = {_better_of(flow, row) for of_number in rows.values() for row in of_number[-_MAX_ROWS:]}
+    return next(iter(found)) if len(found) == 1 and 2 * len(rows) > len(wanted) else None
+
+
+def _better_of(flow: Dataflow, row: int) -> Better | None:
+    """What is better of the number that a call reads."""
+    tensor, before = flow.log.calls[row].inputs[0].tensor, row
+    for _ in range(_MAX_CALLS):
+        made = flow.newest_producer(tensor, before)
+        if made is None:
+            return None
+        call = flow.log.calls[made]
+        name = plain_name(call.function)
+        if name in _LOSSES:
+            return "min"
+        if name == "eq" and len(call.inputs) > 1:
+            return "max"
+        is_kept = name in _KEEP and len(call.inputs) == 1 and not _is_negative(call.scalars.get("1"))
+        if not is_kept and name not in _ADD:
+            return None
+        tensor, before = call.inputs[-1].tensor, made
+    return None
+
+
+def _is_negative(number: object) -> bool:
+    return isinstance(number, int | float) and number < 0
+
+
+_KEEP = frozenset({"mean", "sum", "float", "double", "to", "type", "div", "mul", "detach", "cpu", "clone", "squeeze"})
+_ADD = frozenset({"add", "iadd"})
+_LOSSES = frozenset({
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
+})  # fmt: skip
+
+
+# -- what the line calls them ------------------------------------------------------------------------------------------
+
+_TOLD = re.compile(r"\.step\((?P<told>.*)\)")
+_WORDS = re.compile(r"[A-Z]?[a-z]+[0-9]?|[A-Z]+[0-9]?(?![a-z])")
+_RISE = frozenset({
+    "acc", "accs", "accuracy", "accuracies", "auc", "auroc", "correct", "f1", "iou", "miou", "dice", "precision",
+    "recall", "psnr", "ssim", "bleu", "reward", "rewards",
+})  # fmt: skip
+_FALL = frozenset({"loss", "losses", "mse", "mae", "rmse", "nll", "perplexity", "ppl", "err", "error", "errors"})
+_OTHER = frozenset({"neg", "negative", "minus", "inverse", "log", "distance", "elbo"})
+
+
+def _better_by_names(case: Case, schedule: Schedule) -> Better | None:
+    """What is better, as the names on the lines that tell the numbers say."""
+    sites = {site for site, _ in schedule.readings}
+    if any(number < 0 for _, number in schedule.readings):
+        return None  # It may be turned around.
+    found = {_better_on(case.source_line(case.location_of_site(site)) or "") for site in sites}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _better_on(line: str) -> Better | None:
+    told = _TOLD.search(line)
+    if told is None or "-" in told["told"]:
+        return None
+    words = {word.lower() for word in _WORDS.findall(told["told"])}
+    rises, falls = not words.isdisjoint(_RISE), not words.isdisjoint(_FALL)
+    if rises == falls or not words.isdisjoint(_OTHER):
+        return None
+    return "max" if rises else "min"

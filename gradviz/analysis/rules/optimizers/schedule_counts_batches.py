@@ -1,0 +1,98 @@
+"""GV735."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.tensor_words import optimizer_words
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.schedule_lines import line_that_steps_this
+from gradviz.analysis.rule import Rule
+from gradviz.graph.modules_and_schedules import Schedule
+
+
+class ScheduleCountsBatches(Rule):
+    """A schedule of learning rates that is made for all batches is stepped once in each epoch.
+
+    What it finds
+    -------------
+    ``OneCycleLR``, ``CosineAnnealingLR``, ``LinearLR`` and ``PolynomialLR`` whose length (``total_steps``, ``T_max``,
+    ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
+    fewer, in a program that ran to its end. A schedule of another length is left alone: it may be meant for a longer
+    training.
+
+    Why it matters
+    --------------
+    The learning rate hardly leaves the beginning of its schedule: a cycle stays in its warm-up, and a decay never
+    comes.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3 * 6)
+    for epoch in range(3):
+        for batch in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        schedule.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=3 * 6)
+    for epoch in range(3):
+        for batch in range(6):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+            schedule.step()
+    """
+
+    code = "GV735"
+    name = "schedule_counts_batches"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if case.capture.outcome != "finished" or case.capture.error is not None:
+            return
+        for schedule in case.dataflow.log.schedules:
+            if schedule.class_name in _MADE_FOR_A_LENGTH and _is_seldom_stepped(schedule):
+                yield self._finding(case, schedule)
+
+    def _finding(self, case: Case, schedule: Schedule) -> Finding:
+        optimizer = case.dataflow.log.optimizers[schedule.optimizer]
+        made = case.location_of_site(schedule.call_site)
+        stepped = line_that_steps_this(case, made)
+        rates = [rate for rate in (optimizer.first_rate, *optimizer.learning_rates[:1]) if rate is not None]
+        return self.finding(
+            f"{schedule.class_name} of {optimizer_words(optimizer)} is made for {schedule.length:,} steps, but stepped "
+            f"{schedule.moves:,} times while the optimizer makes {schedule.optimizer_steps:,}"
+            + (f": the learning rate begins at {rates[0]:.3g} and ends at {rates[1]:.3g}" if len(rates) > 1 else ""),
+            symptom="grad_wrong",
+            why="its length counts batches, and it is stepped once for each epoch",
+            fix=f"step the schedule behind each {optimizer_words(optimizer)}.step(), or give it the number of epochs",
+            location=stepped or made,
+            symptom_location=made if stepped not in (None, made) else None,
+            evidence={"length": schedule.length, "moves": schedule.moves, "steps": schedule.optimizer_steps},
+        )
+
+
+_MADE_FOR_A_LENGTH = frozenset({"OneCycleLR", "CosineAnnealingLR", "LinearLR", "PolynomialLR"})
+_STEPS_OF_EACH_MOVE = 3
+_MIN_MOVES = 2
+_MAX_DIFFERENCE = 0.1
+"""Between the length and the steps: a last batch that is left out, a warm-up before it."""
+
+
+def _is_seldom_stepped(schedule: Schedule) -> bool:
+    """Whether it is made for about as many steps as its optimizer makes, and stepped far less often."""
+    length, moves, steps = schedule.length, schedule.moves, schedule.optimizer_steps
+    if length is None or moves is None or moves > steps / _STEPS_OF_EACH_MOVE:
+        return False
+    if moves + (not schedule.is_alive) < _MIN_MOVES:  # The last move of one that is gone was not seen.
+        return False
+    return abs(length - steps) <= _MAX_DIFFERENCE * steps

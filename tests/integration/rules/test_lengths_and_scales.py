@@ -1,0 +1,184 @@
+"""Schedules that count something else than what steps them, schedules that wait for the wrong side, losses that a
+scaler did not multiply."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+DATA = """
+model = nn.Linear(4, 3)
+x, y = torch.randn(48, 4), torch.randint(0, 3, (48,))
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+schedules = torch.optim.lr_scheduler
+epochs, batches = 4, 6
+"""
+EPOCHS = """
+def train():
+    for i in range(0, 48, 8):
+        opt.zero_grad()
+        loss = F.cross_entropy(model(x[i:i + 8]), y[i:i + 8])
+        loss.backward()
+        opt.step(){each_batch}
+for epoch in range(epochs):
+    train()
+    {each_epoch}
+"""
+
+
+def _script(made: str, each_batch: str = "", each_epoch: str = "pass") -> str:
+    inner = f"\n        {each_batch}" if each_batch else ""
+    return HEAD + DATA + made + EPOCHS.format(each_batch=inner, each_epoch=each_epoch)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "sch = schedules.OneCycleLR(opt, 0.5, epochs=epochs, steps_per_epoch=batches)",
+        "sch = schedules.CosineAnnealingLR(opt, epochs * batches)",
+        "sch = schedules.LinearLR(opt, 1.0, 0.1, total_iters=epochs * batches)",
+        "sch = schedules.PolynomialLR(opt, total_iters=23)",
+    ],
+)
+def test_a_schedule_for_all_batches_that_is_stepped_for_each_epoch_is_told(made: str, tmp_path: Path) -> None:
+    script = _script(made, each_epoch="sch.step()  # HERE")
+    assert_first_alarm(script, "schedule_counts_batches", tmp_path)
+
+
+def test_a_warm_up_for_all_batches_is_told_once(tmp_path: Path) -> None:
+    made = "sch = schedules.LinearLR(opt, 0.01, total_iters=epochs * batches)"
+    found = alarms(_script(made, each_epoch="sch.step()"), tmp_path)
+    assert [each.cause for each in found] == ["schedule_counts_batches"]
+
+
+@pytest.mark.parametrize(
+    ("made", "each_batch", "each_epoch"),
+    [
+        ("sch = schedules.OneCycleLR(opt, 0.5, epochs=epochs, steps_per_epoch=batches)", "sch.step()", "pass"),
+        ("sch = schedules.CosineAnnealingLR(opt, T_max=epochs)", "", "sch.step()"),
+        ("sch = schedules.LinearLR(opt, total_iters=5)", "", "sch.step()"),
+        ("sch = schedules.CosineAnnealingLR(opt, T_max=200)", "", "sch.step()"),
+        ("sch = schedules.ConstantLR(opt, factor=0.5, total_iters=24)", "", "sch.step()"),
+        ("sch = schedules.CosineAnnealingWarmRestarts(opt, T_0=3)", "sch.step()", "pass"),
+        ("sch = schedules.CosineAnnealingLR(opt, T_max=2 * batches)", "sch.step()", "pass"),
+        ("sch = schedules.CosineAnnealingLR(opt, T_max=epochs // 2)", "", "sch.step()"),
+    ],
+)
+def test_schedules_that_count_what_steps_them_are_right(
+    made: str, each_batch: str, each_epoch: str, tmp_path: Path
+) -> None:
+    assert not alarms(_script(made, each_batch, each_epoch), tmp_path)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "sch = schedules.CosineAnnealingLR(opt, T_max=epochs)",
+        "sch = schedules.CosineAnnealingLR(\n    opt,\n    T_max=epochs,\n)",
+        "epochs, n_epochs = 2, 2\nsch = schedules.CosineAnnealingLR(opt, n_epochs, eta_min=1e-4)",
+    ],
+)
+def test_a_cosine_for_epochs_that_goes_on_for_batches_is_told(made: str, tmp_path: Path) -> None:
+    assert_first_alarm(_script(made, each_batch="sch.step()  # HERE"), "schedule_repeats", tmp_path)
+
+
+def test_a_cosine_whose_length_is_the_bound_of_the_loop_over_epochs_is_told(tmp_path: Path) -> None:
+    script = _script("sch = schedules.CosineAnnealingLR(opt, T_max=7)", each_batch="sch.step()  # HERE")
+    assert not alarms(script, tmp_path)
+    assert_first_alarm(script.replace("range(epochs)", "range(1, 7 + 1)"), "schedule_repeats", tmp_path)
+
+
+ACCURACY = "acc = (model(x).argmax(1) == y).float().mean().item(); "
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        ("schedules.ReduceLROnPlateau(opt)", ACCURACY + "sch.step(acc)"),
+        ("schedules.ReduceLROnPlateau(opt, 'min')", "sch.step((model(x).max(1)[1] == y).sum() / 48)"),
+        ("schedules.ReduceLROnPlateau(opt, 'max')", "sch.step(F.cross_entropy(model(x), y).detach())"),
+        (
+            "schedules.ReduceLROnPlateau(opt, factor=0.5)",
+            "val = {'f1_score': sum(a == b for a, b in zip(model(x).argmax(1).tolist(), y.tolist())) / 48}; "
+            "sch.step(metrics=val['f1_score'])",
+        ),
+        (
+            "schedules.ReduceLROnPlateau(opt)",
+            "hits = torch.zeros(())\n    hits += (model(x).argmax(1) == y).sum()\n    sch.step(hits / 48)",
+        ),
+        ("schedules.ReduceLROnPlateau(opt, 'max')", "valLoss = epoch + 0.25; sch.step(valLoss)"),
+    ],
+)
+def test_a_schedule_that_waits_for_the_wrong_side_is_told(made: str, told: str, tmp_path: Path) -> None:
+    assert_first_alarm(_script(f"sch = {made}  # HERE", each_epoch=told), "plateau_of_wrong_side", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mode", "told"),
+    [
+        ("max", ACCURACY + "sch.step(acc)"),
+        ("min", ACCURACY + "sch.step(1 - acc)"),
+        ("min", ACCURACY + "acc = -acc; sch.step(acc)"),
+        ("min", "sch.step((model(x).argmax(1) != y).float().mean())"),
+        ("min", "sch.step(F.cross_entropy(model(x), y).detach())"),
+        ("max", "sch.step(-F.cross_entropy(model(x), y).detach())"),
+        ("min", "score = 0.5 - 0.1 * epoch; sch.step(score)"),
+        ("min", "acc_loss = 0.5 + epoch; sch.step(acc_loss)"),
+    ],
+)
+def test_schedules_that_wait_for_the_better_side_are_right(mode: str, told: str, tmp_path: Path) -> None:
+    assert not alarms(_script(f"sch = schedules.ReduceLROnPlateau(opt, '{mode}')", each_epoch=told), tmp_path)
+
+
+SCALED = """
+first, second = nn.Linear(4, 3), nn.Linear(4, 3)
+x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))
+one, two = torch.optim.SGD(first.parameters(), lr=0.1), torch.optim.Adam(second.parameters(), lr=0.01)
+scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+for step in range(4):
+    loss, other = F.cross_entropy(first(x), y), F.cross_entropy(second(x), y)
+    one.zero_grad()
+    two.zero_grad()
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "scaler.scale(loss).backward()\nscaler.step(one)\nother.backward()  # HERE\nscaler.step(two)\nscaler.update()",
+        "scaler.scale(loss)\nloss.backward()  # HERE\nscaler.unscale_(one)\n"
+        "nn.utils.clip_grad_norm_(first.parameters(), 1.0)\nscaler.step(one)\nscaler.update()",
+        "scaler.scale(other).backward()\ntorch.autograd.backward(loss)  # HERE\n"
+        "for opt in (one, two):\n    scaler.step(opt)\nscaler.update()",
+        "loss.backward()  # HERE\nscaler.step(one)\nscaler.update()",
+        "loss.backward()  # HERE\nscaler.unscale_(one)\nscaler.step(one)\nscaler.update()",
+    ],
+)
+def test_a_loss_that_the_scaler_did_not_multiply_is_told(body: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SCALED + _inner(body), "unscaled_loss", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "scaler.scale(loss).backward()\nscaler.step(one)\nscaler.scale(other).backward()\nscaler.step(two)",
+        "scaler.scale(loss + other).backward()\nscaler.unscale_(one)\nscaler.step(one)\nscaler.step(two)",
+        "scaler.scale(loss).backward()\n(other * scaler.get_scale()).backward()\nscaler.step(one)\nscaler.step(two)",
+        "other.backward()\nscaler.scale(loss).backward()\nscaler.step(one)\ntwo.step()",
+        "parts = scaler.scale([loss, other])\nsum(parts).backward()\nscaler.step(one)\nscaler.step(two)",
+    ],
+)
+def test_losses_that_are_scaled_or_need_no_scaler_are_right(body: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + SCALED + _inner(f"{body}\nscaler.update()"), tmp_path)
+
+
+def test_a_step_on_scaled_gradients_that_the_scaler_refuses_to_follow_is_told(tmp_path: Path) -> None:
+    body = "scaler.scale(loss).backward()\none.step()  # HERE\nscaler.update()"
+    assert_first_alarm(HEAD + SCALED + _inner(body), "clip_misplaced", tmp_path)
+
+
+def _inner(body: str) -> str:
+    return "".join(f"    {line}\n" for line in body.splitlines())
