@@ -178,6 +178,7 @@ class CallLogBuilder:
             definition=self._definition_of(row),
             draw=row.draw,
             checksums=self._checksums.get(row.number, {}),
+            padding=row.padding,
         )
 
     def _definition_of(self, row: Row) -> int | None:
