@@ -36,7 +36,9 @@ class MaskedOut(ZeroGradientRule):
 
     code = "GV205"
     name = "masked_out"
-    yields_to = ("plain_tensor", "one_direction_only", "second_derivative_zero")
+    yields_to = (
+        "plain_tensor", "one_direction_only", "first_step_only", "second_derivative_zero", "same_derivative_twice",
+    )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.operand is not None:
