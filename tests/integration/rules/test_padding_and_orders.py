@@ -89,6 +89,7 @@ WITH_PADDING = (
     "h = embed(ids).sum(1) / 10  # HERE",
     "out, _ = layer(embed(ids))\n    h = out[:, -1]  # HERE",
     "_, last = layer(embed(ids))  # HERE\n    h = last[-1]",
+    "h = torch.relu(embed(ids.t())).mean(0)  # HERE",
 )
 WITHOUT_PADDING = (
     "h = (embed(ids) * real[..., None]).sum(1) / real.sum(1, keepdim=True)",
@@ -233,6 +234,11 @@ FROM_BEFORE = (
         "    for t, reward in enumerate(rewards):  # HERE\n        total = reward + 0.9 * total\n"
         "        sums[t] = total\n    return sums.float()",
         "loss = -(scores * discount(rewards)).mean()",
+    ),
+    (
+        "def discount(rewards):\n    total, sums = 0.0, []\n    for reward in rewards:  # HERE\n"
+        "        total = reward + 0.9 * total\n        sums.append(total)\n    return sums",
+        "weights = discount(rewards)\n    loss = -(scores * torch.tensor(weights)).mean()",
     ),
 )
 FROM_BEHIND = (

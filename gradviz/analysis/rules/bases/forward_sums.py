@@ -31,6 +31,8 @@ class ForwardSum(Struct, frozen=True):
     """What the loop goes through, as the program writes it."""
     sums: str
     """The list or array that gets the sums."""
+    function: str | None = None
+    """The function around the loop, if the line that begins it is known."""
 
 
 Lines = Mapping[int, str]
@@ -52,7 +54,7 @@ def forward_sums(lines: Lines) -> Iterator[ForwardSum]:
         going_through = ast.unparse(loop.iter)
         names = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)} - {"range", "len", "zip"}
         if not _is_turned(lines, number, {found, *names}):
-            yield ForwardSum(number, last, going_through, found)
+            yield ForwardSum(number, last, going_through, found, _function_around(lines, number))
 
 
 def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:

@@ -115,8 +115,12 @@ def _weighs_at(case: Case, file: str, found: ForwardSum) -> Location | None:
 
 
 def _lines_with(lines: dict[int, str], found: ForwardSum) -> set[int]:
-    """The lines that name the sums, and those of loops through them."""
-    mentions = re.compile(rf"\b{re.escape(found.sums)}\b")
+    """The lines that name the sums, or what the function around the loop returns, and those of loops through them."""
+    names = {found.sums}
+    if found.function is not None:
+        call = re.compile(rf"(\w+)\s*=.*\b{re.escape(found.function)}\(")
+        names |= {found.function, *(each.group(1) for text in lines.values() if (each := call.search(text)))}
+    mentions = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     named = [
         number
         for number, text in lines.items()
