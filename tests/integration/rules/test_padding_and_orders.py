@@ -220,7 +220,8 @@ FROM_BEFORE = (
     ("", LOOP.format("rewards", "r + 0.9 * R").replace(":", ":  # HERE", 1) + WEIGHED),
     (
         "",
-        "for t in range(len(rewards)):  # HERE\n        R = 0.9 * R + rewards[t]\n        returns.append(R)\n"
+        "for t in range(len(rewards)):  # HERE\n        r = rewards[t]\n        R = 0.9 * R + r\n"
+        "        returns.append(R)\n"
         "    returns = torch.tensor(returns)\n    returns = (returns - returns.mean()) / (returns.std() + 1e-8)\n"
         "    loss = -(scores * returns).sum()",
     ),
@@ -243,6 +244,7 @@ FROM_BEFORE = (
 )
 FROM_BEHIND = (
     ("", LOOP.format("reversed(rewards)", "r + 0.9 * R") + "returns.reverse()\n    " + WEIGHED),
+    ("", LOOP.format("range(1, 7)", "rewards[-r] + 0.9 * R") + WEIGHED.replace("scores", "scores[[5, 4, 3, 2, 1, 0]]")),
     ("", LOOP.format("rewards[::-1]", "r + 0.9 * R") + "returns = returns[::-1]\n    " + WEIGHED),
     (
         "",

@@ -82,6 +82,7 @@ def _sum_of(loop: ast.For) -> str | None:
     items = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
     total = None
     for statement in loop.body:
+        items |= _taken(statement, items)
         total = _discounted(statement, items) or total
         if total is not None:
             stored = _stored(statement, total, items)
@@ -90,12 +91,26 @@ def _sum_of(loop: ast.For) -> str | None:
     return None
 
 
+def _taken(statement: ast.stmt, items: set[str]) -> set[str]:
+    """The name in ``r = rewards[i]``."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as item):
+            return {name} if items & _names(item) and _is_in_order(item) else set()
+    return set()
+
+
+def _is_in_order(item: ast.expr) -> bool:
+    """Whether an expression counts no index from the end."""
+    indices = [each.slice for each in ast.walk(item) if isinstance(each, ast.Subscript)]
+    return not any(isinstance(each, ast.BinOp | ast.UnaryOp) for index in indices for each in ast.walk(index))
+
+
 def _discounted(statement: ast.stmt, items: set[str]) -> str | None:
     """The name of the sum in ``total = reward + factor * total``."""
     match statement:
         case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp(op=ast.Add(), left=left, right=right)):
             for item, product in ((left, right), (right, left)):
-                is_product = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult)
+                is_product = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult) and _is_in_order(item)
                 is_reward = bool(items & _names(item)) and _REWARDS.search(ast.unparse(item)) is not None
                 if is_product and is_reward and total in _names(product) and total not in _names(item):
                     return total

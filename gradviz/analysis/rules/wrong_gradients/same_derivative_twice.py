@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.call_words import at_line, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.overwritten_variables import assigned
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
 
@@ -67,12 +67,13 @@ class SameDerivativeTwice(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow, told = case.dataflow, set[object]()
+        told = set[Location | None]()
         for pair in _pairs(case):
-            sites = flow.log.calls[pair.first].call_site, flow.log.calls[pair.second].call_site
-            if sites not in told and (wrong := _wrong_one(case, pair)) is not None:
-                told.add(sites)
-                yield self._finding(case, pair, *wrong)
+            wrong = _wrong_one(case, pair)
+            found = None if wrong is None else self._finding(case, pair, *wrong)
+            if found is not None and found.location not in told:
+                told.add(found.location)
+                yield found
 
     def _finding(self, case: Case, pair: _Pair, row: int, name: str, missing: str) -> Finding:
         flow = case.dataflow
