@@ -11,9 +11,9 @@ Python names it has. What a call knows of a tensor (its version, whether it requ
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from gradviz.graph.bounded_types import (
     Bits32,
@@ -115,6 +115,19 @@ class RandomDraw(Struct, frozen=True, array_like=True, gc=False):
     after: Bits32
 
 
+class Padding(Struct, frozen=True, array_like=True, gc=False):
+    """What pads a matrix of ids: an id with which rows end, or begin, so that they have the same length."""
+
+    value: Annotated[int, Meta(ge=-(2**62), le=2**62)]
+    count: Count
+    """The positions that are padding."""
+    of: Count
+    """All positions."""
+    axis: Literal[0, 1] = 1
+    """The axis along which the sequences lie."""
+    is_at_end: bool = True
+
+
 class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     """One call. Its number is its index in `CallLog.calls`."""
 
@@ -174,6 +187,9 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     checksums: dict[str, Bits64] = {}
     """For calls that look up or compare classes (``embedding``, ``cross_entropy``): by place, a checksum of the
     integers of each input, whatever its shape."""
+    padding: dict[str, Padding] = {}
+    """For the first such calls of each line: by place, what pads the ids of an input. That of an input which was
+    flattened has the axes from before."""
 
     @property
     def roots(self) -> tuple[TensorUse, ...]:

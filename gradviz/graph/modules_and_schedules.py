@@ -87,10 +87,8 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The learning rate of the first group that its factors multiply."""
     first_rate: Number | None = None
     """What it made of it when it was made."""
-<<<<<<< HEAD
     peak_rate: Number | None = None
     """The highest that it made of it, if the same or a lower one followed; None as long as it only rises."""
-=======
     length: Count | None = None
     """The steps that it was made for: ``total_steps``, ``T_max`` or ``total_iters``."""
     moves: Count | None = None
@@ -101,7 +99,6 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """For a schedule that waits for a plateau, what it takes for better."""
     readings: tuple[tuple[Index | None, Number], ...] = ()
     """The first numbers that such a schedule was told, with indexes in `CallLog.call_sites`."""
->>>>>>> wt4
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -15,6 +15,7 @@ from gradviz.graph.call_log import (
     DerivativeCheck,
     Holder,
     LoggedTensor,
+    Padding,
     RandomDraw,
     RateTurn,
     SharedSteps,
@@ -172,11 +173,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
         loads=(StateLoad(1, "Net", 0, 4, 3, 2, ("a.w",), ("module.a.w",), ("net",)),),
         idle_attributes=(IdleAttribute("require_grad", True, "net", True, (1,), (("/project/train.py", 7),)),),
         repeated_modules=(RepeatedModule("net", "Sequential", "Linear", 3, 4, 0, (1,)),),
-<<<<<<< HEAD
-        schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01, 0.05),),
-=======
-        schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01, 30, 4, 12, "min", ((0, 0.5),)),),
->>>>>>> wt4
+        schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01, 0.05, 30, 4, 12, "min", ((0, 0.5),)),),
         loaders=(MadeLoader(0, True),),
     )
 
@@ -189,7 +186,7 @@ def _write_through_an_index() -> Call:
         "torch.Tensor.index_copy", call_site=1, inputs=(TensorUse(1, "0", 0, True, True), index, source),
         outputs=(TensorUse(2, "return", 1, True, False),), scalars={"1": 0}, sequence_nr=8, node_count=1,
         inner_nr=1, is_opened=True, misses_calls=True,
-        checkpoint_site=0, checksums={"2": 12},
+        checkpoint_site=0, checksums={"2": 12}, padding={"2": Padding(-1, 2, 6, 0, False)},
     )  # fmt: skip
 
 

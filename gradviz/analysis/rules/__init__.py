@@ -124,12 +124,14 @@ from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScor
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
+from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFromBefore
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
 from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
+from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
@@ -175,6 +177,7 @@ from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZero
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
 from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
+from gradviz.analysis.rules.wrong_gradients.same_derivative_twice import SameDerivativeTwice
 from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
 from gradviz.analysis.rules.wrong_gradients.sum_over_batch import SumOverBatch
@@ -183,6 +186,7 @@ from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
+from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
@@ -220,6 +224,7 @@ RULES: tuple[type[Rule], ...] = (
     AlwaysAtTheBound,
     CancelsToZero,
     GradientUnderflow,
+    FirstStepOnly,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,
@@ -322,6 +327,9 @@ RULES: tuple[type[Rule], ...] = (
     SortedApart,
     ScaleWhereMasked,
     UnscaledLoss,
+    PaddingInSummary,
+    SameDerivativeTwice,
+    ReturnsFromBefore,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,
@@ -354,13 +362,13 @@ RULES: tuple[type[Rule], ...] = (
     UnitsStayAlike,
     StepsTooLarge,
     MomentumIsGradient,
-    NotMovedBack,
-    StepsUpGradient,
-    RateSetElsewhere,
     ScheduleCountsBatches,
     PlateauOfWrongSide,
     StateStaysZero,
     PrunedGrowsBack,
+    NotMovedBack,
+    StepsUpGradient,
+    RateSetElsewhere,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -107,15 +107,12 @@ class CallLogBuilder:
                 known.is_alive,
                 is_stepped,
                 *known.rates,
-<<<<<<< HEAD
-                known.peak_rate,
-=======
+                peak_rate=known.peak_rate,
                 length=known.length,
                 moves=known.moves,
                 optimizer_steps=max(0, known.optimizer_steps),
                 mode=known.mode,
                 readings=tuple((self._sites.site_of(stack), number) for stack, number in known.readings),
->>>>>>> wt4
             )
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:
@@ -187,6 +184,7 @@ class CallLogBuilder:
             definition=self._definition_of(row),
             draw=row.draw,
             checksums=self._checksums.get(row.number, {}),
+            padding=row.padding,
         )
 
     def _definition_of(self, row: Row) -> int | None:

@@ -40,6 +40,7 @@ from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.schedules import Schedules
 from gradviz.recording.calls.shared_parameters import SharedParameters
 from gradviz.recording.calls.state_loads import StateLoads
+from gradviz.recording.calls.tensor_uses import PaddingReader
 from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.fingerprints.elements import has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
@@ -99,6 +100,7 @@ class CallRecorder:
         self.loading: DataLoading | None = None
         """If not every batch of a loader is to be logged."""
         self._functions = FunctionTable()
+        self._padding = PaddingReader()
         self.derivatives: tuple[DerivativeCheck, ...] = ()
         """Results of `check_custom_functions`."""
         self._limit: RunLimit | None = None
@@ -181,6 +183,7 @@ class CallRecorder:
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
             if row.function in _TAKE_CLASSES:
                 row.checksums = dict(_checksums(pending.taken))
+                row.padding = self._padding.read(row, pending.taken)
         row.inputs = [use for use, _ in pending.taken]
         if uses.fingerprints is not None:
             pending.generators = states_before(pending.kwargs)

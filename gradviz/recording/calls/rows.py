@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradviz.collector import count_as_old
-from gradviz.graph.call_log import CallKind, GradMode, RandomDraw, ValueFacts
+from gradviz.graph.call_log import CallKind, GradMode, Padding, RandomDraw, ValueFacts
 from gradviz.graph.model import Scalar
 from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.forward.forward_log import NO_SCOPE
@@ -69,6 +69,7 @@ class Row:
         "number",
         "optimizer",
         "outputs",
+        "padding",
         "raised",
         "reads_values",
         "result",
@@ -115,6 +116,7 @@ class Row:
         """The custom function, until its arguments are known."""
         self.checksums: dict[str, torch.Tensor] = {}
         """By position of an integer input; each is one number on its device."""
+        self.padding: dict[str, Padding] = {}
         self.number = -1
         """Its index, set when the log is built."""
 

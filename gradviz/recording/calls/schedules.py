@@ -84,11 +84,8 @@ class KnownSchedule:
         if self.last_move is None or count != self.last_move[0]:
             self.idle_moves += self.last_move is not None and steps == self.last_move[1]
             self.last_move = count, steps
-<<<<<<< HEAD
             self._note_rate(_number_in(known.get("_last_lr")))
-=======
         self.optimizer_steps = steps - self.steps_before
->>>>>>> wt4
         return True
 
     def _note_rate(self, rate: float | None) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
-from gradviz.graph.call_log import ValueFacts
+from gradviz.graph.call_log import Padding, ValueFacts
 from gradviz.recording.calls.call_arguments import tensors_with_positions
 from gradviz.recording.calls.known_tensors import KnownTensor, KnownTensors, is_leaf, requires_grad
 from gradviz.recording.calls.rows import Row, RowUse
+from gradviz.recording.fingerprints.elements import has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
+from gradviz.recording.fingerprints.padding import MIN_SIZE, padding_of
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
 from gradviz.recording.torch_access.tensors import can_read_values, grad_fn_of, version_of
@@ -260,3 +262,62 @@ def read_at_once(plain: torch.Tensor, count: int) -> ValueFacts:
         return ValueFacts(count, None, None, zeros, int(nans), int(infs))
     equal_rows = not differ and not infs and low < high and _has_equal_rows(plain)
     return ValueFacts(count, low, high, zeros, int(nans), int(infs), equal_rows)
+
+
+# -- What pads the ids of sequences ------------------------------------------------------------------------------------
+
+
+class PaddingReader:
+    """Reads the ids that the first calls of each line look up or compare. Call it inside `measuring`."""
+
+    def __init__(self) -> None:
+        self._reads: dict[tuple[int, str], int] = {}
+        """By stack and function, how many matrices were read."""
+
+    def read(self, row: Row, taken: list[tuple[RowUse, torch.Tensor]]) -> dict[str, Padding]:
+        """By position, what pads the ids that a call takes."""
+        found = {}
+        for use, tensor in taken if row.function in _TAKE_IDS else ():
+            shape = _shape_of_ids(use, tensor)
+            line = row.stack, row.function
+            if shape is None or self._reads.get(line, 0) >= _READS_OF_A_LINE or not has_readable_elements(tensor):
+                continue
+            self._reads[line] = self._reads.get(line, 0) + 1
+            padding = padding_of(tensor.reshape(shape).cpu())
+            if padding is not None:
+                found[use.position] = padding
+        return found
+
+
+_TAKE_IDS = frozenset(f"torch.nn.functional.{name}" for name in ("embedding", "cross_entropy", "nll_loss"))
+_READS_OF_A_LINE = 3
+_MAX_IDS = 1 << 18
+_MATRIX = 2
+_MAX_SHAPING = 4
+_FLATTEN = frozenset({"view", "reshape", "flatten", "ravel"})
+_KEEP = frozenset({"long", "to", "contiguous", "clone", "cuda", "int"})
+
+
+def _shape_of_ids(use: RowUse, tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """The shape of a matrix of ids, also of one that was flattened; None for anything else."""
+    is_of_ids = tensor.dtype in (torch.int64, torch.int32) and tensor.numel() <= _MAX_IDS
+    shape: tuple[int, ...] | None = tuple(tensor.shape) if is_of_ids else None
+    if shape is not None and len(shape) == 1:
+        shape = _shape_before(use, tensor.numel())
+    is_large_enough = shape is not None and len(shape) == _MATRIX and min(shape) >= MIN_SIZE
+    return shape if is_large_enough else None
+
+
+def _shape_before(use: RowUse, count: int) -> tuple[int, ...] | None:
+    """The shape of a tensor before it was flattened."""
+    known = use.known
+    for _ in range(_MAX_SHAPING):
+        made = known.producer
+        name = "" if made is None else made.function.rpartition(".")[2]
+        if made is None or not made.inputs or name not in _FLATTEN | _KEEP:
+            return None
+        known = made.inputs[0].known
+        shape = tuple(size for size in known.facts.shape if isinstance(size, int))
+        if name in _FLATTEN and len(shape) > 1:
+            return shape if shape[0] * shape[1] == count else None
+    return None

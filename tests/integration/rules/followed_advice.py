@@ -101,6 +101,34 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV211": (
+        ("take the result of the last time step: out[:, -1]", (("out[:, 0]", "out[:, -1]"),)),
+        ("or the last state h_n[-1]", (("out[:, 0]", "h[-1]"),)),
+    ),
+    "GV694": (
+        (
+            "leave the padding out",
+            (
+                (
+                    "h = embed(ids).mean(dim=1)",
+                    "mask, h = (ids != 0).unsqueeze(-1), embed(ids)\n"
+                    "    h = (h * mask).sum(1) / mask.sum(1).clamp(min=1)",
+                ),
+            ),
+        ),
+    ),
+    "GV695": (
+        (
+            "differentiate by t here",
+            (("u_t = torch.autograd.grad(u.sum(), x", "u_t = torch.autograd.grad(u.sum(), t"),),
+        ),
+    ),
+    "GV696": (
+        (
+            "in reversed(...), and put each sum in front",
+            (("in rewards:", "in reversed(rewards):"), ("returns.append(R)", "returns.insert(0, R)")),
+        ),
+    ),
     "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
     "GV681": (
         (

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.divided_later import is_divided_later
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import is_of_yes_and_no
 from gradviz.graph.call_log import Call
 
@@ -65,7 +66,7 @@ class MeanOverHidden(Rule):
             if plain_name(call.function) != "mean" or call.call_site in told or len(call.live_inputs) != 1:
                 continue
             masked = _masked(flow, row, call)
-            if masked is not None and flow.has_step_after(row) and not _is_divided_later(flow, row, call):
+            if masked is not None and flow.has_step_after(row) and not is_divided_later(flow, row, call):
                 told.add(call.call_site)
                 yield self._finding(flow, row, *masked)
 
@@ -87,22 +88,6 @@ class MeanOverHidden(Rule):
 
 
 _BOTH = 2
-_SCALES = frozenset({"mul", "div", "squeeze", "unsqueeze", "view", "reshape"})
-_MAX_SCALES = 4
-
-
-def _is_divided_later(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether the mean is then divided by a tensor, as by the part of the positions that count."""
-    for _ in range(_MAX_SCALES):
-        users = flow.users(call.outputs[0].tensor, row) if call.outputs else ()
-        if len(users) != 1:
-            return False
-        row, call = users[0], flow.log.calls[users[0]]
-        if plain_name(call.function) not in _SCALES:
-            return False
-        if len(call.inputs) == _BOTH and len(call.live_inputs) == 1:
-            return True
-    return False
 
 
 def _masked(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_fir
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -111,25 +112,14 @@ _STATE = "the last state of the {} direction"
 def _only_choice(case: Case, row: int, call: Call) -> _Choice | None:
     """The one place at which the results of a layer are read; None if there are several, or it is not such a one."""
     flow = case.dataflow
-    until = next((each for each in case.histories.backward_calls if each > row), None)
-    if until is None or not call.outputs or len(shape_of(flow, call.outputs[0].tensor)) != _AXES:
+    if not call.outputs or len(shape_of(flow, call.outputs[0].tensor)) != _AXES:
         return None
-    reads = (
-        [
-            (use, user)
-            for use in call.outputs
-            for user in flow.users(use.tensor, row)
-            if user < until
-            and until in flow.descendants(flow.log.calls[user].outputs[0].tensor, user, until + 1, live=True)
-        ]
-        if all(flow.log.calls[user].outputs for use in call.outputs for user in flow.users(use.tensor, row))
-        else []
-    )
+    reads = reads_for_loss(case, row, call)
     if not reads:
         return None
     (use, user), *others = reads
-    index = _index(case, user)
-    if index is None or any(other.tensor != use.tensor or _index(case, each) != index for other, each in others):
+    index = index_of_read(flow, user)
+    if index is None or any(other.tensor != use.tensor or index_of_read(flow, each) != index for other, each in others):
         return None
     axis, position = index
     if use.place == "return[0]":
@@ -138,27 +128,6 @@ def _only_choice(case: Case, row: int, call: Call) -> _Choice | None:
 
 
 _AXES = 3
-
-
-def _index(case: Case, user: int) -> tuple[int, int] | None:
-    """The axis and the position that a call picks from three axes, if that is all it does."""
-    flow = case.dataflow
-    call = flow.log.calls[user]
-    name = plain_name(call.function)
-    given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-    if name == "select":
-        axis, position = (
-            call.scalars.get("1", call.scalars.get("dim")),
-            call.scalars.get("2", call.scalars.get("index")),
-        )
-    elif name == "getitem" and len(call.inputs) == 1 and len(call.scalars) == 1:
-        ((place, position),) = call.scalars.items()
-        axis = {"1": 0, "1[0]": 0, "1[1]": 1}.get(place)
-    else:
-        return None
-    if type(axis) is not int or type(position) is not int or made != (*given[:axis], *given[axis + 1 :]):
-        return None
-    return axis, position % given[axis]
 
 
 def _of_results(case: Case, row: int, call: Call, user: int, axis: int, position: int) -> _Choice | None:

@@ -7,9 +7,13 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
+from gradviz.analysis.rules.bases.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
+from gradviz.graph.call_log import Call, Padding
 
 
 class PaddingInLoss(Rule):
@@ -18,7 +22,9 @@ class PaddingInLoss(Rule):
     What it finds
     -------------
     ``cross_entropy``, ``nll_loss`` and element-by-element losses that average over, or sum, a target from
-    ``pad_sequence()`` in which sequences were padded, where ``ignore_index`` is not the value of the padding.
+    ``pad_sequence()`` in which sequences were padded, where ``ignore_index`` is not the value of the padding; and
+    ``cross_entropy`` of classes that end, or begin, with runs of one id of different lengths, which stands nowhere else
+    and also pads the ids that the model gets.
 
     Why it matters
     --------------
@@ -73,6 +79,26 @@ class PaddingInLoss(Rule):
                 continue
             told.add(call.call_site)
             yield self._finding(case, row, padding, value)
+        for row, ids in _padded_targets(case):
+            if flow.log.calls[row].call_site not in told:
+                yield self._finding_of_ids(case, row, ids)
+
+    def _finding_of_ids(self, case: Case, row: int, ids: Padding) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        name, used = plain_name(call.function), location_of_call(flow, row)
+        is_layer = call.scope is not None and flow.log.scopes[call.scope].class_name in _LAYERS
+        location = location_of_line(line_of_layer(flow, row)) if is_layer else used
+        return self.finding(
+            f"{name}() counts the padding of its targets: {in_words(ids)}, and ignore_index is "
+            f"{call.scalars.get('ignore_index', _IGNORED)}",
+            symptom="grad_wrong",
+            why="the model learns to predict the padding, and the positions that matter get less of the gradient",
+            fix=f"pass ignore_index={ids.value}",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"padding": ids.value, "padded": ids.count, "positions": ids.of},
+        )
 
     def _finding(self, case: Case, row: int, padding: int, value: float) -> Finding:
         flow = case.dataflow
@@ -94,6 +120,7 @@ class PaddingInLoss(Rule):
         )
 
 
+_LAYERS = ("CrossEntropyLoss", "NLLLoss")
 _IGNORED = -100
 _WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _BY_ELEMENT = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"})
@@ -120,3 +147,31 @@ def _padding_of(case: Case, row: int, tensor: int) -> int | None:
 def _padding_value(call: Call) -> float:
     value = call.scalars.get("2", call.scalars.get("padding_value", 0.0))
     return value if isinstance(value, int | float) else 0.0
+
+
+# -- classes with runs of one id ---------------------------------------------------------------------------------------
+
+
+def _padded_targets(case: Case) -> Iterator[tuple[int, Padding]]:
+    """The first call of each line that counts targets which only pad, in all that were looked at."""
+    flow = case.dataflow
+    for rows in calls_in_training(flow, _WITH_CLASSES):
+        call = flow.log.calls[rows[0]]
+        ids = same_padding([_padding_of_targets(flow.log.calls[row]) for row in rows[:MOST_READ]])
+        if ids is None or call.scalars.get("ignore_index", _IGNORED) == ids.value:
+            continue
+        is_counted = is_reduced_as_a_whole(flow, rows[0]) and not _weighs_nothing(flow, rows[0], call)
+        if is_counted and is_meant_to_pad(case, ids.value):
+            yield rows[0], ids
+
+
+def _padding_of_targets(call: Call) -> Padding | None:
+    target = argument(call, 1, "target")
+    return None if target is None else call.padding.get(target.place)
+
+
+def _weighs_nothing(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether some class has a weight of zero."""
+    weight = argument(call, 2, "weight")
+    values = None if weight is None else flow.values_of(weight, row)
+    return weight is not None and (values is None or values.zeros > 0)

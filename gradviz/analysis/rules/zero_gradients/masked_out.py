@@ -36,7 +36,10 @@ class MaskedOut(ZeroGradientRule):
 
     code = "GV205"
     name = "masked_out"
-    yields_to = ("plain_tensor", "one_direction_only", "second_derivative_zero", "target_never_reached")
+    yields_to = (
+        "plain_tensor", "one_direction_only", "first_step_only", "second_derivative_zero", "same_derivative_twice",
+        "target_never_reached",
+    )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.operand is not None:

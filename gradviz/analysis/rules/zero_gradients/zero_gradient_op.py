@@ -42,7 +42,10 @@ class ZeroGradientOp(ZeroGradientRule):
 
     code = "GV201"
     name = "zero_gradient_op"
-    yields_to = ("one_direction_only", "second_derivative_zero", "straight_through_reversed", "target_never_reached")
+    yields_to = (
+        "one_direction_only", "first_step_only", "second_derivative_zero", "straight_through_reversed",
+        "same_derivative_twice", "target_never_reached",
+    )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
         if zero.by == "cancelling":

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from gradviz.capture.capture import Capture
 from gradviz.capture.capture_file import read_capture, write_capture
-from gradviz.graph.call_log import CallLog
+from gradviz.graph.call_log import CallLog, Padding
 from tests.integration.recording.helpers import EVERY_CALL, record
 
 
@@ -51,6 +51,24 @@ def test_equal_classes_have_the_same_checksum_whatever_their_shape() -> None:
     looked_up, same, transposed, other = sums
     assert looked_up == same
     assert len({same, transposed, other}) == 3
+
+
+def test_what_pads_the_ids_of_the_first_calls_of_a_line_is_noted() -> None:
+    table = nn.Embedding(9, 9)
+    ids = torch.tensor([[5, 3, 4, 7, 6], [2, 8, 3, 0, 0], [8, 1, 4, 0, 0], [2, 1, 0, 0, 0], [7, 4, 8, 5, 0]])
+
+    def program() -> None:
+        for given in (ids, ids, ids.flip(1), ids, ids):
+            cross_entropy(table(given).flatten(0, 1), given.flatten())
+        table(ids.clamp(max=3))
+
+    calls = [call for call in log_of(program).calls if call.checksums]
+    looked_up, compared = (calls[kind:-1:2] for kind in (0, 1))
+    for of_line, place in ((looked_up, "0"), (compared, "1")):
+        assert [list(call.padding) for call in of_line] == [[place]] * 3 + [[]] * 2
+        found = [call.padding[place] for call in of_line[:3]]
+        assert found == [Padding(0, 8, 25), Padding(0, 8, 25), Padding(0, 8, 25, is_at_end=False)]
+    assert calls[-1].padding == {}
 
 
 def test_the_turns_of_a_learning_rate_are_noted() -> None:

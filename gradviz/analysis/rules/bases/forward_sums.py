@@ -1,0 +1,155 @@
+"""Loops that sum rewards up with a discount from the first one to the last, found in the lines of a program.
+
+>>> lines = dict(enumerate('''for r in rewards:
+...     R = r + 0.99 * R
+...     returns.append(R)
+... returns = torch.tensor(returns)
+... '''.splitlines(), start=1))
+>>> [(found.line, found.sums) for found in forward_sums(lines)]
+[(1, 'returns')]
+>>> lines[1] = "for r in reversed(rewards):"
+>>> list(forward_sums(lines))
+[]
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from msgspec import Struct
+
+
+class ForwardSum(Struct, frozen=True):
+    """A loop whose sums go from the first reward to the last."""
+
+    line: int
+    last_line: int
+    rewards: str
+    """What the loop goes through, as the program writes it."""
+    sums: str
+    """The list or array that gets the sums."""
+    function: str | None = None
+    """The function around the loop, if the line that begins it is known."""
+
+
+Lines = Mapping[int, str]
+_FOR = re.compile(r"\s*for\s.+\sin\s.+:")
+_TURNS = re.compile(r"reversed\s*\(|\[\s*::\s*-1\s*\]|\.reverse\s*\(|flip|,\s*-1\s*,\s*-1|\brev_|_rev\b|backward_order")
+_REWARDS = re.compile(r"rew|(?:^|[^a-z])(?:rs?|R)(?:$|[^a-z])")
+_MAX_BODY = 30
+
+
+def forward_sums(lines: Lines) -> Iterator[ForwardSum]:
+    """Those of one file whose order nothing turns around, before the loop or after it."""
+    for number, text in lines.items():
+        if not _FOR.match(text):
+            continue
+        last, loop = _loop_at(lines, number)
+        found = None if loop is None else _sum_of(loop)
+        if found is None or loop is None:
+            continue
+        going_through = ast.unparse(loop.iter)
+        names = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)} - {"range", "len", "zip"}
+        if not _is_turned(lines, number, {found, *names}):
+            yield ForwardSum(number, last, going_through, found, _function_around(lines, number))
+
+
+def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
+    """The last line of a loop, and the loop."""
+    indent, last = _indent(lines[number]), number
+    for following in range(number + 1, number + _MAX_BODY):
+        text = lines.get(following)
+        if text is None or (text.strip() and _indent(text) <= indent):
+            break
+        last = following
+    block = textwrap.dedent("\n".join(lines[each] for each in range(number, last + 1)))
+    try:
+        (statement,) = ast.parse(block).body
+    except (SyntaxError, ValueError):
+        return last, None
+    return last, statement if isinstance(statement, ast.For) else None
+
+
+def _indent(text: str) -> int:
+    return len(text) - len(text.lstrip())
+
+
+def _sum_of(loop: ast.For) -> str | None:
+    """The list that gets the discounted sums of rewards that a loop makes, in its order."""
+    items = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    total = None
+    for statement in loop.body:
+        items |= _taken(statement, items)
+        total = _discounted(statement, items) or total
+        if total is not None:
+            stored = _stored(statement, total, items)
+            if stored is not None:
+                return stored
+    return None
+
+
+def _taken(statement: ast.stmt, items: set[str]) -> set[str]:
+    """The name in ``r = rewards[i]``."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as item):
+            return {name} if items & _names(item) and _is_in_order(item) else set()
+    return set()
+
+
+def _is_in_order(item: ast.expr) -> bool:
+    """Whether an expression counts no index from the end."""
+    indices = [each.slice for each in ast.walk(item) if isinstance(each, ast.Subscript)]
+    return not any(isinstance(each, ast.BinOp | ast.UnaryOp) for index in indices for each in ast.walk(index))
+
+
+def _discounted(statement: ast.stmt, items: set[str]) -> str | None:
+    """The name of the sum in ``total = reward + factor * total``."""
+    match statement:
+        case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp(op=ast.Add(), left=left, right=right)):
+            for item, product in ((left, right), (right, left)):
+                is_product = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult) and _is_in_order(item)
+                is_reward = bool(items & _names(item)) and _REWARDS.search(ast.unparse(item)) is not None
+                if is_product and is_reward and total in _names(product) and total not in _names(item):
+                    return total
+    return None
+
+
+def _stored(statement: ast.stmt, total: str, items: set[str]) -> str | None:
+    """The list to which ``sums.append(total)`` adds the sum, or the array in which ``sums[i] = total`` puts it."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=sums), attr="append"), args=[added])):
+            return sums if total in _names(added) else None
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=sums), slice=ast.Name(id=index))], value=value):
+            return sums if index in items and total in _names(value) else None
+    return None
+
+
+def _names(expression: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(expression) if isinstance(each, ast.Name)}
+
+
+def _is_turned(lines: Lines, number: int, names: set[str]) -> bool:
+    """Whether a line turns the order of one of these lists around, or of what the function around the loop gets."""
+    function = _function_around(lines, number)
+    is_whole = function is not None or not _indent(lines[number])
+    names = names if function is None else {*names, function}
+    mentions = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
+    turning = [text for text in lines.values() if _TURNS.search(text.partition("#")[0])]
+    return any(mentions.search(text) or not is_whole for text in turning)
+
+
+def _function_around(lines: Lines, number: int) -> str | None:
+    """The name of the function around a line; None if it is in none, or the lines above are not known."""
+    least = _indent(lines[number])
+    while least and number - 1 in lines:
+        number -= 1
+        text = lines[number]
+        if text.strip() and _indent(text) < least:
+            least = _indent(text)
+            found = re.match(r"\s*def\s+(\w+)", text)
+            if found:
+                return found.group(1)
+    return None

@@ -1,0 +1,157 @@
+"""GV696."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.forward_sums import ForwardSum, forward_sums
+from gradviz.analysis.rules.bases.losses.objectives import has_line_with
+
+
+class ReturnsFromBefore(Rule):
+    """The return of each action sums up the rewards before it instead of those that follow.
+
+    What it finds
+    -------------
+    A loop ``for r in rewards: R = r + gamma * R; returns.append(R)`` that goes from the first reward to the last, in a
+    program that draws actions and weighs their log-probabilities with what the loop has made.
+
+    Why it matters
+    --------------
+    An action cannot have caused the rewards before it. Its return is the sum of those that follow, which is computed
+    from the end of the episode on.
+
+    Example
+    -------
+    policy = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
+    for episode in range(3):
+        distribution = torch.distributions.Categorical(logits=policy(torch.randn(6, 4)))
+        action = distribution.sample()
+        rewards, returns, R = action.tolist(), [], 0.0
+        for r in rewards:
+            R = r + 0.9 * R
+            returns.append(R)
+        loss = -(distribution.log_prob(action) * torch.tensor(returns)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    policy = torch.nn.Linear(4, 2)
+    optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)
+    for episode in range(3):
+        distribution = torch.distributions.Categorical(logits=policy(torch.randn(6, 4)))
+        action = distribution.sample()
+        rewards, returns, R = action.tolist(), [], 0.0
+        for r in reversed(rewards):
+            R = r + 0.9 * R
+            returns.insert(0, R)
+        loss = -(distribution.log_prob(action) * torch.tensor(returns)).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV696"
+    name = "returns_from_before"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        if not has_line_with(case, _LOG_PROBABILITIES) or not _draws_actions(case.dataflow):
+            return
+        for file, lines in case.capture.sources.items():
+            for found in forward_sums(lines):
+                used = _weighs_at(case, file, found)
+                if used is not None:
+                    yield self._finding(file, found, used)
+
+    def _finding(self, file: str, found: ForwardSum, used: Location) -> Finding:
+        return self.finding(
+            f"{found.sums} gives each action the discounted rewards up to it, and none of those that follow: the loop "
+            f"goes through {found.rewards} from the first to the last",
+            symptom="grad_wrong",
+            why="an action has no influence on the rewards before it, so that the gradient is mostly noise",
+            fix=f"go from the end to the beginning, for ... in reversed(...), and put each sum in front: "
+            f"{found.sums}.insert(0, R)",
+            location=Location(file, found.line),
+            symptom_location=used if used.line != found.line else None,
+        )
+
+
+_LOG_PROBABILITIES = re.compile(r"log_?p|log_softmax|logprob|cross_entropy|nll", re.IGNORECASE)
+_DRAWS = frozenset({"multinomial", "normal", "bernoulli", "rand", "gumbel_softmax"})
+_MAX_FOLLOWED = 60
+_LINES_OF_A_LOOP = 4
+
+
+def _draws_actions(flow: Dataflow) -> bool:
+    return any(plain_name(call.function) in _DRAWS and call.inputs for call in flow.log.calls)
+
+
+def _weighs_at(case: Case, file: str, found: ForwardSum) -> Location | None:
+    """The first line that multiplies what a loop has made with something that has a gradient."""
+    flow = case.dataflow
+    lines = _lines_with(case.capture.sources[file], found)
+    for row, call in enumerate(flow.log.calls):
+        location = location_of_call(flow, row) if call.kind == "operation" and call.outputs else None
+        is_there = location is not None and location.file == file and location.line in lines
+        if not is_there or location is None or not flow.has_step_after(row):
+            continue
+        if plain_name(call.function) == "mul" and call.live_inputs:
+            return location
+        product = None if call.live_inputs else _product_with(flow, row)
+        if product is not None:
+            return location_of_call(flow, product)
+    return None
+
+
+def _lines_with(lines: dict[int, str], found: ForwardSum) -> set[int]:
+    """The lines that name the sums, or what the function around the loop returns, and those of loops through them."""
+    names = {found.sums}
+    if found.function is not None:
+        call = re.compile(rf"(\w+)\s*=.*\b{re.escape(found.function)}\(")
+        names |= {found.function, *(each.group(1) for text in lines.values() if (each := call.search(text)))}
+    mentions = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
+    named = [
+        number
+        for number, text in lines.items()
+        if mentions.search(text.partition("#")[0]) and not found.line <= number <= found.last_line
+    ]
+    loops = (number for number in named if lines[number].lstrip().startswith("for "))
+    return {*named, *(number + offset for number in loops for offset in range(_LINES_OF_A_LOOP))}
+
+
+def _product_with(flow: Dataflow, row: int) -> int | None:
+    """The product with something that has a gradient into which the elements of a call's result go, one by one."""
+    waiting = [(use.tensor, row) for use in flow.log.calls[row].outputs]
+    seen = {tensor for tensor, _ in waiting}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, after = waiting.pop()
+        for user in flow.users(tensor, after):
+            call = flow.log.calls[user]
+            if call.live_inputs:
+                if plain_name(call.function) == "mul":
+                    return user
+                continue
+            for use in call.outputs:
+                is_whole = _count(flow, use.tensor) == _count(flow, tensor)
+                if is_whole and use.tensor not in seen:
+                    seen.add(use.tensor)
+                    waiting.append((use.tensor, user))
+    return None
+
+
+def _count(flow: Dataflow, tensor: int) -> int:
+    count = 1
+    for size in shape_of(flow, tensor):
+        count *= size
+    return count

@@ -1,0 +1,216 @@
+"""GV694."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.divided_later import is_divided_later
+from gradviz.analysis.rules.bases.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
+from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
+from gradviz.graph.call_log import Call, Padding
+
+
+class PaddingInSummary(Rule):
+    """What stands for a whole sequence was also computed from the ids that only pad it.
+
+    What it finds
+    -------------
+    The mean over the positions of embeddings, or of what was computed from them, and the last state of ``nn.LSTM``,
+    ``nn.GRU`` or ``nn.RNN`` (``out[:, -1]``, ``h_n``), where the ids of a batch end with runs of one id of different
+    lengths that stands nowhere else, and nothing leaves these positions out.
+
+    Why it matters
+    --------------
+    The result depends on how much longer the longest sequence of the batch is. A mean over padding gets smaller with
+    it, and a recurrent layer forgets what it has read while it goes on over the padding.
+
+    Example
+    -------
+    embed, head = torch.nn.Embedding(20, 8, padding_idx=0), torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        real = torch.arange(9) < torch.randint(2, 9, (16, 1))
+        ids = torch.randint(1, 20, (16, 9)) * real
+        h = embed(ids).mean(dim=1)
+        loss = torch.nn.functional.cross_entropy(head(h), torch.randint(0, 2, (16,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    embed, head = torch.nn.Embedding(20, 8, padding_idx=0), torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD([*embed.parameters(), *head.parameters()], lr=0.1)
+    for step in range(3):
+        real = torch.arange(9) < torch.randint(2, 9, (16, 1))
+        ids = torch.randint(1, 20, (16, 9)) * real
+        mask = (ids != 0).unsqueeze(-1)
+        h = (embed(ids) * mask).sum(dim=1) / mask.sum(dim=1)
+        loss = torch.nn.functional.cross_entropy(head(h), torch.randint(0, 2, (16,)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV694"
+    name = "padding_in_summary"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        lookups: dict[int | None, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) == "embedding" and call.live_inputs and flow.has_step_after(row):
+                lookups[call.call_site].append(row)
+        for rows in lookups.values():
+            ids = same_padding([_padding_of(flow.log.calls[row]) for row in rows[:MOST_READ]])
+            if ids is None or not is_meant_to_pad(case, ids.value):
+                continue
+            for end in _ends(case, rows[0], ids):
+                if flow.log.calls[end.row].call_site not in told:
+                    told.add(flow.log.calls[end.row].call_site)
+                    yield self._finding(case, end, ids)
+
+    def _finding(self, case: Case, end: _End, ids: Padding) -> Finding:
+        flow = case.dataflow
+        location, other = location_of_call(flow, end.row), location_of_call(flow, end.other)
+        return self.finding(
+            f"{end.what} padding: {in_words(ids)}",
+            symptom="grad_wrong",
+            why="it depends on how long the other sequences of the batch are, and what belongs to short ones gets less "
+            "of the gradient",
+            fix=end.fix,
+            location=location,
+            symptom_location=other if other != location else None,
+            evidence={"padding": ids.value, "padded": ids.count, "positions": ids.of},
+        )
+
+
+class _End(Struct, frozen=True):
+    """A call that makes one result of a whole sequence."""
+
+    row: int
+    other: int
+    """The call that made what it takes, or that takes what it made."""
+    what: str
+    fix: str
+
+
+_MASKED_MEAN = "leave the padding out: mask = (ids != {0}).unsqueeze(-1); (h * mask).sum(1) / mask.sum(1).clamp(min=1)"
+_PACKED = (
+    "pack the embeddings before the layer: nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, "
+    "enforce_sorted=False), and take h_n; or take the output at lengths - 1"
+)
+_MAX_FOLLOWED = 40
+_AXES = 3
+_KEEP = frozenset({
+    "dropout", "relu", "gelu", "tanh", "sigmoid", "silu", "elu", "leaky_relu", "layer_norm", "add", "mul", "to",
+    "float", "contiguous", "clone", "linear", "rms_norm", "div",
+})  # fmt: skip
+
+
+def _padding_of(call: Call) -> Padding | None:
+    return next(iter(call.padding.values()), None)
+
+
+def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
+    """What makes one result of each of the sequences that a lookup takes."""
+    flow = case.dataflow
+    waiting = [(flow.log.calls[row].outputs[0].tensor, row, int(ids.axis))]
+    seen: set[int] = set()
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, after, axis = waiting.pop()
+        if tensor in seen or len(shape_of(flow, tensor)) != _AXES:
+            continue
+        seen.add(tensor)
+        for user in flow.users(tensor, after):
+            call = flow.log.calls[user]
+            name = plain_name(call.function)
+            if _is_mean(flow, user, tensor, axis):
+                yield _End(user, row, "this mean over the positions also counts", _MASKED_MEAN.format(ids.value))
+            elif name in RECURRENT_LAYERS and call.inputs[0].tensor == tensor and axis == _time_axis(call):
+                if ids.is_at_end:
+                    yield from _last_states(case, user)
+                waiting.append((call.outputs[0].tensor, user, axis))
+            elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
+                waiting.append((call.outputs[0].tensor, user, moved))
+
+
+def _time_axis(call: Call) -> int | None:
+    flag = is_batch_first(call)
+    return None if flag is None else int(flag)
+
+
+def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
+    """Whether a call averages over the positions, and nothing divides by their number later."""
+    call = flow.log.calls[row]
+    name, shape = plain_name(call.function), shape_of(flow, tensor)
+    if not call.outputs or not call.outputs[0].requires_grad:
+        return False
+    if name == "mean":
+        return axis_of(call, _AXES, _place_of_axis(call)) == axis and not is_divided_later(flow, row, call)
+    if name == "adaptive_avg_pool1d":
+        return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,)
+    if name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis:
+        users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
+        return len(users) == 1 and plain_name(users[0].function) == "div" and users[0].scalars.get("1") == shape[axis]
+    return False
+
+
+def _place_of_axis(call: Call) -> str:
+    """Where an axis is given: alone, or as the only one of a list."""
+    lists = [place for place in call.scalars if place in ("1[0]", "dim[0]")]
+    return lists[0] if len(lists) == 1 and f"{lists[0][:-3]}[1]" not in call.scalars else "1"
+
+
+def _moved(flow: Dataflow, call: Call, tensor: int, axis: int) -> int | None:
+    """The axis of the positions in what a call makes of each position; None if it does something else."""
+    name, given, made = (
+        plain_name(call.function),
+        shape_of(flow, tensor),
+        shape_of(flow, call.outputs[0].tensor),
+    )
+    if name in ("transpose", "swapaxes"):
+        order = [0, 1, 2]
+        one, other = (call.scalars.get(place) for place in ("1", "2"))
+        if type(one) is int and type(other) is int:
+            order[one], order[other] = order[other], order[one]
+        return order.index(axis)
+    if name == "permute":
+        axes = [value % _AXES for _, value in sorted(call.scalars.items()) if type(value) is int]
+        return axes.index(axis) if len(axes) == _AXES else None
+    if name == "conv1d" and call.inputs[0].tensor == tensor:
+        return axis if axis == _AXES - 1 else None
+    is_kept = name in _KEEP and len(made) == _AXES and made[:2] == given[:2] and (axis != _AXES - 1 or made == given)
+    return axis if is_kept and not _may_hide(call, name) else None
+
+
+def _may_hide(call: Call, name: str) -> bool:
+    """Whether a call multiplies with something that may be a mask."""
+    return name in ("mul", "div") and any(not use.requires_grad for use in call.inputs)
+
+
+def _last_states(case: Case, row: int) -> Iterator[_End]:
+    """The reads of the last state of a recurrent layer."""
+    flow = case.dataflow
+    call = flow.log.calls[row]
+    kind, time = plain_name(call.function).partition("_")[0].upper(), _time_axis(call)
+    last = shape_of(flow, call.outputs[0].tensor)[time or 0] - 1
+    for use, user in reads_for_loss(case, row, call):
+        if use.place == "return[0]":
+            if index_of_read(flow, user) == (time, last):
+                yield _End(user, row, f"the last result of the {kind} comes after the", _PACKED)
+        else:
+            yield _End(row, user, f"the last state of the {kind} comes after the", _PACKED)
+            return

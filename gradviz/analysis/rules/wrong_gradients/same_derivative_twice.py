@@ -1,0 +1,244 @@
+"""GV695."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import combinations
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.overwritten_variables import assigned
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
+from gradviz.analysis.rule import Rule
+
+
+class SameDerivativeTwice(Rule):
+    """Two derivatives with different names are the same one, and that by another input is never computed.
+
+    What it finds
+    -------------
+    Two calls of ``torch.autograd.grad()`` in one step with the same output and the same input, whose results both go
+    into one loss from variables of different names, where the output depends on another input of the program that it
+    is not differentiated by: ``u_t = grad(u.sum(), x)``.
+
+    Why it matters
+    --------------
+    The loss is that of another differential equation. Nothing raises, as both derivatives have the same shape, and the
+    loss falls.
+
+    Example
+    -------
+    net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(3):
+        x, t = torch.rand(16, 1, requires_grad=True), torch.rand(16, 1, requires_grad=True)
+        u = net(torch.cat([x, t], dim=1))
+        u_x = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+        u_t = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+        loss = (u_t + 2 * u_x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for step in range(3):
+        x, t = torch.rand(16, 1, requires_grad=True), torch.rand(16, 1, requires_grad=True)
+        u = net(torch.cat([x, t], dim=1))
+        u_x = torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+        u_t = torch.autograd.grad(u.sum(), t, create_graph=True)[0]
+        loss = (u_t + 2 * u_x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV695"
+    name = "same_derivative_twice"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        told = set[Location | None]()
+        for pair in _pairs(case):
+            wrong = _wrong_one(case, pair)
+            found = None if wrong is None else self._finding(case, pair, *wrong)
+            if found is not None and found.location not in told:
+                told.add(found.location)
+                yield found
+
+    def _finding(self, case: Case, pair: _Pair, row: int, name: str, missing: str) -> Finding:
+        flow = case.dataflow
+        other = pair.second if row == pair.first else pair.first
+        line = line_apart(flow, other, row)
+        leaves, _ = case.histories.live_leaves((use.tensor for use in flow.log.calls[row].roots), row)
+        by = _name(flow, pair.by) or "the same input"
+        return self.finding(
+            f"{name} is the derivative by {by}, which is computed{at_line(line)} as well; that by {missing} is not",
+            symptom="grad_wrong",
+            why="both names stand for the same numbers in the loss, which is then that of another equation",
+            fix=f"differentiate by {missing} here: torch.autograd.grad(u.sum(), {missing}, create_graph=True)[0]",
+            location=location_of_line(line_apart(flow, row, other)),
+            symptom_location=location_of_line(line),
+            tensors=names_of(flow, sorted(leaves & case.histories.trained)),
+        )
+
+
+class _Pair(Struct, frozen=True):
+    """Two calls that computed the same derivative."""
+
+    first: int
+    second: int
+    by: int
+    others: tuple[int, ...]
+    """Inputs that it depends on as well, and that it is not differentiated by."""
+
+
+_MAX_CALLS = 400
+_MAX_SHAPING = 4
+_SLICES = frozenset({"getitem", "select", "narrow", "chunk", "split", "unbind", "tensor_split"})
+
+
+def _pairs(case: Case) -> Iterator[_Pair]:
+    flow = case.dataflow
+    by_step: dict[int, dict[tuple[tuple[object, ...], int], list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in flow.rows_of_kind("backward")[:_MAX_CALLS]:
+        call = flow.log.calls[row]
+        if call.inside is None and len(call.roots) == 1 and _has_gradient_of_ones(flow, row):
+            of = _differentiated(flow, call.roots[0].tensor, row)
+            for use in call.asked:
+                by_step[flow.step_before(row)][of, use.tensor].append(row)
+    for of_step in by_step.values():
+        for (of, by), rows in of_step.items():
+            single = [row for row in rows if len(flow.log.calls[row].asked) == 1]
+            if len(single) < _BOTH:
+                continue
+            known = {each for same, each in of_step if same == of}
+            others = tuple(each for each in _inputs_behind(case, rows[0], by) if each not in known)
+            pairs = combinations(single, _BOTH) if others and flow.has_step_after(rows[0]) else ()
+            yield from (_Pair(one, other, by, others) for one, other in pairs if _meet_in_a_loss(case, one, other))
+
+
+_BOTH = 2
+
+
+def _has_gradient_of_ones(flow: Dataflow, row: int) -> bool:
+    given = [use for use in flow.log.calls[row].inputs if use.place.startswith("gradient")]
+    if shape_of(flow, flow.log.calls[row].roots[0].tensor) == ():
+        return True
+    values = [flow.values_of(use, row) for use in given]
+    return bool(values) and all(each is not None and each.minimum == each.maximum == 1 for each in values)
+
+
+def _differentiated(flow: Dataflow, tensor: int, row: int) -> tuple[object, ...]:
+    """A tensor, and the part of it, whose sum was differentiated."""
+    part: list[object] = []
+    for _ in range(_MAX_SHAPING):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        name = "" if call is None else plain_name(call.function)
+        is_passed = name in ("sum", "getitem", "select") and call is not None and len(call.inputs) == 1
+        if made is None or call is None or not is_passed:
+            break
+        part.extend([] if name == "sum" and not call.scalars else [name, *sorted(map(str, call.scalars.items()))])
+        row, tensor = made, call.inputs[0].tensor
+    return (tensor, *part)
+
+
+def _inputs_behind(case: Case, row: int, by: int) -> list[int]:
+    """Inputs of the program that a differentiated output depends on: leaves, or parts of the same leaf as `by` is."""
+    flow = case.dataflow
+    above = flow.ancestors(flow.log.calls[row].roots[0].tensor, row, flow.step_before(row))
+    used = dict.fromkeys(use.tensor for each in above for use in flow.log.calls[each].live_inputs)
+    whole = _whole_of(flow, by, row)
+    parts = [
+        each for each in used if whole is not None and each not in (by, whole) and _whole_of(flow, each, row) == whole
+    ]
+    leaves = [
+        each
+        for each in used
+        if each not in (by, whole)
+        and flow.log.tensors[each].role == "tensor"
+        and flow.log.tensors[each].is_leaf
+        and each not in case.histories.trained
+        and shape_of(flow, each) == shape_of(flow, by)
+    ]
+    return parts or leaves
+
+
+def _whole_of(flow: Dataflow, tensor: int, row: int) -> int | None:
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    is_part = call is not None and plain_name(call.function) in _SLICES and len(call.live_inputs) == 1
+    return call.inputs[0].tensor if call is not None and is_part else None
+
+
+def _meet_in_a_loss(case: Case, first: int, second: int) -> bool:
+    """Whether one backward call starts from both derivatives."""
+    flow = case.dataflow
+    until = next((each for each in case.histories.backward_calls if each > second and _is_of_loss(flow, each)), None)
+    results = [[use.tensor for use in flow.log.calls[row].outputs] for row in (first, second)]
+    if until is None or not all(results):
+        return False
+    return all(
+        until in flow.descendants(tensors[0], row, until + 1, live=True)
+        for row, tensors in zip((first, second), results, strict=True)
+    )
+
+
+def _is_of_loss(flow: Dataflow, row: int) -> bool:
+    return not flow.log.calls[row].asked
+
+
+# -- names -------------------------------------------------------------------------------------------------------------
+
+
+def _wrong_one(case: Case, pair: _Pair) -> tuple[int, str, str] | None:
+    """The call whose result has the name of another derivative: with that name, and with that of the other input."""
+    flow = case.dataflow
+    rows = (pair.first, pair.second)
+    names = [_variable(case, row, rows[1 - place]) for place, row in enumerate(rows)]
+    if None in names or names[0] == names[1]:
+        return None
+    fits = [any(_fits(name or "", by) for by in flow.log.tensors[pair.by].names) for name in names]
+    for row, name, is_right in zip(rows, names, fits, strict=True):
+        for other in (_name(flow, each) for each in pair.others):
+            if name is not None and other is not None and not is_right and _fits(name, other):
+                return row, name, other
+    left = [_name(flow, each) for each in pair.others if not _is_asked_for(flow, each)]
+    return (rows[1], names[1] or "", left[0]) if left and left[0] is not None and not any(fits) else None
+
+
+def _fits(variable: str, by: str) -> bool:
+    """Whether a variable is named like a derivative by another: ``u_t``, ``du_dt``, ``dudt``.
+
+    >>> [_fits("u_t", "t"), _fits("du_dt", "t_col"), _fits("u_x", "t"), _fits("t", "t")]
+    [True, True, False, False]
+    """
+    name, last = variable.rpartition(".")[2].lower(), by.rpartition(".")[2].lower()
+    return any(name.endswith(each) and len(name) > len(each) for each in (last, last[0]))
+
+
+def _variable(case: Case, row: int, other: int) -> str | None:
+    """The variable to which the line of a call assigns, outside of what also made the other call."""
+    line = line_apart(case.dataflow, row, other)
+    return assigned(case.source_line(location_of_line(line)) or "")
+
+
+def _name(flow: Dataflow, tensor: int) -> str | None:
+    """The name of a tensor in the outermost function."""
+    return next(reversed(flow.log.tensors[tensor].names), None)
+
+
+def _is_asked_for(flow: Dataflow, tensor: int) -> bool:
+    """Whether something is differentiated by a tensor."""
+    asking = (flow.log.calls[row] for row in flow.users(tensor) if flow.log.calls[row].kind == "backward")
+    return any(use.tensor == tensor for call in asking for use in call.asked)
