@@ -77,6 +77,8 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV648": (("use dt where it belongs", (("y + slope(y)", "y + dt * slope(y)"),)),),
+    "GV649": (("without turning mask", (("logits[~mask], tokens[~mask]", "logits[mask], tokens[mask]"),)),),
     "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
     "GV681": (
         (
