@@ -136,6 +136,7 @@ from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSam
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
+from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
 from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
@@ -151,6 +152,7 @@ from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormM
 from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
+from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
@@ -327,6 +329,8 @@ RULES: tuple[type[Rule], ...] = (
     SortedApart,
     ScaleWhereMasked,
     UnscaledLoss,
+    ComputedAndNotRead,
+    VisiblePositionsAsked,
     PaddingInSummary,
     SameDerivativeTwice,
     ReturnsFromBefore,

@@ -129,6 +129,8 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("in rewards:", "in reversed(rewards):"), ("returns.append(R)", "returns.insert(0, R)")),
         ),
     ),
+    "GV691": (("use dt where it belongs", (("y + slope(y)", "y + dt * slope(y)"),)),),
+    "GV692": (("without turning mask", (("logits[~mask], tokens[~mask]", "logits[mask], tokens[mask]"),)),),
     "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
     "GV681": (
         (

@@ -31,8 +31,8 @@ _CARRY = frozenset({"to", "cuda", "cpu", "float", "long", "double", "bool", "int
 
 def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
     """The line that unpacks a batch into a name, in the function around another line; None if something may read it."""
-    numbers = _function_around(lines, line)
-    tree = None if numbers is None else _parsed([lines[number] for number in numbers])
+    numbers = function_around(lines, line)
+    tree = None if numbers is None else parsed([lines[number] for number in numbers])
     if numbers is None or tree is None:
         return None
     module, trimmed = tree
@@ -42,7 +42,7 @@ def unread_name(lines: Mapping[int, str], line: int, name: str) -> int | None:
     return numbers[0] + trimmed + unread[0] - 1 if len(unread) == 1 else None
 
 
-def _function_around(lines: Mapping[int, str], line: int) -> range | None:
+def function_around(lines: Mapping[int, str], line: int) -> range | None:
     """The lines of the innermost function around a line; without one, all that are known around it."""
     if line not in lines:
         return None
@@ -70,7 +70,7 @@ def _indent(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
-def _parsed(texts: list[str]) -> tuple[ast.Module, int] | None:
+def parsed(texts: list[str]) -> tuple[ast.Module, int] | None:
     """The parsed lines; those before the first whole statement are left out, and counted."""
     for trimmed in range(min(len(texts), _MAX_TRIMMED)):
         kept = texts[trimmed:]
@@ -130,10 +130,10 @@ def _is_read(nodes: list[ast.AST], name: str, bound: int) -> bool:
         is_read = any(bound < line <= following for line in reads)
     else:
         is_read = any(line > bound or not again or line <= again[0] for line in reads)
-    return is_read or any(node.id in _READ_ALL for node in names)
+    return is_read or any(node.id in READ_ALL for node in names)
 
 
-_READ_ALL = frozenset({"locals", "vars", "eval", "exec"})
+READ_ALL = frozenset({"locals", "vars", "eval", "exec"})
 
 
 def _moved(node: ast.AST, name: str) -> Iterator[ast.Name]:

@@ -14,8 +14,8 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.analysis.rules.bases.losses.scale_logarithms import logarithms_in, terms_of_sum
-from gradviz.analysis.rules.bases.losses.scale_powers import Key, Power, powers_of
+from gradviz.analysis.rules.bases.losses.scales.scale_logarithms import logarithms_in, terms_of_sum
+from gradviz.analysis.rules.bases.losses.scales.scale_powers import Key, Power, powers_of
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, number_of
 from gradviz.graph.call_log import Call
 

@@ -12,9 +12,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.scale_logarithms import logarithms_in, terms_of_sum
-from gradviz.analysis.rules.bases.losses.scale_powers import Power
-from gradviz.analysis.rules.bases.losses.scale_products import powers_in_product
+from gradviz.analysis.rules.bases.losses.scales.scale_logarithms import logarithms_in, terms_of_sum
+from gradviz.analysis.rules.bases.losses.scales.scale_powers import Power
+from gradviz.analysis.rules.bases.losses.scales.scale_products import powers_in_product
 from gradviz.analysis.rules.bases.losses.signed_terms import Term
 
 

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.masked_exponentials import MaskedScale, masked_scales
+from gradviz.analysis.rules.bases.losses.scales.masked_exponentials import MaskedScale, masked_scales
 
 
 class ScaleWhereMasked(Rule):

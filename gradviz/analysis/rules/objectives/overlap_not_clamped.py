@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.overlaps import PARTS_OF_BOXES, ends_of_overlap
+from gradviz.analysis.rules.bases.boxes.overlaps import PARTS_OF_BOXES, ends_of_overlap
 
 
 class OverlapNotClamped(Rule):

@@ -12,8 +12,8 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.analysis.rules.bases.stored_batches import line_that_stores
 from gradviz.graph.call_log import ValueFacts
 
 

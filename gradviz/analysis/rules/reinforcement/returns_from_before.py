@@ -11,8 +11,8 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.forward_sums import ForwardSum, forward_sums
 from gradviz.analysis.rules.bases.losses.objectives import has_line_with
+from gradviz.analysis.rules.bases.sequences.forward_sums import ForwardSum, forward_sums
 
 
 class ReturnsFromBefore(Rule):

@@ -16,8 +16,8 @@ from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_fir
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
-from gradviz.analysis.rules.bases.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
+from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
 from gradviz.graph.call_log import Call, Padding
 
 

@@ -11,19 +11,22 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.shifted_tokens import part_of
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
+from gradviz.analysis.rules.bases.sequences.copied_inputs import REGRESSIONS, is_named_noisy, noisy_target, same_part
+from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.graph.call_log import Call
 
 
 class TargetsAreInputs(Rule):
-    """A language model is asked for the token that it was just given.
+    """A model is asked for what it was just given.
 
     What it finds
     -------------
     A loss of classes whose targets are, at every position and in every step, the numbers that the model looked up in
     its embedding, where the model goes through a sequence in one direction (a causal mask, a recurrent layer) and each
     position of the result has a path from the same position of the input. Also scores that lose their first positions
-    where the targets lose their last ones.
+    where the targets lose their last ones. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked
+    for ``x[:, :-1]``, and of a model that gets data with added noise and is asked for that noisy data.
 
     Why it matters
     --------------
@@ -87,6 +90,47 @@ class TargetsAreInputs(Rule):
                 continue
             if _copies(case, rows[-1], last):
                 yield self._finding(case, rows, last)
+        yield from self._of_regressions(case)
+
+    def _of_regressions(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for rows in calls_in_training(flow, REGRESSIONS):
+            last = rows[-_EXAMINED:]
+            if len({flow.step_before(row) for row in rows}) < _MIN_STEPS:
+                continue
+            noisy = [noisy_target(case, row) for row in last]
+            same = [same_part(flow, row) for row in last]
+            is_named = any(is_named_noisy(flow, row) for row in rows if len(flow.log.calls[row].inputs) > 1)
+            if is_named and noisy[-1] is not None and all(each is not None for each in noisy):
+                yield self._noisy(case, last[-1], noisy[-1])
+            elif same[-1] is not None and all(each is not None for each in same):
+                yield self._same_part(case, last[-1], same[-1])
+
+    def _noisy(self, case: Case, row: int, made: int) -> Finding:
+        flow = case.dataflow
+        loss, noise = location_of_call(flow, row), location_of_call(flow, made)
+        return self.finding(
+            "the target of the loss is the tensor with the noise that the model got as its input, and nothing uses the "
+            "data without it",
+            symptom="grad_wrong",
+            why="the model only has to copy its input, noise and all, where it should learn to remove the noise",
+            fix="give the loss the data from before the noise was added",
+            location=loss,
+            symptom_location=noise if noise != loss else None,
+        )
+
+    def _same_part(self, case: Case, row: int, read: int) -> Finding:
+        flow = case.dataflow
+        loss, model = location_of_call(flow, row), location_of_call(flow, read)
+        return self.finding(
+            "the target of the loss is the part of the sequence that the model reads, without its last step, which "
+            "nothing uses: each position is asked for what it was just given",
+            symptom="grad_wrong",
+            why="each position sees its own target, so it only has to be copied",
+            fix="shift the target by one step: input x[:, :-1], target x[:, 1:]",
+            location=loss,
+            symptom_location=model if model != loss else None,
+        )
 
     def _finding(self, case: Case, rows: list[int], lookup: int) -> Finding:
         flow = case.dataflow
@@ -123,6 +167,7 @@ class TargetsAreInputs(Rule):
 _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _LOOKS_UP = frozenset({"embedding", "one_hot"})
 _MIN_STEPS = 2
+_EXAMINED = 2
 _RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 _CAUSAL = frozenset({"tril", "triu"}) | _RECURRENT
 _MAX_FOLLOWED = 5_000

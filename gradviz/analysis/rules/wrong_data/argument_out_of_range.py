@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -17,7 +18,15 @@ from gradviz.analysis.rules.bases.losses.loss_arguments import (
     is_reduced_as_a_whole,
     value_maker,
 )
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.losses.sums_of_targets import (
+    NOT_ADDED_UP_FIX,
+    NOT_ADDED_UP_WHY,
+    cannot_add_up,
+    is_smoothed,
+    plain_targets,
+    sums_by_hand,
+)
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class ArgumentOutOfRange(Rule):
@@ -27,9 +36,10 @@ class ArgumentOutOfRange(Rule):
     -------------
     At nearly every step of a training: targets outside of 0 to 1 for the binary cross entropies; targets of 0 and 1 for
     losses that want -1 and 1; raw logits for ``nll_loss``, ``kl_div`` and ``ctc_loss``; targets of ``kl_div`` that do
-    not fit ``log_target``; several classes for one sample of ``cross_entropy``; a rate for ``poisson_nll_loss``, which
-    takes its logarithm; the blank among the targets of ``ctc_loss``. Losses of elements that the program masks are left
-    alone. As a note: a ``kl_div`` whose target is trained, and whose input is not.
+    not fit ``log_target``; several classes for one sample of ``cross_entropy``, or smoothed labels that do not add up
+    to 1, also where it is written by hand; a rate for ``poisson_nll_loss``, which takes its logarithm; the blank among
+    the targets of ``ctc_loss``. Losses of elements that the program masks are left alone. As a note: a ``kl_div`` whose
+    target is trained, and whose input is not.
 
     Why it matters
     --------------
@@ -76,6 +86,29 @@ class ArgumentOutOfRange(Rule):
                 yield self._finding(flow, demand, broken, len(rows))
             elif function == "kl_div" and all(_is_swapped(flow, row) for row in rows):
                 yield self._swapped(flow, rows[-1])
+        yield from self._sums_by_hand(flow)
+
+    def _sums_by_hand(self, flow: Dataflow) -> Iterator[Finding]:
+        """Cross entropies that are written by hand, with targets that do not add up to 1."""
+        lines: dict[int | None, list[tuple[int, int, float, float] | None]] = defaultdict(list)
+        for row, target, classes in sums_by_hand(flow):
+            lines[flow.log.calls[row].call_site].append(_wrong_sum(flow, row, target, classes))
+        for found in lines.values():
+            last = found[-1]
+            if last is not None and len(found) >= _MIN_CALLS and all(each is not None for each in found):
+                yield self._not_added_up(flow, *last)
+
+    def _not_added_up(self, flow: Dataflow, row: int, made: int, lowest: float, highest: float) -> Finding:
+        loss, place = location_of_call(flow, row), location_of_call(flow, made)
+        return self.finding(
+            "the targets of a cross entropy that is summed over the classes cannot add up to 1 for each sample: they "
+            f"are between {lowest:.4g} and {highest:.4g}",
+            symptom="grad_wrong",
+            why=NOT_ADDED_UP_WHY,
+            fix=NOT_ADDED_UP_FIX,
+            location=place,
+            symptom_location=loss if loss != place else None,
+        )
 
     def _finding(self, flow: Dataflow, demand: Demand, broken: list[Given], calls: int) -> Finding:
         last = broken[-1]
@@ -108,6 +141,19 @@ class ArgumentOutOfRange(Rule):
             fix="for the divergence of distillation, call kl_div(log_softmax(model(x), -1), probabilities)",
             location=location_of_call(flow, row),
         )
+
+
+_MIN_CALLS = 2
+
+
+def _wrong_sum(flow: Dataflow, row: int, target: TensorUse, classes: int) -> tuple[int, int, float, float] | None:
+    """The product, the call that made its targets, and their range, if they cannot add up to 1."""
+    use = plain_targets(flow, target, row)
+    values, made = flow.values_of(use, row), value_maker(flow, use.tensor, row)
+    if values is None or values.minimum is None or values.maximum is None or made is None:
+        return None
+    is_wrong = cannot_add_up(values.minimum, values.maximum, classes) and is_smoothed(flow, use.tensor, row)
+    return (row, made[0], values.minimum, values.maximum) if is_wrong else None
 
 
 def _broken(flow: Dataflow, rows: list[int], demand: Demand) -> tuple[Demand, list[Given]] | None:

@@ -11,9 +11,9 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batch_lines import CARRY, DRAWS, taken_from_loader
-from gradviz.analysis.rules.bases.equal_rows import Origin, origin_of_equal_rows
-from gradviz.analysis.rules.bases.stored_batches import line_of_data_set, line_that_stores
+from gradviz.analysis.rules.bases.batches.batch_lines import CARRY, DRAWS, taken_from_loader
+from gradviz.analysis.rules.bases.batches.equal_rows import Origin, origin_of_equal_rows
+from gradviz.analysis.rules.bases.batches.stored_batches import line_of_data_set, line_that_stores
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batch_lines import (
+from gradviz.analysis.rules.bases.batches.batch_lines import (
     DRAWS,
     BatchMaker,
     is_drawn_anew,

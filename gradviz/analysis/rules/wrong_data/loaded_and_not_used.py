@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_c
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.places_of_data import ENDS, LENGTHS, WEIGHTS, Place, place_of
+from gradviz.analysis.rules.bases.batches.places_of_data import ENDS, LENGTHS, WEIGHTS, Place, place_of
 from gradviz.analysis.rules.bases.unread_names import unread_name
 
 

@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sorted_rows import CombinedApart, SortedRows
+from gradviz.analysis.rules.bases.batches.sorted_rows import CombinedApart, SortedRows
 
 
 class SortedApart(Rule):

@@ -14,9 +14,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.boxes_beyond import BoxesBeyond, boxes_beyond, leaves_without_overlap
+from gradviz.analysis.rules.bases.boxes.boxes_beyond import BoxesBeyond, boxes_beyond, leaves_without_overlap
+from gradviz.analysis.rules.bases.boxes.value_bounds import bounds_of_call
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_reduced_as_a_whole, value_maker
-from gradviz.analysis.rules.bases.losses.value_bounds import bounds_of_call
 
 
 class TargetNeverReached(Rule):

@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
-from gradviz.analysis.rules.bases.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
+from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
 from gradviz.graph.call_log import Call, Padding
 
 

@@ -11,6 +11,12 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, value_maker
+from gradviz.analysis.rules.bases.losses.sums_of_targets import (
+    NOT_ADDED_UP_FIX,
+    NOT_ADDED_UP_WHY,
+    cannot_add_up,
+    is_smoothed,
+)
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
@@ -136,6 +142,14 @@ def _names_several_classes(given: Given) -> bool:
     return not is_mixed and given.values.count - given.values.zeros > _OF_MIXED * shape[0]
 
 
+def _does_not_add_up(given: Given) -> bool:
+    shape = shape_of(given.flow, given.use.tensor)
+    is_of_indices = not given.flow.log.tensors[given.use.tensor].facts.is_differentiable
+    if is_of_indices or len(shape) < _TABLE or not cannot_add_up(given.lowest, given.highest, shape[1]):
+        return False
+    return is_smoothed(given.flow, given.use.tensor, given.row)
+
+
 _TABLE = 2
 """Axes of one target for each sample and class."""
 _OF_MIXED = 2.05
@@ -197,6 +211,10 @@ DEMANDS: dict[str, tuple[Demand, ...]] = {
             "its softmax shares 1 between all classes, so a sample cannot have several of them: the more one class "
             "gets, the less is left for the others", "use binary_cross_entropy_with_logits() for samples with several "
             "classes", _SOME,
+        ),
+        Demand(
+            1, "target", "probabilities that add up to 1 for each sample", _does_not_add_up, NOT_ADDED_UP_WHY,
+            NOT_ADDED_UP_FIX, _MOST, are_labels=True,
         ),
     ),
     "binary_cross_entropy": (_targets_0_to_1("binary_cross_entropy"),),

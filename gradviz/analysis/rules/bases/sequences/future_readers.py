@@ -16,7 +16,7 @@ from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     scores_of,
     triangle_of,
 )
-from gradviz.analysis.rules.bases.shifted_tokens import Shifted
+from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted
 from gradviz.graph.call_log import Call
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.scale_powers import SHAPING, Power, powers_of
+from gradviz.analysis.rules.bases.losses.scales.scale_powers import SHAPING, Power, powers_of
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.graph.call_log import Call, TensorUse
 

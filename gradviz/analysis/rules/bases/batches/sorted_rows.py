@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.axes import REDUCTIONS, axes_of, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.row_origins import Origin, origin_of_rows
+from gradviz.analysis.rules.bases.batches.row_origins import Origin, origin_of_rows
 from gradviz.graph.call_log import Call, TensorUse
 
 

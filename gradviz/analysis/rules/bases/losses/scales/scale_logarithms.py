@@ -6,7 +6,7 @@ from collections import defaultdict
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.scale_powers import SELECT, Key, key_of, powers_of
+from gradviz.analysis.rules.bases.losses.scales.scale_powers import SELECT, Key, key_of, powers_of
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_linear, operands, signed_terms
 
 

@@ -10,8 +10,8 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.value_bounds import Bounds, bounds_of
-from gradviz.analysis.rules.bases.overlaps import ends_of_overlap
+from gradviz.analysis.rules.bases.boxes.overlaps import ends_of_overlap
+from gradviz.analysis.rules.bases.boxes.value_bounds import Bounds, bounds_of
 
 
 class BoxesBeyond(Struct, frozen=True):

@@ -1,0 +1,1 @@
+"""What rules share about scales in a loss: their powers, their logarithms, and the masks that hide them."""
