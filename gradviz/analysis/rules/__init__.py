@@ -70,6 +70,7 @@ from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeL
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
+from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.objectives.players_agree import PlayersAgree
@@ -192,6 +193,7 @@ from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
+from gradviz.analysis.rules.zero_gradients.normalized_alone import NormalizedAlone
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
 from gradviz.analysis.rules.zero_gradients.second_derivative_zero import SecondDerivativeZero
 from gradviz.analysis.rules.zero_gradients.vanishing_chain import VanishingChain
@@ -227,6 +229,7 @@ RULES: tuple[type[Rule], ...] = (
     CancelsToZero,
     GradientUnderflow,
     FirstStepOnly,
+    NormalizedAlone,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,
@@ -334,6 +337,7 @@ RULES: tuple[type[Rule], ...] = (
     PaddingInSummary,
     SameDerivativeTwice,
     ReturnsFromBefore,
+    OutputsSummed,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

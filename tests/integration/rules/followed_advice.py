@@ -77,6 +77,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("    optimizer.lr =", '    for group in optimizer.param_groups:\n        group["lr"] ='),),
         ),
     ),
+    "GV212": (("normalize(x, dim=-1)", (("normalize(model(x))", "normalize(model(x), dim=-1)"),)),),
+    "GV697": (
+        (
+            "differentiate each column of the output on its own",
+            (
+                ("grad(flow, x, torch.ones_like(flow), create", "grad(flow[:, 0].sum(), x, create"),
+                ("g[:, 0] + g[:, 1]", "g[:, 0] + torch.autograd.grad(flow[:, 1].sum(), x, create_graph=True)[0][:, 1]"),
+            ),
+        ),
+    ),
     "GV649": (("-logsigmoid(pos - neg)", (("(neg - pos)", "(pos - neg)"),)),),
     "GV631": (("scores / 16 ** 0.5", (("* 16**0.5", "/ 16**0.5"),)),),
     "GV635": (("(var + eps).sqrt()", (("(variance + 1e-5)", "(variance + 1e-5).sqrt()"),)),),

@@ -73,6 +73,25 @@ class OneNormForAllSamples(Rule):
                     told.add(flow.log.calls[norm].call_site)
                     yield self._finding(flow, norm, row, shape_of(flow, result.tensor)[0])
 
+        for row, call in enumerate(flow.log.calls):
+            if call.call_site not in told and _is_of_rows(flow, row, call):
+                told.add(call.call_site)
+                # Of norm(p=1), which says what it means, the log has the same.
+                if ".norm(1)" in (case.source_line(location_of_call(flow, row)) or "").replace(" ", ""):
+                    yield self._of_order(flow, row)
+
+    def _of_order(self, flow: Dataflow, row: int) -> Finding:
+        shape = shape_of(flow, flow.log.calls[row].inputs[0].tensor)
+        return self.finding(
+            f"norm(1) of {shape} is one number, the sum of the absolute values of all {shape[0]:,} samples: its 1 is "
+            "the order of the norm, and not the axis",
+            symptom="grad_wrong",
+            why="the samples were laid out as rows, which have a norm each only if the axis is named",
+            fix="name the axis: norm(dim=1)",
+            location=location_of_call(flow, row),
+            evidence={"samples": shape[0]},
+        )
+
     def _finding(self, flow: Dataflow, norm: int, row: int, samples: int) -> Finding:
         location, grad = location_of_call(flow, norm), location_of_call(flow, row)
         return self.finding(
@@ -93,6 +112,24 @@ _MOST_USERS = 8
 _NORMS = frozenset({"norm", "vector_norm"})
 _SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "squeeze"})
 _DIMS = ("dim", "axis")
+
+
+def _is_of_rows(flow: Dataflow, row: int, call: Call) -> bool:
+    """``g.flatten(1).norm(1)``: rows for the samples are made, and then a norm of order 1 of all of them is taken."""
+    if plain_name(call.function) != "norm" or call.scalars.get("p", call.scalars.get("1")) != 1:
+        return False
+    if not call.outputs or shape_of(flow, call.outputs[0].tensor) != ():
+        return False
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    maker = None if made is None else flow.log.calls[made]
+    shape = shape_of(flow, call.inputs[0].tensor)
+    return (
+        maker is not None
+        and plain_name(maker.function) in _SHAPES
+        and len(shape) == _SAMPLES
+        and shape[0] >= _SAMPLES
+        and shape_of(flow, maker.inputs[0].tensor)[:1] == shape[:1]
+    )
 
 
 def _norm_of_all(flow: Dataflow, tensor: int, row: int) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -66,7 +67,7 @@ class RequiresGradFalse(Rule):
             return
         reported: set[int] = set()
         for number, row in asked_without_flag(histories):
-            if number not in reported:
+            if number not in reported and not _asks_whether_there_is_one(case, row):
                 reported.add(number)
                 yield self._asked(histories, number, row, is_raised=case.capture.error is not None)
         if reported:
@@ -181,6 +182,14 @@ _NO_HOOK = (
     "a tensor gets a gradient only if something that it was computed from requires grad, so the hook would never run",
     "call requires_grad_() on the input before its first use: then a frozen model can stay frozen",
 )
+
+
+_ASKS = re.compile(r"\.grad\s+is\s+(not\s+)?None|\b(if|and|or|not)\s+[\w.]+\.grad\b(?!\.)")
+
+
+def _asks_whether_there_is_one(case: Case, row: int) -> bool:
+    """Whether the line that reads a gradient asks whether it is there: then it goes on without it."""
+    return bool(_ASKS.search(case.source_line(location_of_call(case.dataflow, row)) or ""))
 
 
 def _line_of_tie(case: Case, tied: TiedToFrozen) -> Location | None:

@@ -11,7 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -65,18 +65,22 @@ class AxesMixedUp(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told: set[int | None] = set()
+        told: set[Location | None] = set()
         for row, call in enumerate(flow.log.calls):
             if plain_name(call.function) not in _RESHAPES or not call.inputs or not call.outputs:
                 continue
-            if call.call_site in told or not flow.has_step_after(row):
+            location = location_of_call(flow, row)
+            if location in told or not flow.has_step_after(row):
                 continue
             states = _layers_with_samples(case, row, call)
             known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
             heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
             mixed = known or heads or _channels_with_positions(case, row, call)
-            if mixed is not None and (known or _is_used_by_axis(case, row, call.outputs[0].tensor)):
-                told.add(call.call_site)
+            has_parts = mixed is not None and _has_parts_of_channels(
+                *(shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+            )
+            if mixed is not None and (known or has_parts or _is_used_by_axis(case, row, call.outputs[0].tensor)):
+                told.add(location)
                 yield self._finding(case, row, mixed)
 
     def _finding(self, case: Case, row: int, mixed: _Mixed) -> Finding:
@@ -291,7 +295,7 @@ def _is_split_from_last(given: Shape, result: Shape, heads: int, tokens: int) ->
 
 
 def _channels_with_positions(case: Case, row: int, call: Call) -> _Mixed | None:
-    """(batch, channels, positions...) of a convolution to (batch, positions, channels)."""
+    """(batch, channels, positions...) of a convolution to (batch, positions, channels), or to parts of the channels."""
     flow = case.dataflow
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
     if len(given) < 3:
@@ -300,7 +304,12 @@ def _channels_with_positions(case: Case, row: int, call: Call) -> _Mixed | None:
     count = prod(positions)
     if min(channels, count) < 2 or channels == count:
         return None
-    if made not in ((batch, count, channels), (batch, *positions, channels), (batch * count, channels)):
+    is_split = _has_parts_of_channels(given, made)
+    if not is_split and made not in (
+        (batch, count, channels),
+        (batch, *positions, channels),
+        (batch * count, channels),
+    ):
         return None
     origin = _convolution(case, row, call.inputs[0].tensor)
     if origin is None:
@@ -310,6 +319,13 @@ def _channels_with_positions(case: Case, row: int, call: Call) -> _Mixed | None:
     order = ", ".join(str(axis) for axis in (0, *range(2, len(given)), 1))
     moved = f".permute({order})" if len(positions) > 1 and not flat else f"{flat}.transpose(1, 2)"
     return _Mixed(origin, what, "channels and positions", f"exchange the axes instead: {moved}")
+
+
+def _has_parts_of_channels(given: Shape, made: Shape) -> bool:
+    """(batch, channels, height, width) to (batch, height, width, anchors, numbers of each), as of a detector."""
+    first = len(given) - 1
+    batch, channels, *positions = given
+    return made[:first] == (batch, *positions) and len(made) > first + 1 and prod(made[first:]) == channels
 
 
 def _convolution(case: Case, row: int, tensor: int) -> int | None:

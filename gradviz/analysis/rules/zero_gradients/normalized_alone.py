@@ -1,0 +1,86 @@
+"""GV212."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class NormalizedAlone(Rule):
+    """A normalization runs along an axis with a single element.
+
+    What it finds
+    -------------
+    ``normalize()`` along an axis of length 1, of something that is trained: its axis is 1 where none is named, which is
+    the channel of ``(batch, 1, features)``.
+
+    Why it matters
+    --------------
+    A single number divided by its own size is 1 or -1, whatever it was: no gradient goes back, and all that is left of
+    the features is their signs.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 1, 4)
+        z = torch.nn.functional.normalize(model(x))
+        loss = (z - x.repeat(1, 1, 2)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 8)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(16, 1, 4)
+        z = torch.nn.functional.normalize(model(x), dim=-1)
+        loss = (z - x.repeat(1, 1, 2)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV212"
+    name = "normalized_alone"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) != "normalize" or not call.live_inputs or call.call_site in told:
+                continue
+            shape = shape_of(flow, call.inputs[0].tensor)
+            axis = _axis(call)
+            if -len(shape) <= axis < len(shape) and shape[axis] == 1 and max(shape, default=1) > 1:
+                if not flow.has_step_after(row):
+                    continue
+                told.add(call.call_site)
+                leaves, _ = case.histories.live_leaves((call.inputs[0].tensor,), row)
+                trained = sorted(leaves & case.histories.trained)
+                yield self.finding(
+                    f"normalize() runs along axis {axis % len(shape)} of {shape}, which has one element: every value "
+                    "becomes 1 or -1, and sends no gradient back",
+                    symptom="grad_zero",
+                    why="a number divided by its own size does not depend on it, but for its sign",
+                    fix="name the axis of the features: normalize(x, dim=-1)",
+                    location=location_of_call(flow, row),
+                    tensors=names_of(flow, trained),
+                    evidence={"shape": str(shape)},
+                )
+
+
+def _axis(call: Call) -> int:
+    """Of `torch.nn.functional.normalize`: the second axis where none is named."""
+    named = call.scalars.get("dim", call.scalars.get("2", 1))
+    return named if type(named) is int else 1

@@ -1,0 +1,98 @@
+"""Derivatives of several outputs, norms and normalizations along the wrong axis, channels laid out as positions,
+and gradients that a program only asks for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms
+
+FIELD = """
+net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+def d(out, x):
+    return torch.autograd.grad(out, x, torch.ones_like(out), create_graph=True)[0]
+for step in range(3):
+    x = torch.rand(16, 2, requires_grad=True)
+    v = net(x)
+"""
+VIEWS = """
+model = nn.Linear(4, 8)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 1, 4)
+    h = model(x)
+"""
+DETECTOR = """
+body = nn.Conv2d(3, 12, 3, padding=1)
+optimizer = torch.optim.Adam(body.parameters(), lr=0.01)
+for step in range(3):
+    p = body(torch.randn(4, 3, 5, 5))
+"""
+CLIPPED = """
+model = nn.Linear(4, 3)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+per_sample = torch.func.vmap(torch.func.grad(
+    lambda w, x, y: F.cross_entropy(torch.func.functional_call(model, w, (x[None],)), y[None])), (None, 0, 0))
+for step in range(3):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    g = per_sample({name: p.detach() for name, p in model.named_parameters()}, x, y)["weight"]
+    norm = g.flatten(1).norm({norm})
+    with torch.no_grad():
+        model.weight -= 0.1 * (g / norm.clamp(min=1.0).reshape(-1, 1, 1)).mean(0)
+    loss = F.cross_entropy(model(x), y)"""
+
+FAULTS = {
+    ("outputs_summed", "a divergence of one derivative"): FIELD
+    + "    g = d(v, x)\n    loss = (g[:, 0] + g[:, 1]).square().mean()  # HERE" + TRAIN,
+    ("outputs_summed", "columns that stay columns"): FIELD
+    + "    u_x, v_y = d(v, x)[:, :1], d(v, x)[:, 1:]\n    g = d(v, x)\n"
+    "    loss = (g[:, :1] + g[:, 1:]).square().mean()  # HERE" + TRAIN,
+    ("normalized_alone", "the default axis of a batch with one channel"): VIEWS
+    + "    z = F.normalize(h)  # HERE\n    loss = (z - 0.3).square().mean()" + TRAIN,
+    ("axes_mixed_up", "the numbers of each anchor behind the positions"): DETECTOR
+    + "    p = p.view(4, 5, 5, 2, 6)  # HERE\n    loss = p[..., 0].square().mean() + p[..., 1:].abs().mean()" + TRAIN,
+    ("one_norm_for_all_samples", "the order of a norm for its axis"): CLIPPED.replace("{norm})", "1)  # HERE") + TRAIN,
+}  # fmt: skip
+HEALTHY = {
+    "a derivative of each column": FIELD
+    + "    loss = (d(v[:, 0], x)[:, 0] + d(v[:, 1], x)[:, 1]).square().mean()" + TRAIN,
+    "the whole derivative of a sum": FIELD + "    loss = d(v, x).square().mean()" + TRAIN,
+    "elementwise derivatives": FIELD.replace("v = net(x)", "v = torch.sin(3 * x)")
+    + "    g = d(v, x)\n    loss = (g[:, 0] + g[:, 1] - net(x).sum(1)).square().mean()" + TRAIN,
+    "the axis of the features": VIEWS
+    + "    z = F.normalize(h, dim=-1)\n    loss = (z - 0.3).square().mean()" + TRAIN,
+    "channels that are exchanged first": DETECTOR
+    + "    p = p.permute(0, 2, 3, 1).reshape(4, 5, 5, 2, 6)\n    loss = p[..., 0].square().mean()" + TRAIN,
+    "anchors in front of the positions": DETECTOR
+    + "    p = p.view(4, 2, 6, 5, 5)\n    loss = p[:, :, 0].square().mean() + p[:, :, 1:].abs().mean()" + TRAIN,
+    "a norm of each sample": CLIPPED.replace("{norm}", "dim=1") + TRAIN,
+    "frozen parameters that are asked whether they have a gradient": """
+model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 3))
+model[0].requires_grad_(False)
+optimizer = torch.optim.Adam(model[1].parameters(), lr=0.01)
+for step in range(3):
+    x, y = torch.randn(16, 4), torch.randint(0, 3, (16,))
+    loss = F.cross_entropy(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    print({n: p.grad.norm().item() for n, p in model.named_parameters() if p.grad is not None})
+    optimizer.step()
+""",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("cause", "name"), FAULTS)
+def test_a_fault_is_told_at_its_line(cause: str, name: str, tmp_path: Path) -> None:
+    script = HEAD + FAULTS[cause, name]
+    wanted = next(number for number, line in enumerate(script.splitlines(), 1) if line.endswith("# HERE"))
+    assert [each.location.line for each in alarms(script, tmp_path) if each.cause == cause and each.location] == [
+        wanted
+    ]
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_program_raises_no_alarm(name: str, tmp_path: Path) -> None:
+    assert [each.message for each in alarms(HEAD + HEALTHY[name], tmp_path)] == []
