@@ -26,6 +26,10 @@ MIN_IN_CONTAINER = 3
 """The same for what a list or dict holds: three steps in a row have added to it."""
 
 
+_SOON = 0.25
+"""Of the calls between the two moments before."""
+
+
 class Retained(Struct, frozen=True):
     """Graphs with the same kind of holder."""
 
@@ -71,7 +75,13 @@ class RetainedGraphs:
         counts = {moment: self._graphs(self._old(moment), moment) for moment in self._log.moments}
         most = max(counts.values(), default=0)
         moments = [moment for moment, count in counts.items() if count == most]
-        return moments[0] if most >= MIN_IN_CONTAINER and len(moments) == 1 else None
+        is_grown = len(moments) == 1 or self._are_one_at_the_end(moments)
+        return moments[0] if most >= MIN_IN_CONTAINER and is_grown else None
+
+    def _are_one_at_the_end(self, moments: list[int]) -> bool:
+        """Whether two moments are the last ones, and the program ended soon after the first of them."""
+        before, *last = self._log.moments[-3:] if len(self._log.moments) > 2 else (0,)
+        return moments == last and last[1] - last[0] < _SOON * (last[0] - before)
 
     def _retained(self, tensors: list[int], moment: int) -> Retained:
         newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))

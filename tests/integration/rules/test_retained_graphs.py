@@ -46,6 +46,20 @@ for _ in range(6):
     output = net(torch.randn(2, 4))
     predictions.append(output)  # here
 """
+AVERAGES_OF_A_TRAINING_THAT_ENDS_WITH_A_VALIDATION = """
+net, level, seen = nn.Linear(4, 1), {}, {}
+opt = torch.optim.SGD(net.parameters(), lr=0.1)
+def slope():
+    x = torch.randn(8, 4, requires_grad=True)
+    return torch.autograd.grad(net(x).square().mean(), x, create_graph=True)[0].square().mean()
+for step in range(15):
+    loss = slope()
+    opt.zero_grad(); loss.backward(); opt.step()
+    level["all"] = 0.9 * level.get("all", loss) + 0.1 * loss  # here
+for step in range(4):
+    loss = slope()
+    seen["all"] = 0.9 * seen.get("all", loss) + 0.1 * loss
+"""
 LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN = """
 net, losses = nn.Linear(4, 1), []
 optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -162,6 +176,7 @@ for _ in range(5):
         ("smooth['loss']", AVERAGE_OF_A_VALIDATION),
         ("losses[11]", LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN),
         ("predictions[4]", PREDICTIONS_OF_A_VALIDATION),
+        ("level['all']", AVERAGES_OF_A_TRAINING_THAT_ENDS_WITH_A_VALIDATION),
         ("net.seen[5]", ACTIVATIONS_IN_A_MODULE),
         ("seen['hidden'][5]", ACTIVATIONS_KEPT_BY_A_HOOK),
         ("create_graph=True", GRAPH_OF_THE_GRADIENT_IN_GRAD),
