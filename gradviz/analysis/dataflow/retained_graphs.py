@@ -26,6 +26,7 @@ MIN_IN_CONTAINER = 3
 """The same for what a list or dict holds: three steps in a row have added to it."""
 
 
+_THREE = 3
 _SOON = 0.25
 """Of the calls between the two moments before."""
 
@@ -80,8 +81,10 @@ class RetainedGraphs:
 
     def _are_one_at_the_end(self, moments: list[int]) -> bool:
         """Whether two moments are the last ones, and the program ended soon after the first of them."""
-        before, *last = self._log.moments[-3:] if len(self._log.moments) > 2 else (0,)
-        return moments == last and last[1] - last[0] < _SOON * (last[0] - before)
+        if len(self._log.moments) < _THREE or moments != list(self._log.moments[-2:]):
+            return False
+        before, first, last = self._log.moments[-_THREE:]
+        return last - first < _SOON * (first - before)
 
     def _retained(self, tensors: list[int], moment: int) -> Retained:
         newest = max(tensors, key=lambda tensor: (self._is_in_container(tensor), self._maker(tensor, moment)))

@@ -235,7 +235,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV111": (
         ("add the tensor itself, without item()", ((".item()", ""),)),
-        ("leave it out of the loss", ((" + 0.1 * penalty.item()", ""),)),
+        (
+            "leave it out of the loss",
+            ((" + 0.1 * penalty.item()", ""), ("    penalty = model.weight.abs().sum()\n", "")),
+        ),
     ),
     "GV112": (("pass create_graph=True", (("retain_graph=True", "create_graph=True"),)),),
     "GV113": (("draw with rsample()", ((".sample()", ".rsample()"),)),),

@@ -124,7 +124,7 @@ class TargetsAreInputs(Rule):
         loss, model = location_of_call(flow, row), location_of_call(flow, read)
         return self.finding(
             "the target of the loss is the part of the sequence that the model reads, without its last step, which "
-            "nothing uses: each position is asked for what it was just given",
+            "nothing uses: each position is asked for what it has read",
             symptom="grad_wrong",
             why="each position sees its own target, so it only has to be copied",
             fix="shift the target by one step: input x[:, :-1], target x[:, 1:]",
