@@ -14,9 +14,10 @@ from gradviz.graph.call_log import Call, Definition
 from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node
 
-Alteration = Literal["not_finite", "zero", "constant", "without_sign", "shrunk", "changed"]
+Alteration = Literal["not_finite", "zero", "constant", "without_sign", "shrunk", "masked", "changed"]
 """The worst first. ``without_sign``: the same norm, but no element is negative any more; ``shrunk``: almost nothing is
-left; ``changed``: any other change, which is the purpose of hooks."""
+left; ``masked``: some elements are zero that were not, and none is larger; ``changed``: any other change. The last two
+are the purpose of hooks."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
 """The node at which torch calls the hooks of a module."""
@@ -74,7 +75,16 @@ def _alteration(before: TensorFigures, after: TensorFigures) -> Alteration | Non
         return "constant"
     if _lost_its_sign(before, after):
         return "without_sign"
-    return "shrunk" if _is_almost_gone(before, after) else "changed"
+    if _is_almost_gone(before, after):
+        return "shrunk"
+    return "masked" if _is_masked(before, after) else "changed"
+
+
+def _is_masked(before: TensorFigures, after: TensorFigures) -> bool:
+    if before.minimum is None or before.maximum is None or after.minimum is None or after.maximum is None:
+        return False
+    is_within = min(before.minimum, 0) <= after.minimum and after.maximum <= max(before.maximum, 0)
+    return after.zeros > before.zeros and is_within
 
 
 def _is_almost_gone(before: TensorFigures, after: TensorFigures) -> bool:

@@ -98,10 +98,10 @@ class HookAltersGrad(Rule):
             return None
         name = changed["name"] if changed is not None else None
         definition = _own(hooks, case.graphs[failed.graph], failed.node, name) if failed.node is not None else None
-        called = definition.name if definition is not None else "a hook"
+        called = _words(definition.name if definition is not None else None)
         what = f"a gradient of another {changed['what']}" if changed else f"a {no_tensor['kind']}" if no_tensor else ""
         return self.finding(
-            f"the hook {called} returns {what}, which replaces the gradient",
+            f"{called} returns {what}, which replaces the gradient",
             severity="error",
             symptom="raises",
             why="the value that a hook returns replaces the gradient that the hook got",
@@ -117,22 +117,27 @@ class HookAltersGrad(Rule):
     # -- what torch accepts --------------------------------------------------------------------------------------
 
     def _altered(self, case: Case, number: int, hooked: HookedGradient, definition: Definition | None) -> Finding:
-        called = definition.name if definition is not None else hooked.node.hooks[0] if hooked.node.hooks else "a hook"
-        in_place = _is_in_place(hooked.node, definition)
+        called = definition.name if definition is not None else next(iter(hooked.node.hooks), None)
+        in_place, is_harmless = _is_in_place(hooked.node, definition), _is_harmless(hooked, definition)
         verdict = _VERDICTS[hooked.alteration].format(
-            before=f"{hooked.before.norm or 0:.3g}", after=f"{hooked.after.norm or 0:.3g}"
+            before=f"{hooked.before.norm or 0:.3g}",
+            after=f"{hooked.after.norm or 0:.3g}",
+            zeros=f"{hooked.after.zeros - hooked.before.zeros:,}",
+            count=f"{hooked.after.count:,}",
         )
         graph = case.graphs[number]
         behind = (*ancestor_nodes(graph, hooked.node), hooked.node)
         return self.finding(
-            f"the hook {called} {verdict}{', in place' if in_place else ''}",
-            severity="note" if _is_harmless(hooked, definition) else self.severity,
+            f"{_words(called)} {verdict}{', in place' if in_place else ''}",
+            severity="note" if is_harmless else self.severity,
             symptom=_SYMPTOMS.get(hooked.alteration, "grad_wrong"),
             why="it returns nothing, but it changes the gradient itself in place"
             if in_place
             else "the value that a hook returns replaces the gradient for everything behind it",
             fix="work on a copy (grad.clone()), or return the new gradient"
             if in_place
+            else "leave it if that is what it is for; a hook that should only look returns nothing"
+            if is_harmless
             else "return nothing if it should only look",
             location=_location(case, number, hooked.node.id, definition),
             op=hooked.node.name,
@@ -162,7 +167,7 @@ class HookAltersGrad(Rule):
         name, count = hooked.node.names[0], len(hooked.node.hooks)
         rows = hooks.registrations_on(name)
         return self.finding(
-            f"{count} copies of the hook {hooked.node.hooks[0]} are on {name}: its gradient is multiplied by "
+            f"{count} copies of {_words(hooked.node.hooks[0])} are on {name}: its gradient is multiplied by "
             f"{hooked.factor or 0:.3g}, but one copy multiplies it by {earlier.factor or 0:.3g}",
             symptom="grad_wrong",
             why="each call of register_hook adds one more hook, and they all run, one after the other",
@@ -180,9 +185,16 @@ _VERDICTS: dict[Alteration, str] = {
     "constant": "replaces all elements of the gradient with one value",
     "without_sign": "removes the signs of the gradient: no element is negative any more",
     "shrunk": "leaves almost nothing of the gradient: its norm was {before}, and becomes {after}",
+    "masked": "masks the gradient: {zeros} of its {count} elements become zero, and its norm {before} becomes {after}",
     "changed": "changes the gradient, from norm {before} to {after}",
 }
 _SYMPTOMS = {"not_finite": "grad_nan", "zero": "grad_zero", "shrunk": "vanishing"}
+
+
+def _words(name: str | None) -> str:
+    """A hook by its own name, without the functions around it: ``DEQ.forward.<locals>.adjoint`` is ``adjoint``."""
+    own = "" if name is None else name.rpartition("<locals>.")[2]
+    return f"the hook {own}" if own and own != "<lambda>" else "the hook, a lambda," if own else "a hook"
 
 
 def _is_stronger(earlier: HookedGradient, later: HookedGradient) -> bool:
@@ -196,8 +208,8 @@ def _is_in_place(node: Node, definition: Definition | None) -> bool:
 
 
 def _is_harmless(hooked: HookedGradient, definition: Definition | None) -> bool:
-    """Whether the hook only rescaled or otherwise changed the gradient, by returning a new one."""
-    return hooked.alteration == "changed" and not _is_in_place(hooked.node, definition)
+    """Whether the hook only masked, rescaled or otherwise changed the gradient, by returning a new one."""
+    return hooked.alteration in ("masked", "changed") and not _is_in_place(hooked.node, definition)
 
 
 def _own(hooks: Hooks, graph: Graph, node: Node, name: str | None) -> Definition | None:
