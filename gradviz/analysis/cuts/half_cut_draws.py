@@ -14,13 +14,13 @@ from gradviz.analysis.cuts.draws import DrawWithoutGradient
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.normal_draws import has_normal_draw
+from gradviz.analysis.dataflow.normal_draws import has_normal_draw, is_scaled_noise
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import TensorUse
 
 _ON_THE_WAY = frozenset({
     "detach", "data", "exp", "mul", "div", "add", "clamp", "softplus", "sqrt", "pow", "square", "sigmoid", "expand_as",
-    "expand", "unsqueeze", "view", "reshape", "no_grad", "clone", "to",
+    "expand", "unsqueeze", "view", "reshape", "clone", "to",
 })  # fmt: skip
 """What may lie between a cut and the noise: the scale is often computed from its logarithm."""
 _MOST_ON_THE_WAY = 6
@@ -60,7 +60,7 @@ def _other_half(flow: Dataflow, cut: Cut) -> TensorUse | None:
         if len(values) != 1:
             return None
         (value,) = values
-        users = [row for row in flow.users(value, cut.call) if row > cut.call]
+        users = flow.users(value, cut.call)
         for row in users:
             half = _half_of_the_sum(flow, value, row)
             if half is not None:
@@ -84,14 +84,5 @@ def _half_of_the_sum(flow: Dataflow, value: int, row: int) -> TensorUse | None:
                 if plain_name(total.function) == "add" and means:
                     return means[0]
     if name == "add":
-        return next((use for use in others if use.requires_grad and _is_scaled_noise(flow, use.tensor, row)), None)
+        return next((use for use in others if use.requires_grad and is_scaled_noise(flow, use.tensor, row)), None)
     return None
-
-
-def _is_scaled_noise(flow: Dataflow, tensor: int, before: int) -> bool:
-    made = flow.newest_producer(tensor, before)
-    return (
-        made is not None
-        and plain_name(flow.log.calls[made].function) == "mul"
-        and has_normal_draw(flow, flow.log.calls[made].inputs, made)
-    )

@@ -17,7 +17,7 @@ from gradviz.analysis.cuts.cut_paths import CutPath
 from gradviz.analysis.cuts.twin_calls import origin_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.normal_draws import has_normal_draw
+from gradviz.analysis.dataflow.normal_draws import is_scaled_noise
 from gradviz.analysis.dataflow.reached_calls import reached_by
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call, TensorUse
@@ -141,11 +141,8 @@ def splits_a_draw(flow: Dataflow, cut_path: CutPath, backward: int) -> bool:
 def _is_reparametrized(flow: Dataflow, row: int) -> bool:
     """Whether a call computes ``mean + scale * noise``, as ``rsample()`` does."""
     call = flow.log.calls[row]
-    terms = [made for use in call.inputs if (made := flow.newest_producer(use.tensor, row)) is not None]
-    products = [made for made in terms if plain_name(flow.log.calls[made].function) == "mul"]
-    return plain_name(call.function) == "add" and any(
-        has_normal_draw(flow, flow.log.calls[made].inputs, made) for made in products
-    )
+    is_sum = plain_name(call.function) == "add"
+    return is_sum and any(is_scaled_noise(flow, use.tensor, row) for use in call.inputs)
 
 
 def is_dead_straight_through(flow: Dataflow, cut_path: CutPath) -> bool:

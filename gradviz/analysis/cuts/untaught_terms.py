@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from math import prod
 
 from msgspec import Struct
@@ -76,7 +77,7 @@ class _UntaughtTerms:
 
     def all(self) -> Iterator[UntaughtTerm]:
         steps = self._histories.steps
-        kinds = self._kinds() if len(self._log.optimizers) > 1 else []
+        kinds = self._kinds if len(self._log.optimizers) > 1 else []
         for rows in kinds:
             backward, start = rows[-1], rows[-_MIN_TIMES]
             index = bisect_left(steps, backward)
@@ -86,7 +87,9 @@ class _UntaughtTerms:
                     if found is not None:
                         yield found
 
+    @cached_property
     def _kinds(self) -> list[list[int]]:
+        """The backward calls of each line that reach the same parameters, if there are several."""
         kinds: dict[tuple[int | None, frozenset[int]], list[int]] = defaultdict(list)
         for row, leaves in self._histories.reached_by.items():
             call = self._log.calls[row]
@@ -213,7 +216,7 @@ class _UntaughtTerms:
 
     def _losses_of(self, passed: frozenset[int], backward: int) -> Iterator[_Origin]:
         """The terms from which the other model learns."""
-        for rows in self._kinds():
+        for rows in self._kinds:
             if rows[-1] != backward and not passed.isdisjoint(self._stepped_next(rows[-1])):
                 yield from (self._origin(term, row, rows[-_MIN_TIMES]) for term, row in self._terms(rows[-1]))
 

@@ -17,6 +17,16 @@ from gradviz.graph.model import Graph, Node
 from gradviz.graph.traversal import ancestor_nodes
 
 
+def starts_from_ones(flow: Dataflow, row: int) -> bool:
+    """Whether a backward call with one root is that of the sum of its elements: of one number, or with ones as their
+    gradient."""
+    call = flow.log.calls[row]
+    if flow.log.tensors[call.roots[0].tensor].facts.shape == ():
+        return True
+    values = [flow.values_of(use, row) for use in call.inputs if use.place.startswith("gradient")]
+    return bool(values) and all(each is not None and each.minimum == each.maximum == 1 for each in values)
+
+
 class RaisedBackward(Struct, frozen=True):
     """A backward call that raised inside the engine, and whose graph was recorded."""
 

@@ -129,6 +129,11 @@ class Dataflow(CallIndex):
                 rows[call.inputs[0].tensor].append(number)
         return dict(rows)
 
+    def data_replacements(self, tensor: int) -> list[int]:
+        """Of these, the ones that give it other memory: behind ``p.data += move`` Python assigns what was changed."""
+        own, calls = self.sharing_memory(tensor), self.log.calls
+        return [row for row in self.data_assignments.get(tensor, ()) if calls[row].inputs[-1].tensor not in own]
+
     # -- cuts ----------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -51,6 +51,12 @@ def is_idle_dropout(call: Call) -> bool:
     return "dropout" in call.function and not is_training(call)
 
 
+def time_axis(call: Call) -> int | None:
+    """The axis of the time steps of a recurrent layer's input and output; None if torch does not say."""
+    flag = is_batch_first(call)
+    return None if flag is None else int(flag)
+
+
 def is_batch_first(call: Call) -> bool | None:
     """Whether a recurrent layer takes the first of three axes for the samples; not told for packed sequences, which
     have two axes."""

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.unread_names import READ_ALL, function_around, parsed
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, READ_ALL, function_around, parsed
 
 
 class Unread(Struct, frozen=True):
@@ -49,9 +49,6 @@ def unread_assignments(lines: Mapping[int, str], line: int) -> Iterator[Unread]:
             name = _plain_name(node)
             if name and not _may_be_read(nodes, name) and not _is_shared(module, elsewhere, name):
                 yield Unread(name, first + node.lineno - 1, frozenset(_operations(node.value)))
-
-
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _is_whole(lines: Mapping[int, str], numbers: range) -> bool:
@@ -85,7 +82,7 @@ def _may_be_read(nodes: list[ast.AST], name: str) -> bool:
 def _is_shared(module: ast.Module, elsewhere: str, name: str) -> bool:
     """Whether other lines of the file may read a name that is no local one of a function."""
     only = module.body[0] if len(module.body) == 1 else None
-    return not isinstance(only, _FUNCTIONS) and bool(re.search(rf"\b{re.escape(name)}\b", elsewhere))
+    return not isinstance(only, FUNCTIONS) and bool(re.search(rf"\b{re.escape(name)}\b", elsewhere))
 
 
 def _operations(value: ast.expr) -> Iterator[str]:

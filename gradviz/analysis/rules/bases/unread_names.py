@@ -46,12 +46,12 @@ def function_around(lines: Mapping[int, str], line: int) -> range | None:
     """The lines of the innermost function around a line; without one, all that are known around it."""
     if line not in lines:
         return None
-    first, least = line, _indent(lines[line])
+    first, least = line, indent_of(lines[line])
     while least and first - 1 in lines and line - first < _MAX_LINES:
         first -= 1
         text = lines[first]
-        if text.strip() and _indent(text) < least:
-            least = _indent(text)
+        if text.strip() and indent_of(text) < least:
+            least = indent_of(text)
             if _DEFINES.match(text):
                 return range(first, _end(lines, line, least) + 1)
     while first - 1 in lines and line - first < _MAX_LINES:
@@ -61,12 +61,12 @@ def function_around(lines: Mapping[int, str], line: int) -> range | None:
 
 def _end(lines: Mapping[int, str], line: int, indent: int) -> int:
     """The last line that is known and further in than a function."""
-    while line + 1 in lines and (not lines[line + 1].strip() or _indent(lines[line + 1]) > indent):
+    while line + 1 in lines and (not lines[line + 1].strip() or indent_of(lines[line + 1]) > indent):
         line += 1
     return line
 
 
-def _indent(text: str) -> int:
+def indent_of(text: str) -> int:
     return len(text) - len(text.lstrip())
 
 
@@ -74,7 +74,7 @@ def parsed(texts: list[str]) -> tuple[ast.Module, int] | None:
     """The parsed lines; those before the first whole statement are left out, and counted."""
     for trimmed in range(min(len(texts), _MAX_TRIMMED)):
         kept = texts[trimmed:]
-        common = min((_indent(text) for text in kept if text.strip()), default=0)
+        common = min((indent_of(text) for text in kept if text.strip()), default=0)
         try:
             return ast.parse("\n".join(text[common:] for text in kept)), trimmed
         except (SyntaxError, ValueError):
@@ -85,15 +85,15 @@ def parsed(texts: list[str]) -> tuple[ast.Module, int] | None:
 def _nodes(module: ast.Module, name: str) -> Iterator[ast.AST]:
     """The nodes of a module, or of the only function in it, without the functions in it that have such a name, too."""
     only = module.body[0] if len(module.body) == 1 else None
-    waiting: list[ast.AST] = list(only.body) if isinstance(only, _FUNCTIONS) else [module]
+    waiting: list[ast.AST] = list(only.body) if isinstance(only, FUNCTIONS) else [module]
     while waiting:
         node = waiting.pop()
         yield node
         inner = ast.iter_child_nodes(node)
-        waiting += [each for each in inner if not (isinstance(each, _FUNCTIONS) and _binds(each, name))]
+        waiting += [each for each in inner if not (isinstance(each, FUNCTIONS) and _binds(each, name))]
 
 
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def _binds(function: ast.AST, name: str) -> bool:

@@ -67,79 +67,71 @@ class GraphFreed(Rule):
                 yield self._explain(case, flow, failed, found)
 
     def _of_own_gradient(self, case: Case, flow: Dataflow, found: Freed) -> Finding:
-        second = flow.line_of(found.backward)
         return self.finding(
-            f"retain_graph=False freed the graph of the gradient that the backward{at_line(second)} differentiates",
+            "retain_graph=False freed the graph of the gradient that the "
+            f"backward{at_line(flow.line_of(found.backward))} differentiates",
             why="create_graph=True makes a graph of the gradient that goes through the graph of the loss: both are "
             "needed until the last backward",
             fix="leave retain_graph=False out: create_graph=True keeps the graph",
-            symptom="raises",
             location=location_of_line(flow.line_of(found.earlier)),
-            symptom_location=location_of_line(second),
-            tensors=names_of(flow, case.failed_backwards.reached(found.backward).above(found.call).leaves),
-            evidence={
-                "earlier_backward": flow.log.calls[found.earlier].name,
-                "backward": flow.log.calls[found.backward].name,
-            },
-            **case.facts_of_node(found.node),
+            **_facts(case, found),
         )
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> Finding:
-        calls = flow.log.calls
-        first, second = flow.line_of(found.earlier), flow.line_of(found.backward)
         computed = self._computed_once(flow, failed, found)
-        facts: dict[str, Any] = {
-            "symptom": "raises",
-            "symptom_location": location_of_line(second),
-            "tensors": names_of(flow, failed.reached(found.backward).above(found.call).leaves),
-            "evidence": {
-                "earlier_backward": flow.log.calls[found.earlier].name,
-                "backward": flow.log.calls[found.backward].name,
-            },
-            **case.facts_of_node(found.node),
-        }
-        shared = operation(calls[found.call])
-        entered = loss_of_another_optimizer(case, found) if computed is None else None
+        if computed is not None:
+            return self._kept(case, flow, computed, failed, found)
+        first, second = flow.line_of(found.earlier), flow.line_of(found.backward)
+        shared = f"{operation(flow.log.calls[found.call])}{at_line(flow.line_of(found.call))}"
+        entered = loss_of_another_optimizer(case, found)
         if entered is not None:
             here, owned = line_outside_modules(flow, entered.call), case.histories.together(entered.parameters)
             return self.finding(
-                f"{entered.name} goes through {shared}{at_line(flow.line_of(found.call))}, and so does another loss, "
+                f"{entered.name} goes through {shared}, and so does another loss, "
                 f"whose optimizer trains {owned}: the backward{at_line(first)} freed it before that{at_line(second)}",
                 why="two losses share a part of one graph, and the first backward freed that part",
                 fix=f"detach() what line {here.line if here is not None else '?'} uses of it, if that loss should not "
                 "train it; else add the losses and call backward() once",
                 location=location_of_line(here),
-                **facts,
-            )
-        compared = None if computed is None else _compared_with_new(case, failed, found)
-        if computed is not None and compared is not None:
-            return self.finding(
-                f"line {computed.line} keeps values of the model with their graph, and line {compared.line} compares "
-                f"new ones with them: the backward{at_line(first)} has gone through that graph before, and freed it",
-                why="old values, such as the log-probabilities of what was drawn, are constants: no gradient should go "
-                "through them",
-                fix="detach() them where they are kept, or compute them under torch.no_grad()",
-                location=location_of_line(computed),
-                **facts,
-            )
-        if computed is not None:
-            return self.finding(
-                f"line {computed.line} runs once, but its result is used again after the backward{at_line(first)} has "
-                "freed its graph",
-                why="each backward frees the graph that it goes through, so every iteration needs a new one",
-                fix=f"run line {computed.line} again in every round, before its backward; if nothing in it is trained, "
-                "wrap it in torch.no_grad()",
-                location=location_of_line(computed),
-                **facts,
+                **_facts(case, found),
             )
         return self.finding(
-            f"the backward{at_line(second)} goes through {shared}{at_line(flow.line_of(found.call))}, which an earlier "
+            f"the backward{at_line(second)} goes through {shared}, which an earlier "
             f"backward{'' if first == second else at_line(first)} has gone through and freed",
             why="two losses share a part of one graph, and the first backward freed that part",
             fix="add the losses and call backward() once, or pass retain_graph=True to the first call; if the first "
             "loss is not meant to train the shared part, detach() what it uses of it",
             location=location_of_line(first),
-            **facts,
+            **_facts(case, found),
+        )
+
+    def _kept(self, case: Case, flow: Dataflow, computed: CallSite, failed: FailedBackwards, found: Freed) -> Finding:
+        """What a line computed is used by several backward calls."""
+        first = at_line(flow.line_of(found.earlier))
+        compared = _compared_with_new(case, failed, found)
+        if compared is None:
+            words = f"runs once, but its result is used again after the backward{first} has freed its graph"
+            why = "each backward frees the graph that it goes through, so every iteration needs a new one"
+            fix = (
+                f"run line {computed.line} again in every round, before its backward; if nothing in it is trained, "
+                "wrap it in torch.no_grad()"
+            )
+        else:
+            words = (
+                f"keeps values of the model with their graph, and line {compared.line} compares new ones with them: "
+                f"the backward{first} has gone through that graph before, and freed it"
+            )
+            why = (
+                "old values, such as the log-probabilities of what was drawn, are constants: no gradient should go "
+                "through them"
+            )
+            fix = "detach() them where they are kept, or compute them under torch.no_grad()"
+        return self.finding(
+            f"line {computed.line} {words}",
+            why=why,
+            fix=fix,
+            location=location_of_line(computed),
+            **_facts(case, found),
         )
 
     def _computed_once(self, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
@@ -159,6 +151,21 @@ class GraphFreed(Rule):
         if not flow.log.tensors[tensor].names and (kept := line_in_class_of(flow, maker, user)) is not None:
             return kept
         return line_in_function_of(flow, maker, found.backward)
+
+
+def _facts(case: Case, found: Freed) -> dict[str, Any]:
+    """What is told of every graph that was freed."""
+    flow = case.dataflow
+    return {
+        "symptom": "raises",
+        "symptom_location": location_of_line(flow.line_of(found.backward)),
+        "tensors": names_of(flow, case.failed_backwards.reached(found.backward).above(found.call).leaves),
+        "evidence": {
+            "earlier_backward": flow.log.calls[found.earlier].name,
+            "backward": flow.log.calls[found.backward].name,
+        },
+        **case.facts_of_node(found.node),
+    }
 
 
 _MAX_PARTS = 6

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.factors import trained_leaf_behind
 from gradviz.analysis.rules.bases.losses.objectives import (
     has_turned_gradients,
     leaves_with_other_gradients,
@@ -102,7 +103,6 @@ _ON_THE_WAY = frozenset({
     "exp", "sigmoid", "softmax", "softplus", "abs", "square", "getitem", "select", "unbind", "view", "reshape",
     "squeeze", "unsqueeze", "clamp", "relu", "mul", "div", "to", "float", "clone", "expand",
 })  # fmt: skip
-_MOST_ON_THE_WAY = 8
 
 
 def _weight_of_an_error(case: Case, term: Term) -> int | None:
@@ -112,24 +112,10 @@ def _weight_of_an_error(case: Case, term: Term) -> int | None:
     if term.sign < 0 or not term.is_sure or plain_name(call.function) not in ("mul", "dot") or len(live) != 2:
         return None
     for weight, error in (live, reversed(live)):
-        leaf = _leaf_of(case, weight, term.row)
-        if leaf is not None and _is_never_negative(flow, error, term.row) and _fits(flow, weight, error):
+        leaf, _ = trained_leaf_behind(case.histories, weight.tensor, term.row, _ON_THE_WAY, beside_data=True)
+        is_small = leaf is not None and prod(shape_of(flow, leaf)) <= _FEW
+        if is_small and _is_never_negative(flow, error, term.row) and _fits(flow, weight, error):
             return leaf
-    return None
-
-
-def _leaf_of(case: Case, use: TensorUse, row: int) -> int | None:
-    """The leaf, with a few numbers, that a weight is computed from, and nothing else."""
-    flow = case.dataflow
-    for _ in range(_MOST_ON_THE_WAY):
-        if use.is_live_leaf:
-            is_small = prod(shape_of(flow, use.tensor)) <= _FEW
-            return use.tensor if is_small and use.tensor in case.histories.trained else None
-        made = flow.newest_producer(use.tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) not in _ON_THE_WAY or len(call.live_inputs) != 1:
-            return None
-        use, row = call.live_inputs[0], made
     return None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
 
 
 class OutputsSummed(Rule):
@@ -69,7 +69,7 @@ class OutputsSummed(Rule):
             root = shape_of(flow, call.roots[0].tensor)
             for result in call.outputs:
                 used = _columns_used(flow, result.tensor, row)
-                is_mixed = len(root) == _TABLE and root[1] > 1 and _is_all_ones(flow, row, call)
+                is_mixed = len(root) == _TABLE and root[1] > 1 and starts_from_ones(flow, row)
                 if not used or not is_mixed or not _is_mixed_by_a_layer(flow, call.roots[0].tensor, row):
                     continue
                 site = flow.log.calls[used[0]].call_site
@@ -95,12 +95,6 @@ class OutputsSummed(Rule):
 
 _TABLE = 2
 _LAYERS = frozenset({"linear", "addmm", "matmul", "mm", "bmm"})
-
-
-def _is_all_ones(flow: Dataflow, row: int, call: Call) -> bool:
-    given = [use for use in call.inputs if use.place.startswith("gradient")]
-    values = [flow.values_of(use, row) for use in given]
-    return bool(values) and all(each is not None and each.minimum == each.maximum == 1 for each in values)
 
 
 def _columns_used(flow: Dataflow, result: int, row: int) -> list[int]:

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.fits import ERRORS
 from gradviz.graph.modules_and_schedules import Schedule
 
 Better = Literal["max", "min"]
@@ -118,7 +119,7 @@ def _better_of(flow: Dataflow, row: int) -> Better | None:
             return None
         call = flow.log.calls[made]
         name = plain_name(call.function)
-        if name in _LOSSES:
+        if name in ERRORS:
             return "min"
         if name == "eq" and len(call.inputs) > 1:
             return "max"
@@ -135,10 +136,6 @@ def _is_negative(number: object) -> bool:
 
 _KEEP = frozenset({"mean", "sum", "float", "double", "to", "type", "div", "mul", "detach", "cpu", "clone", "squeeze"})
 _ADD = frozenset({"add", "iadd"})
-_LOSSES = frozenset({
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
-})  # fmt: skip
 
 
 # -- what the line calls them ------------------------------------------------------------------------------------------

@@ -135,10 +135,8 @@ def _pruned(case: Case) -> Iterator[_Pruned]:
 
 def _changes_by_program(flow: Dataflow, parameter: int, after: int) -> list[int]:
     """Calls of the program itself that change a parameter, other than steps of an optimizer."""
-    calls, shared = flow.log.calls, flow.sharing_memory(parameter)
-    # ``p.data *= mask`` changes a view, and assigns it afterwards.
-    assigned = (row for row in flow.data_assignments.get(parameter, ()) if calls[row].inputs[-1].tensor not in shared)
-    rows = {*flow.changes(parameter, after, len(calls)), *assigned}
+    calls = flow.log.calls
+    rows = {*flow.changes(parameter, after, len(calls)), *flow.data_replacements(parameter)}
     return sorted(row for row in rows if row > after and calls[row].kind != "step" and calls[row].inside is None)
 
 

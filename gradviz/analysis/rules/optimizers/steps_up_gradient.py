@@ -60,8 +60,8 @@ class StepsUpGradient(Rule):
         flow, histories = case.dataflow, case.histories
         found: dict[int, int] = {}
         for tensor, events in case.gradient_events.events.items():
-            own = set(flow.sharing_memory(tensor))
-            steps = [row for row, kind in events if kind == "step" and not _is_assigned_to_itself(case, row, own)]
+            to_itself = set(flow.data_assignments.get(tensor, ())).difference(flow.data_replacements(tensor))
+            steps = [row for row, kind in events if kind == "step" and row not in to_itself]
             by_hand = [row for row in steps if flow.log.calls[row].kind == "operation"]
             is_only = len(by_hand) == len(steps) >= _MIN_STEPS and histories.tensor(tensor).role == "parameter"
             if is_only and all(goes_up_gradient(case, tensor, row) for row in by_hand):
@@ -80,12 +80,6 @@ class StepsUpGradient(Rule):
 
 
 _MIN_STEPS = 2
-
-
-def _is_assigned_to_itself(case: Case, row: int, own: set[int]) -> bool:
-    """What Python does behind ``p.data += move``: the change has a row of its own."""
-    call = case.dataflow.log.calls[row]
-    return call.function.endswith("data.__set__") and all(use.tensor in own for use in call.inputs)
 
 
 def _lowers_errors(case: Case, before: int) -> bool:

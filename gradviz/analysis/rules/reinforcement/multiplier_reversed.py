@@ -12,9 +12,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.factors import trained_leaf_behind
 from gradviz.analysis.rules.bases.losses.objectives import Objective, has_turned_gradients, objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, number_of
-from gradviz.graph.call_log import TensorUse
 
 
 class MultiplierReversed(Rule):
@@ -141,29 +141,14 @@ def _products(case: Case, term: Term, *, is_trained: bool) -> Iterator[_Product]
     if plain_name(call.function) != "mul" or len(live) != 1 or len(dead) != 1:
         return
     multiplier, other = (live[0], dead[0]) if is_trained else (dead[0], live[0])
-    leaf, turned = _leaf_of(case, multiplier, term.row)
-    if leaf is None:
+    leaf, turned = trained_leaf_behind(case.histories, multiplier.tensor, term.row, _MULTIPLIERS, beside_data=False)
+    if leaf is None or flow.log.tensors[leaf].facts.shape not in ((), (1,)):
         return
     for tensor, sign in _behind(flow, other.tensor, term.row):
         made = flow.newest_producer(tensor, term.row)
         if made is not None:
             maker = flow.log.calls[made]
             yield _Product(leaf, tensor, (maker.function, maker.call_site), turned * sign * term.sign)
-
-
-def _leaf_of(case: Case, use: TensorUse, row: int) -> tuple[int | None, int]:
-    """The only number, trained by itself, that a multiplier is computed from, and with which sign."""
-    flow, tensor, sign = case.dataflow, use.tensor, 1
-    for _ in range(_MOST_CALLS):
-        if tensor in case.histories.trained:
-            return (tensor if flow.log.tensors[tensor].facts.shape in ((), (1,)) else None), sign
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) not in _MULTIPLIERS or len(call.inputs) != 1:
-            break
-        sign *= -1 if plain_name(call.function) == "neg" else 1
-        tensor, row = call.inputs[0].tensor, made
-    return None, sign
 
 
 def _behind(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, int]]:

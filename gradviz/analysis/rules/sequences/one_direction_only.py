@@ -9,7 +9,7 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
-from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first, is_bidirectional
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -133,7 +133,7 @@ _AXES = 3
 def _of_results(case: Case, row: int, call: Call, user: int, axis: int, position: int) -> _Choice | None:
     flow = case.dataflow
     shape = shape_of(flow, call.outputs[0].tensor)
-    time = 1 if is_batch_first(call) else 0
+    time = time_axis(call) or 0
     if axis != time or shape[axis] < _AXES or position not in (0, shape[axis] - 1):
         return None
     result = flow.log.calls[user].outputs[0].tensor

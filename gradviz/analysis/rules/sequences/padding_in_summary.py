@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
@@ -139,17 +139,12 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
             name = plain_name(call.function)
             if _is_mean(flow, user, tensor, axis):
                 yield _End(user, row, "this mean over the positions also counts", _MASKED_MEAN.format(ids.value))
-            elif name in RECURRENT_LAYERS and call.inputs[0].tensor == tensor and axis == _time_axis(call):
+            elif name in RECURRENT_LAYERS and call.inputs[0].tensor == tensor and axis == time_axis(call):
                 if ids.is_at_end:
                     yield from _last_states(case, user)
                 waiting.append((call.outputs[0].tensor, user, axis))
             elif call.outputs and (moved := _moved(flow, call, tensor, axis)) is not None:
                 waiting.append((call.outputs[0].tensor, user, moved))
-
-
-def _time_axis(call: Call) -> int | None:
-    flag = is_batch_first(call)
-    return None if flag is None else int(flag)
 
 
 def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
@@ -205,7 +200,7 @@ def _last_states(case: Case, row: int) -> Iterator[_End]:
     """The reads of the last state of a recurrent layer."""
     flow = case.dataflow
     call = flow.log.calls[row]
-    kind, time = plain_name(call.function).partition("_")[0].upper(), _time_axis(call)
+    kind, time = plain_name(call.function).partition("_")[0].upper(), time_axis(call)
     last = shape_of(flow, call.outputs[0].tensor)[time or 0] - 1
     for use, user in reads_for_loss(case, row, call):
         if use.place == "return[0]":

@@ -9,6 +9,7 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
@@ -168,8 +169,7 @@ _LOSSES = frozenset({"cross_entropy", "nll_loss"})
 _LOOKS_UP = frozenset({"embedding", "one_hot"})
 _MIN_STEPS = 2
 _EXAMINED = 2
-_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
-_CAUSAL = frozenset({"tril", "triu"}) | _RECURRENT
+_CAUSAL = frozenset({"tril", "triu"}) | RECURRENT_LAYERS
 _MAX_FOLLOWED = 5_000
 _SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute"})
 
@@ -238,7 +238,7 @@ def _copies(case: Case, row: int, lookup: int) -> bool:
         seen.add(made[-1])
         maker = flow.log.calls[made[-1]]
         place = next((use.place for use in maker.outputs if use.tensor == tensor), "return")
-        if plain_name(maker.function) in _RECURRENT and place not in ("return", "return[0]"):
+        if plain_name(maker.function) in RECURRENT_LAYERS and place not in ("return", "return[0]"):
             continue  # the last state of the sequence
         waiting += [(use.tensor, made[-1]) for use in maker.inputs]
     return False

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.factors import name_before
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.objectives import objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
@@ -100,6 +101,7 @@ _SCORES = frozenset({"matmul", "bmm", "einsum", "cosine_similarity", "linear", "
 _DISTANCES = frozenset({"norm", "vector_norm", "cdist", "pairwise_distance", "linalg_norm", "sqrt"})
 _SQUARES = frozenset({"pow", "square", "abs"})
 _PASSED = SHAPE_ONLY | {"mul", "div", "clamp", "mean", "sum", "diagonal", "max", "min", "amax", "amin"}
+_MARGIN = frozenset({"add"})
 _MOST_CALLS = 8
 _BOTH = 2
 
@@ -113,7 +115,8 @@ def _preferred(flow: Dataflow, row: int, call: Call, sign: int) -> tuple[str, st
     difference = _difference_in(flow, row, call)
     if difference is None:
         return None
-    names = [_name_of(flow, use, difference.row) for use in difference.sides]
+    # A margin may be added to one side.
+    names = [name_before(flow, use.tensor, difference.row, _MARGIN, beside_data=False) for use in difference.sides]
     roles = [_role(name) for name in names]
     if set(roles) != {"positive", "negative"}:
         return None
@@ -152,21 +155,6 @@ def _difference_in(flow: Dataflow, row: int, call: Call) -> _Difference | None:
             return None
         row, call = made, flow.log.calls[made]
     return None
-
-
-def _name_of(flow: Dataflow, use: TensorUse, row: int) -> str:
-    """The name of one side, without a margin that is added to it."""
-    tensor = use.tensor
-    for _ in range(_MOST_CALLS):
-        names = flow.log.tensors[tensor].names
-        if names:
-            return names[0].rpartition(".")[2]
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) != "add" or len(call.inputs) != 1:
-            break
-        tensor, row = call.inputs[0].tensor, made
-    return ""
 
 
 def _role(name: str) -> str:

@@ -76,10 +76,7 @@ class AxesMixedUp(Rule):
             known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
             heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
             mixed = known or heads or _channels_with_positions(case, row, call)
-            has_parts = mixed is not None and _has_parts_of_channels(
-                *(shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-            )
-            if mixed is not None and (known or has_parts or _is_used_by_axis(case, row, call.outputs[0].tensor)):
+            if mixed is not None and (known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)):
                 told.add(location)
                 yield self._finding(case, row, mixed)
 
@@ -109,6 +106,8 @@ class _Mixed(Struct, frozen=True):
     what: str
     pair: str
     fix: str
+    is_certain: bool = False
+    """Whether the shapes alone tell, and not only how the result is used."""
 
 
 _RESHAPES = frozenset({"view", "reshape"})
@@ -318,7 +317,7 @@ def _channels_with_positions(case: Case, row: int, call: Call) -> _Mixed | None:
     flat = ".flatten(2)" if len(positions) > 1 and len(made) < len(given) else ""
     order = ", ".join(str(axis) for axis in (0, *range(2, len(given)), 1))
     moved = f".permute({order})" if len(positions) > 1 and not flat else f"{flat}.transpose(1, 2)"
-    return _Mixed(origin, what, "channels and positions", f"exchange the axes instead: {moved}")
+    return _Mixed(origin, what, "channels and positions", f"exchange the axes instead: {moved}", is_split)
 
 
 def _has_parts_of_channels(given: Shape, made: Shape) -> bool:

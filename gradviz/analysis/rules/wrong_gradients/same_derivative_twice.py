@@ -9,6 +9,7 @@ from itertools import combinations
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -112,7 +113,7 @@ def _pairs(case: Case) -> Iterator[_Pair]:
     by_step: dict[int, dict[tuple[tuple[object, ...], int], list[int]]] = defaultdict(lambda: defaultdict(list))
     for row in flow.rows_of_kind("backward")[:_MAX_CALLS]:
         call = flow.log.calls[row]
-        if call.inside is None and len(call.roots) == 1 and _has_gradient_of_ones(flow, row):
+        if call.inside is None and len(call.roots) == 1 and starts_from_ones(flow, row):
             of = _differentiated(flow, call.roots[0].tensor, row)
             for use in call.asked:
                 by_step[flow.step_before(row)][of, use.tensor].append(row)
@@ -128,14 +129,6 @@ def _pairs(case: Case) -> Iterator[_Pair]:
 
 
 _BOTH = 2
-
-
-def _has_gradient_of_ones(flow: Dataflow, row: int) -> bool:
-    given = [use for use in flow.log.calls[row].inputs if use.place.startswith("gradient")]
-    if shape_of(flow, flow.log.calls[row].roots[0].tensor) == ():
-        return True
-    values = [flow.values_of(use, row) for use in given]
-    return bool(values) and all(each is not None and each.minimum == each.maximum == 1 for each in values)
 
 
 def _differentiated(flow: Dataflow, tensor: int, row: int) -> tuple[object, ...]:

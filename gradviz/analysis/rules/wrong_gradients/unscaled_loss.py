@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import partial
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
@@ -68,11 +67,12 @@ class UnscaledLoss(Rule):
             yield self._finding(case, [backwards[-1]], refused, severity="error", symptom="raises")
             return
         lines: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
-        for step, backward in _steps_of_scalers(case):
+        scales = _scales(case.dataflow)
+        for step, backward in _steps_of_scalers(case) if scales else ():
             lines[location_of_call(case.dataflow, backward)].append((step, backward))
         for found in lines.values():
             rows = [backward for _, backward in found[-_MAX_LOOKS:]]
-            if len(rows) >= _MIN_STEPS and not any(map(partial(_is_scaled, case), rows)):
+            if len(rows) >= _MIN_STEPS and not any(_is_scaled(case, row, scales) for row in rows):
                 yield self._finding(case, rows, location_of_call(case.dataflow, found[0][0]), symptom="vanishing")
 
     def _finding(self, case: Case, rows: list[int], step: Location | None, **facts: str) -> Finding:
@@ -96,7 +96,7 @@ _MAX_LOOKS = 4
 def _steps_of_scalers(case: Case) -> Iterator[tuple[int, int]]:
     """Steps that a scaler makes after it has looked for Inf, each with the newest backward of what it moves."""
     flow, reached, backwards = case.dataflow, case.histories.reached_by, case.histories.backward_calls
-    for step in case.histories.steps if _scales(flow) else ():
+    for step in case.histories.steps:
         moved = {use.tensor for use in flow.log.calls[step].inputs}
         end = bisect_left(backwards, step)
         newest = backwards[max(0, end - _MAX_BACKWARDS) : end]
@@ -126,10 +126,10 @@ def _scales(flow: Dataflow) -> frozenset[int]:
     return frozenset(call.inputs[0].tensor for call in updates if call.inputs)
 
 
-def _is_scaled(case: Case, backward: int) -> bool:
+def _is_scaled(case: Case, backward: int, scales: frozenset[int]) -> bool:
     """Whether a scale, or the number that was read of one, is among what a loss was computed from."""
     flow = case.dataflow
-    scales, call = _scales(flow), flow.log.calls[backward]
+    call = flow.log.calls[backward]
     numbers = {flow.log.calls[row].result for scale in scales for row in flow.users(scale)} - {None}
     if any(use.tensor in scales for use in call.inputs):
         return True

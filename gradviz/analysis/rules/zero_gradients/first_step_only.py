@@ -9,7 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first, is_bidirectional
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -73,7 +73,7 @@ class FirstStepOnly(Rule):
         call = flow.log.calls[row]
         location, layer = location_of_call(flow, read), location_of_call(flow, row)
         kind = plain_name(call.function).partition("_")[0].upper()
-        time = _time_axis(call)
+        time = time_axis(call) or 0
         last = "out[:, -1]" if time else "out[-1]"
         steps = shape_of(flow, call.outputs[0].tensor)[time]
         return self.finding(
@@ -94,17 +94,14 @@ _MOST_CALLS = 4
 _SWAP = frozenset({"transpose", "permute", "swapaxes"})
 
 
-def _time_axis(call: Call) -> int:
-    return 1 if is_batch_first(call) else 0
-
-
 def _only_read(case: Case, row: int, call: Call) -> int | None:
     """The call that takes the first time step, if the loss gets nothing else of a layer's results."""
     flow = case.dataflow
     shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
-    if len(shape) != _AXES or is_batch_first(call) is None or is_bidirectional(call) or shape[_time_axis(call)] < _AXES:
+    time = time_axis(call)
+    if len(shape) != _AXES or time is None or is_bidirectional(call) or shape[time] < _AXES:
         return None
-    firsts = {_first_of(flow, user, _time_axis(call), use.place) for use, user in reads_for_loss(case, row, call)}
+    firsts = {_first_of(flow, user, time, use.place) for use, user in reads_for_loss(case, row, call)}
     found = firsts - {None}
     return min(each for each in found if each is not None) if found and None not in firsts else None
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.factors import name_before
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, value_maker
 from gradviz.analysis.rules.bases.losses.sums_of_targets import (
     NOT_ADDED_UP_FIX,
@@ -158,20 +159,9 @@ _MIXES = frozenset({"add", "sub", "mul", "div", "lerp", "softmax", "sigmoid", "c
 
 def _name_of(given: Given) -> str:
     """The name of the variable that was given as an argument, or from which that was bounded; empty if it has none."""
-    flow, tensor, row = given.flow, given.use.tensor, given.row
-    for _ in range(_MOST_BOUNDS):
-        names = flow.log.tensors[tensor].names
-        if names:
-            return names[0].rpartition(".")[2]
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) not in _BOUNDS or not call.inputs:
-            return ""
-        tensor, row = call.inputs[0].tensor, made
-    return ""
+    return name_before(given.flow, given.use.tensor, given.row, _BOUNDS, beside_data=True)
 
 
-_MOST_BOUNDS = 4
 _BOUNDS = SHAPE_ONLY | {"clamp", "clamp_min"}
 _LOGARITHM = re.compile(r"^(log|ln)|log_?(var|std|sigma|scale|sd)", re.IGNORECASE)
 _DEVIATION = re.compile(r"^(?!.*(var|log|sq|2$)).*(std|sigma|scale|stddev|(^|_)sd)s?\d?$", re.IGNORECASE)

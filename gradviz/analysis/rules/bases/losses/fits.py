@@ -29,10 +29,11 @@ class Fit(Struct, frozen=True):
         return (self.term.sign > 0) is self.is_score
 
 
-_ERRORS = frozenset({
+ERRORS = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "kl_div", "gaussian_nll_loss", "poisson_nll_loss", "ctc_loss",
 })  # fmt: skip
+"""Loss functions of torch that compare a result with a target."""
 _CLASS_WEIGHTS = ("weight", "2")
 _SIZES = frozenset({"pow", "square", "abs", "mul", "norm", "vector_norm"})
 _BOTH = 2
@@ -43,7 +44,7 @@ def fits_in(flow: Dataflow, terms: list[Term]) -> Iterator[Fit]:
     for term in terms:
         call = flow.log.calls[term.row]
         name = plain_name(call.function)
-        if name in _ERRORS:
+        if name in ERRORS:
             yield from _fit(flow, term, call, is_score=False)
         elif name in ("gather", "getitem"):
             if is_log_probability(flow, call.inputs[0].tensor, term.row):

@@ -9,6 +9,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument
 from gradviz.analysis.rules.bases.losses.objectives import has_line_with
 from gradviz.graph.call_log import Call
@@ -135,7 +136,7 @@ def same_part(flow: Dataflow, row: int) -> int | None:
     for each in flow.ancestors(call.inputs[0].tensor, row, since):
         maker = flow.log.calls[each]
         if (
-            plain_name(maker.function) not in _RECURRENT
+            plain_name(maker.function) not in RECURRENT_LAYERS
             or not maker.inputs
             or maker.live_inputs[:1] == maker.inputs[:1]
         ):
@@ -144,9 +145,6 @@ def same_part(flow: Dataflow, row: int) -> int | None:
         if goes_one_way and _cut_of(flow, maker.inputs[0].tensor, each) == cut and _is_end_unused(flow, cut, row):
             return each if _keeps_positions(flow, each, call, row) else None
     return None
-
-
-_RECURRENT = frozenset({"lstm", "gru", "rnn_tanh", "rnn_relu"})
 
 
 def _leading(flow: Dataflow, call: Call) -> tuple[int, ...]:

@@ -21,6 +21,8 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.unread_names import indent_of
+
 
 class ForwardSum(Struct, frozen=True):
     """A loop whose sums go from the first reward to the last."""
@@ -59,10 +61,10 @@ def forward_sums(lines: Lines) -> Iterator[ForwardSum]:
 
 def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
     """The last line of a loop, and the loop."""
-    indent, last = _indent(lines[number]), number
+    indent, last = indent_of(lines[number]), number
     for following in range(number + 1, number + _MAX_BODY):
         text = lines.get(following)
-        if text is None or (text.strip() and _indent(text) <= indent):
+        if text is None or (text.strip() and indent_of(text) <= indent):
             break
         last = following
     block = textwrap.dedent("\n".join(lines[each] for each in range(number, last + 1)))
@@ -71,10 +73,6 @@ def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
     except (SyntaxError, ValueError):
         return last, None
     return last, statement if isinstance(statement, ast.For) else None
-
-
-def _indent(text: str) -> int:
-    return len(text) - len(text.lstrip())
 
 
 def _sum_of(loop: ast.For) -> str | None:
@@ -134,7 +132,7 @@ def _names(expression: ast.AST) -> set[str]:
 def _is_turned(lines: Lines, number: int, names: set[str]) -> bool:
     """Whether a line turns the order of one of these lists around, or of what the function around the loop gets."""
     function = _function_around(lines, number)
-    is_whole = function is not None or not _indent(lines[number])
+    is_whole = function is not None or not indent_of(lines[number])
     names = names if function is None else {*names, function}
     mentions = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     turning = [text for text in lines.values() if _TURNS.search(text.partition("#")[0])]
@@ -143,12 +141,12 @@ def _is_turned(lines: Lines, number: int, names: set[str]) -> bool:
 
 def _function_around(lines: Lines, number: int) -> str | None:
     """The name of the function around a line; None if it is in none, or the lines above are not known."""
-    least = _indent(lines[number])
+    least = indent_of(lines[number])
     while least and number - 1 in lines:
         number -= 1
         text = lines[number]
-        if text.strip() and _indent(text) < least:
-            least = _indent(text)
+        if text.strip() and indent_of(text) < least:
+            least = indent_of(text)
             found = re.match(r"\s*def\s+(\w+)", text)
             if found:
                 return found.group(1)
