@@ -656,6 +656,30 @@ def test_a_hook_is_reported_in_a_capture_with_graphs_only(tmp_path: Path) -> Non
     assert [finding.cause for finding in alarms(replace(capture, calls=None))] == ["hook_alters_grad"]
 
 
+def test_a_hook_that_masks_is_noted_by_its_own_name_and_may_stay(tmp_path: Path) -> None:
+    capture = recorded(
+        """
+import torch
+from torch import nn
+
+def prune(layer, keep):
+    def kept_only(grad):
+        return grad * keep
+
+    layer.weight.register_hook(kept_only)
+
+layer = nn.Linear(5, 8)
+prune(layer, torch.arange(8).ge(3).float().unsqueeze(1))
+layer(torch.randn(9, 5)).square().mean().backward()
+""",
+        tmp_path,
+    )
+    (noted,) = [one for one in check_case(Case(capture), RULES).findings if one.cause == "hook_alters_grad"]
+    assert noted.severity == "note"
+    assert noted.message.startswith("the hook kept_only masks the gradient: 15 of its 40 elements become zero")
+    assert noted.fix.startswith("leave it")
+
+
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad")
 @pytest.mark.parametrize("look", HEALTHY)
 def test_similar_but_correct_programs_raise_no_alarm(look: str, tmp_path: Path) -> None:
