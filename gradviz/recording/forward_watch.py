@@ -134,9 +134,9 @@ class ForwardWatch:
         self._mode.put_on()
         self.is_watching = True
 
-    def await_forward(self, *, reads_allocators: bool = True) -> None:
-        """Note what exists when the next forward computation of the main thread begins."""
-        self.memory.arm(reads_allocators=reads_allocators)
+    def await_forward(self, *, is_brief: bool = False) -> None:
+        """Note what exists when the next forward computation of the main thread begins: see `ForwardMemory.arm`."""
+        self.memory.arm(is_brief=is_brief)
         self.values.begin()
         self._mode.before_call = self._before_call
 

@@ -28,6 +28,7 @@ from gradviz.recording.calls.call_log_names import CallLogNames
 from gradviz.recording.compiled.compiled_code import CompiledCodeWatch
 from gradviz.recording.compiled.written_roots import written_roots
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
+from gradviz.recording.forward.tensors_in_containers import FEW_LOOKS, MAX_LOOKS
 from gradviz.recording.forward_watch import ForwardWatch
 from gradviz.recording.ranks.peer_watch import is_shape_inference
 from gradviz.recording.ranks.rank_facts import rank_in_group, untried_backend
@@ -153,8 +154,13 @@ class Recorder:
         """Name a module, or those in a list or dict, after ``model``, if no variable holds it."""
         self._models = models
 
+    def _is_brief(self, number: int) -> bool:
+        """Whether a backward call is one of the many of a long run that need not be recorded to the last detail."""
+        return self._plan.calls and not is_noted(number)
+
     def _names(self, frame: FrameType) -> NameTable:
-        names = names_on_stack(frame)
+        max_looks = FEW_LOOKS if self._is_brief(self.backward_calls) else MAX_LOOKS
+        names = names_on_stack(frame, NameTable(max_looks))
         names.add_models(self._models)
         return names
 
@@ -236,7 +242,7 @@ class Recorder:
 
     def _await_forward_of(self, number: int) -> None:
         if self._plan.root or self._plan.wants(number):
-            self._forward.await_forward(reads_allocators=not self._plan.calls or is_noted(number))
+            self._forward.await_forward(is_brief=self._is_brief(number))
 
     def note_memory(self) -> None:
         """Read the allocators, before a graph is recorded."""

@@ -17,6 +17,7 @@ import torch
 from gradviz.graph.saved_tensors import AllocatorReading, TorchObjects
 from gradviz.recording.forward.module_tree import distinct_modules, parameters_inside
 from gradviz.recording.forward.tensor_names import NameTable, names_on_stack
+from gradviz.recording.forward.tensors_in_containers import FEW_LOOKS, MAX_LOOKS
 from gradviz.recording.torch_access import allocators
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 from gradviz.recording.torch_access.tensors import (
@@ -47,18 +48,20 @@ class ForwardMemory:
         self._after: dict[str, allocators.InUse] = {}
         self._known: dict[int, tuple[Any, int, str]] = {}
         self._modules_before = self._imported = 0
+        self._max_looks = MAX_LOOKS
         self._read: Callable[[], dict[str, allocators.InUse]] = allocators.read
 
-    def arm(self, *, reads_allocators: bool = True) -> None:
+    def arm(self, *, is_brief: bool = False) -> None:
         """Wait for the next forward computation, and forget the one before.
 
         Args:
-            reads_allocators: False leaves out the totals. The C library walks all free blocks for one, which takes
-                milliseconds once many are free.
+            is_brief: leave out the totals and most of what large containers hold. For a total the C library walks all
+                free blocks, which takes milliseconds once many are free.
         """
         self.is_waiting, self.has_begun = True, False
         self._known, self._after = {}, {}
-        self._read = allocators.read if reads_allocators else dict
+        self._read = dict if is_brief else allocators.read
+        self._max_looks = FEW_LOOKS if is_brief else MAX_LOOKS
 
     def forget(self) -> None:
         """Stop waiting, and hold nothing."""
@@ -121,7 +124,7 @@ class ForwardMemory:
         self.is_waiting, self.has_begun = False, True
         self._modules_before = len(sys.modules)
         started = self._read()
-        self._note_storages(names_on_stack(frame), tensors)
+        self._note_storages(names_on_stack(frame, NameTable(self._max_looks)), tensors)
         # Memory of these notes is not the program's.
         ours = {device: now.bytes - started[device].bytes for device, now in self._read().items()}
         self._before = {device: now._replace(bytes=now.bytes + ours[device]) for device, now in reading.items()}

@@ -18,6 +18,7 @@ from gradviz.recording.forward.module_tree import distinct_modules, modules_insi
 from gradviz.recording.forward.tensors_in_containers import (
     HOLDS_NOTHING,
     MAX_ELEMENTS,
+    MAX_LOOKS,
     holds_only_numbers,
     is_container,
     named_tensors,
@@ -34,9 +35,13 @@ _CO_OPTIMIZED = 0x1
 
 
 class NameTable:
-    """Names of tensors (by identity, while they live) and of modules, collected from namespaces."""
+    """Names of tensors (by identity, while they live) and of modules, collected from namespaces.
 
-    def __init__(self) -> None:
+    Of a container, `max_looks` values are read.
+    """
+
+    def __init__(self, max_looks: int = MAX_LOOKS) -> None:
+        self._max_looks = max_looks
         self.tensors: dict[int, tuple[torch.Tensor, list[str]]] = {}
         self.modules: dict[int, tuple[torch.nn.Module, list[str]]] = {}
 
@@ -81,11 +86,11 @@ class NameTable:
             self._add_module(name, value)
         elif kind in (list, tuple, dict):
             pairs = value.items() if kind is dict else enumerate(value)
-            for key, element in islice(pairs, MAX_ELEMENTS):
+            for key, element in islice(pairs, min(MAX_ELEMENTS, self._max_looks)):
                 if issubclass(type(element), torch.nn.Module):
                     self._add_module(f"{name}[{key!r}]", element)
         if is_container(kind):
-            for path, tensor in named_tensors(value, name):
+            for path, tensor in named_tensors(value, name, max_looks=self._max_looks):
                 self._add(self.tensors, path, tensor)
 
     def _add_module(self, name: str, module: torch.nn.Module) -> None:

@@ -15,6 +15,8 @@ MAX_ELEMENTS = 1_000
 MAX_DEPTH = 4
 MAX_LOOKS = 10_000
 """The most values that are read in all, however they are nested."""
+FEW_LOOKS = 200
+"""The same at most calls of a long run: a buffer of a thousand transitions is not read again at each of them."""
 
 HOLDS_NOTHING = frozenset(
     {int, float, bool, str, bytes, type(None), type, ModuleType, FunctionType, BuiltinFunctionType, MethodType}
@@ -22,12 +24,14 @@ HOLDS_NOTHING = frozenset(
 """The classes of most variables. No tensor is searched for in them."""
 
 
-def named_tensors(value: Any, name: str, *, depth: int = MAX_DEPTH) -> Iterator[tuple[str, torch.Tensor]]:
+def named_tensors(
+    value: Any, name: str, *, depth: int = MAX_DEPTH, max_looks: int = MAX_LOOKS
+) -> Iterator[tuple[str, torch.Tensor]]:
     """Every tensor in `value`, named as the user would write it: ``out["loss"]``, ``pair[1]``, ``state.hidden``."""
     waiting = [(name, value, 0)]
     seen: set[int] = set()
     looked_at = 0
-    while waiting and looked_at < MAX_LOOKS:
+    while waiting and looked_at < max_looks:
         looked_at += 1
         path, current, level = waiting.pop()
         if issubclass(type(current), torch.Tensor):

@@ -39,6 +39,14 @@ for _ in range(6):
     loss.backward()
     meter.update(loss)
 """
+PRIORITIES_BESIDE_A_LARGE_BUFFER = """
+weight, buffer, priorities = torch.ones(3, requires_grad=True), [], []
+for step in range(40):
+    buffer += [(torch.randn(3), torch.randn(3)) for _ in range(20)]
+    error = (weight * buffer[step][0]).square()
+    error.mean().backward()
+    priorities.append(error)  # here
+"""
 PREDICTIONS_OF_A_VALIDATION = """
 net, predictions = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), []
 net(torch.randn(2, 4)).sum().backward()
@@ -175,6 +183,7 @@ for _ in range(5):
         ("meter.total", TOTAL_IN_A_METER),
         ("smooth['loss']", AVERAGE_OF_A_VALIDATION),
         ("losses[11]", LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN),
+        ("priorities[", PRIORITIES_BESIDE_A_LARGE_BUFFER),
         ("predictions[4]", PREDICTIONS_OF_A_VALIDATION),
         ("level['all']", AVERAGES_OF_A_TRAINING_THAT_ENDS_WITH_A_VALIDATION),
         ("net.seen[5]", ACTIVATIONS_IN_A_MODULE),

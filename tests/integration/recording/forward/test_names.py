@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradviz.graph.model import HeldTensor
+from gradviz.recording.forward.tensor_names import NameTable
 from tests.integration.recording.helpers import (
     constants_of,
     leaf_named,
@@ -288,3 +289,13 @@ def test_a_tensor_in_an_object_of_the_program_is_named_by_its_attribute(tmp_path
     (graph,) = capture.graphs
     assert [leaf.names[0] for leaf in graph.leaves] == ["model.w"]
     assert [name for node in graph.nodes for name in node.names if name == "_"] == []
+
+
+def test_of_a_long_container_the_first_values_are_named_and_other_variables_are_not_affected() -> None:
+    names = NameTable(max_looks=4)
+    transitions = [(torch.zeros(2), torch.zeros(2)) for _ in range(9)]
+    state = torch.zeros(2)
+    names.add_namespace({"transitions": transitions, "state": state})
+    assert names.variables_of(transitions[0][1]) == ("transitions[0][1]",)
+    assert names.variables_of(transitions[8][0]) == ()
+    assert names.variables_of(state) == ("state",)
