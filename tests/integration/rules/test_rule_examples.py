@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from gradviz.analysis.rules.parameters.parameter_without_gradient import Paramet
 from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
-from tests.integration.rules.followed_advice import FOLLOWED
+from tests.integration.rules.followed_advice import FOLLOWED, Edits
 
 OF_ONE_PROCESS = tuple(rule for rule in RULES if not issubclass(rule, JobRule))
 """The examples of the others need several processes: see `tests/end_to_end/test_job_rules.py`."""
@@ -52,6 +53,14 @@ def with_proposed_lines(source: str, findings: Iterable[Finding], cause: str) ->
     return "\n".join(lines) + "\n"
 
 
+def with_edits(source: str, edits: Edits) -> str:
+    """The source, after each of the edits."""
+    for old, new in edits:
+        assert old in source, old
+        source = source.replace(old, new)
+    return source
+
+
 @every_rule
 def test_a_rule_has_a_code_of_a_family_and_documentation_with_all_sections(rule: type[Rule]) -> None:
     assert rule.code[:3] in FAMILIES
@@ -69,31 +78,21 @@ def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
 
 
 @pytest.mark.parametrize("rule", (*OF_ONE_PROCESS, *REQUESTED), ids=lambda rule: rule.name)
-def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_and_its_proposed_line(
+def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_its_proposed_line_and_each_way_of_its_advice(
     rule: type[Rule], tmp_path: Path
 ) -> None:
     example, remedy = (f"{HEAD}{rule.documentation()[title]}\n" for title in ("Example", "Instead"))
     rules = RULES if rule in RULES else [rule]
-    found = findings_in(example, tmp_path, rules)
+    findings_of = cache(partial(findings_in, folder=tmp_path, rules=rules))  # several ways lead to the remedy
+    found = findings_of(example)
     assert rule.name in causes_of(found, rule.name)
-    assert causes_of(findings_in(remedy, tmp_path, rules), rule.name) == set()
+    assert causes_of(findings_of(remedy), rule.name) == set()
     mended = with_proposed_lines(example, found, rule.name)
     if mended != example:
-        assert causes_of(findings_in(mended, tmp_path, rules), rule.name) == set()
-
-
-@pytest.mark.parametrize("rule", (*OF_ONE_PROCESS, *REQUESTED), ids=lambda rule: rule.name)
-def test_an_example_in_which_the_advice_is_followed_has_no_findings(rule: type[Rule], tmp_path: Path) -> None:
-    example, remedy = (f"{HEAD}{rule.documentation()[title]}\n" for title in ("Example", "Instead"))
-    rules = RULES if rule in RULES else [rule]
-    before = findings_in(example, tmp_path, rules)
-    beside = {found.cause for found in (*before, *findings_in(remedy, tmp_path, rules)) if not found.is_alarm}
+        assert causes_of(findings_of(mended), rule.name) == set()
+    beside = {each.cause for each in (*found, *findings_of(remedy)) if not each.is_alarm}
     for phrase, edits in FOLLOWED[rule.code]:
-        assert any(phrase in (found.fix or "") for found in before if found.code == rule.code), phrase
-        mended = example
-        for old, new in edits:
-            assert old in mended, old
-            mended = mended.replace(old, new)
-        after = findings_in(mended, tmp_path, rules)
+        assert any(phrase in (each.fix or "") for each in found if each.code == rule.code), phrase
+        after = findings_of(with_edits(example, edits))
         assert causes_of(after, rule.name) == set(), (phrase, after)
-        assert {found.cause for found in after} <= beside, (phrase, after)
+        assert {each.cause for each in after} <= beside, (phrase, after)
