@@ -78,7 +78,7 @@ def test_codes_are_in_order_and_names_given_once_in_a_family() -> None:
 
 
 @pytest.mark.parametrize("rule", (*OF_ONE_PROCESS, *REQUESTED), ids=lambda rule: rule.name)
-def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_its_proposed_line_and_each_way_of_its_advice(
+def test_the_example_of_a_rule_is_found_and_mended_by_its_remedy_and_by_all_advice(
     rule: type[Rule], tmp_path: Path
 ) -> None:
     example, remedy = (f"{HEAD}{rule.documentation()[title]}\n" for title in ("Example", "Instead"))
