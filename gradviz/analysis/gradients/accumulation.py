@@ -133,9 +133,11 @@ def _is_mean(case: Case, backward: int) -> bool:
 
 
 def _is_changed(case: Case, first: int, step: int) -> bool:
-    """Whether the program changes gradients before the step, and not only clips them: it may divide them there."""
+    """Whether the program changes or replaces gradients before the step, and not only clips them: it may divide them
+    there."""
     flow = case.dataflow
-    return any(
+    between = flow.log.calls[first + 1 : step]
+    return any(call.function == "torch.Tensor.grad.__set__" and len(call.inputs) > 1 for call in between) or any(
         flow.log.tensors[use.tensor].gradient_of is not None
         for row in range(first + 1, step)
         for use in flow.log.calls[row].changed

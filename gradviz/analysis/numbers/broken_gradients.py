@@ -192,7 +192,7 @@ class BrokenGradients:
         if not self._is_computed(origin):
             return replace(found, cause="nan_in_data")
         call = self._flow.log.calls[origin.call]
-        divides_by_zero = singularity_of(call) is not None or lost_epsilon(self._flow.log, call) is not None
+        divides_by_zero = singularity_of(call) is not None or lost_epsilon(self._flow, origin.call) is not None
         is_by_size = not divides_by_zero and self._is_by_size(origin)
         return replace(found, cause="overflow" if is_by_size else "nan_from_op")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradviz.graph.call_log import Call, CallLog, LoggedTensor
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import CallLog
 
 
 class LostEpsilon(NamedTuple):
@@ -24,22 +25,28 @@ _MAX_RATE = 1.0
 """With a higher learning rate a step may overflow by its size."""
 
 
-def lost_epsilon(log: CallLog, call: Call) -> LostEpsilon | None:
-    """That of the optimizer that steps here; None if there is none."""
+def lost_epsilon(flow: Dataflow, row: int) -> LostEpsilon | None:
+    """That of the optimizer that steps in this row; None if there is none."""
+    log, call = flow.log, flow.log.calls[row]
     if call.kind != "step" or call.optimizer is None:
         return None
     optimizer = log.optimizers[call.optimizer]
     for group, epsilon, rate in zip(optimizer.groups, optimizer.epsilons, optimizer.learning_rates, strict=False):
         is_moderate = rate is not None and rate <= _MAX_RATE
-        dtypes = {_dtype(log.tensors[tensor]) for tensor in group if epsilon is not None and is_moderate}
+        dtypes = {_dtype(flow, tensor, row) for tensor in group if epsilon is not None and is_moderate}
         rounded = sorted(each for each in dtypes if epsilon is not None and epsilon <= _ROUNDED_TO_ZERO.get(each, -1.0))
         if rounded and epsilon is not None:
             return LostEpsilon(optimizer.class_name, epsilon, rounded[0], _made(log, call.optimizer))
     return None
 
 
-def _dtype(tensor: LoggedTensor) -> str:
-    return (tensor.end and tensor.end.dtype) or tensor.facts.dtype
+def _dtype(flow: Dataflow, tensor: int, row: int) -> str:
+    """That of a parameter at a step: ``model.half()`` assigns other data to it."""
+    assigned, tensors = flow.newest_data_assignment(tensor, row), flow.log.tensors
+    if assigned is not None:
+        return tensors[flow.log.calls[assigned].inputs[-1].tensor].facts.dtype
+    end = tensors[tensor].end
+    return (end and end.dtype) or tensors[tensor].facts.dtype
 
 
 def _made(log: CallLog, optimizer: int) -> int | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
 
 MODEL = HEAD + "model = nn.Linear(6, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -38,6 +40,61 @@ def test_weights_that_are_bounded_after_each_step_may_collect_gradients(tmp_path
 def test_clipping_of_a_sum_that_grows_is_told(tmp_path: Path) -> None:
     assert_first_alarm(f"{OF_EACH_SAMPLE}        {CLIP}  # HERE\n    optimizer.step()\n", "clip_misplaced", tmp_path)
     assert not alarms(f"{OF_EACH_SAMPLE}    {CLIP}\n    optimizer.step()\n", tmp_path)
+
+
+OF_EACH = (
+    MODEL
+    + "params = list(model.parameters())\nfor step in range(3):\n    x, y = torch.randn(6, 6), torch.randn(6, 1)\n"
+    "    optimizer.zero_grad()\n    sums, kept = [torch.zeros_like(p) for p in params], []\n"
+    "    for one, wanted in zip(x, y):\n{clear}        F.mse_loss(model(one), wanted).backward()  # HERE\n{read}"
+    "{after}    optimizer.step()\n"
+)
+CLIPPED = "        for s, p in zip(sums, params):\n            s += p.grad / max(1.0, p.grad.norm().item())\n"
+MEAN = "    for p, s in zip(params, sums):\n        p.grad = s / 6\n"
+OF_SUMS = {
+    "clipped by hand and added in place": (CLIPPED, MEAN),
+    "copied, multiplied by a tensor and added out of place": (
+        "        grads = [p.grad.detach().clone() for p in params]\n"
+        "        norm = torch.stack([g.norm() for g in grads]).norm()\n"
+        "        sums = [s + g * (1 / norm).clamp(max=1.0) for s, g in zip(sums, grads)]\n",
+        MEAN,
+    ),
+    "kept in a list and stacked": (
+        "        kept.append(torch.cat([p.grad.flatten() for p in params]))\n",
+        "    each = F.normalize(torch.stack(kept), dim=1).mean(0)\n    params[0].grad = each[:6].view(1, 6)\n",
+    ),
+    "squared, for a Fisher information": (
+        "        for s, p in zip(sums, params):\n            s.add_(p.grad.pow(2))\n",
+        "    optimizer.zero_grad()\n    F.mse_loss(model(x), y).backward()\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("read", "after"), OF_SUMS.values(), ids=OF_SUMS)
+def test_gradients_of_samples_that_nothing_clears_between_are_told(read: str, after: str, tmp_path: Path) -> None:
+    assert_first_alarm(OF_EACH.format(clear="", read=read, after=after), "missing_zero_grad", tmp_path)
+    cleared = OF_EACH.format(clear="        model.zero_grad()\n", read=read, after=after)
+    assert "missing_zero_grad" not in [each.cause for each in alarms(cleared, tmp_path)]
+
+
+OF_ONE = {
+    "norms are kept": "        kept.append(torch.stack([p.grad.norm() for p in params]).norm())\n",
+    "differences of two readings": "        grads = [p.grad.clone() for p in params]\n"
+    "        before = kept[-1] if kept else sums\n        kept.append(grads)\n"
+    "        sums = [s + F.normalize(g - b, dim=0) for s, g, b in zip(sums, grads, before)]\n",
+}
+
+
+@pytest.mark.parametrize("read", OF_ONE.values(), ids=OF_ONE)
+def test_readings_that_no_sum_is_made_of_are_right(read: str, tmp_path: Path) -> None:
+    found = alarms(OF_EACH.format(clear="", read=read, after=""), tmp_path)
+    assert "missing_zero_grad" not in [each.cause for each in found]
+
+
+def test_gradients_that_replace_sums_are_not_divided_once_more(tmp_path: Path) -> None:
+    read = f"        {CLIP}\n" + CLIPPED
+    (found,) = alarms(OF_EACH.format(clear="", read=read, after=MEAN), tmp_path)
+    assert found.cause == "clip_misplaced"
 
 
 def test_a_gradient_computed_by_hand_from_scores_and_data_is_right(tmp_path: Path) -> None:

@@ -15,6 +15,11 @@ x, y = torch.randn(48, 4), torch.randint(0, 3, (48,))
 opt = torch.optim.SGD(model.parameters(), lr=0.1)
 schedules = torch.optim.lr_scheduler
 epochs, batches = 4, 6
+best, kept = -1.0, {"best": -1.0}
+def ndcg_at(scores):
+    return scores.softmax(1).gather(1, y[:, None]).mean().item()
+def f1_of(scores):
+    return scores.softmax(1).gather(1, y[:, None]).mean().detach()
 """
 EPOCHS = """
 def train():
@@ -110,6 +115,19 @@ ACCURACY = "acc = (model(x).argmax(1) == y).float().mean().item(); "
             "hits = torch.zeros(())\n    hits += (model(x).argmax(1) == y).sum()\n    sch.step(hits / 48)",
         ),
         ("schedules.ReduceLROnPlateau(opt, 'max')", "valLoss = epoch + 0.25; sch.step(valLoss)"),
+        ("schedules.ReduceLROnPlateau(opt)", "score = ndcg_at(model(x)); sch.step(score)"),
+        ("schedules.ReduceLROnPlateau(opt)", "score = f1_of(model(x)); sch.step(score)"),
+        (
+            "schedules.ReduceLROnPlateau(opt)",
+            "score = 0.5 + epoch; sch.step(score)\n    if epoch and score > kept['best']:\n"
+            "        kept['best'] = score",
+        ),
+        ("schedules.ReduceLROnPlateau(opt)", "score = 0.5 + epoch; sch.step(score); best = max(best, score)"),
+        (
+            "schedules.ReduceLROnPlateau(opt, 'max')",
+            "score = 2.5 - epoch / 9; sch.step(score)\n    if best < 0 or best > score:\n"
+            "        best, at = score, epoch",
+        ),
     ],
 )
 def test_a_schedule_that_waits_for_the_wrong_side_is_told(made: str, told: str, tmp_path: Path) -> None:
@@ -127,6 +145,11 @@ def test_a_schedule_that_waits_for_the_wrong_side_is_told(made: str, told: str, 
         ("max", "sch.step(-F.cross_entropy(model(x), y).detach())"),
         ("min", "score = 0.5 - 0.1 * epoch; sch.step(score)"),
         ("min", "acc_loss = 0.5 + epoch; sch.step(acc_loss)"),
+        ("max", "score = ndcg_at(model(x)); sch.step(score)"),
+        ("min", "score = ndcg_at(model(x)); sch.step(1 - score); best = max(best, score)"),
+        ("min", "score = 0.5 + epoch; sch.step(score)\n    if score < best:\n        best = score"),
+        ("min", "score = 0.5 + epoch; sch.step(score)\n    if score > best:\n        worse = epoch"),
+        ("min", "score = 0.5 + epoch; sch.step(score); worst = max(best, score)"),
     ],
 )
 def test_schedules_that_wait_for_the_better_side_are_right(mode: str, told: str, tmp_path: Path) -> None:

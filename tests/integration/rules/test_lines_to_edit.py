@@ -117,6 +117,21 @@ for step in range(3):
 """
         + TRAIN,
     ),
+    "Adam with parameters in float16 of a function that has ended": (
+        "nan_from_op",
+        """
+def train():
+    net = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 1))
+    net = net.to(torch.float16)
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)  # HERE
+    for step in range(3):
+        loss = (net(torch.randn(32, 6).half()).float() - 0.1).abs().mean() * 1e-3
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train()
+""",
+    ),
     "AdamW with groups of parameters, and a model that is cast later": (
         "nan_from_op",
         """
@@ -351,6 +366,17 @@ for step in range(3):
     loss = net(torch.randn(32, 6).half()).square().mean() * 1e-3
 """
     + TRAIN,
+    "Adam with parameters that are in float32 again, in a function": """
+def train():
+    net = nn.Linear(6, 2).half().float()
+    optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for step in range(3):
+        loss = net(torch.randn(32, 6)).square().mean() * 1e-3
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+train()
+""",
     "Adam with parameters in bfloat16": """
 net = nn.Linear(6, 2).to(torch.bfloat16)
 optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)

@@ -8,7 +8,59 @@ import pytest
 
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
+SEGMENTS = """
+net = nn.Conv2d(3, 5, 3, padding=1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x, y = torch.randn(4, 3, 6, 8), torch.randint(0, 5, (4, 6, 8))
+for step in range(3):
+    logits, labels = net(x), y.reshape(-1)
+"""
+TOKENS = """
+net, out = nn.Sequential(nn.Linear(3, 8), nn.LayerNorm(8)), nn.Conv2d(8, 5, 1)
+optimizer = torch.optim.SGD([*net.parameters(), *out.parameters()], lr=0.1)
+x, y = torch.randn(4, 12, 3), torch.randint(0, 5, (4, 3, 4))
+for step in range(3):
+    tokens = net(x)
+"""
+
 WRONG: dict[str, str] = {
+    "scores of pixels, of which some are left out": SEGMENTS
+    + """
+    flat = logits.contiguous().view(-1, 5)  # HERE
+    keep = labels != 4
+    loss = F.cross_entropy(flat[keep], labels[keep])
+"""
+    + TRAIN,
+    "probabilities of pixels that a loss by hand takes": SEGMENTS
+    + """
+    p = logits.softmax(1).reshape(-1, 5)  # HERE
+    t = F.one_hot(labels, 5).float()
+    loss = 1 - (2 * (p * t).sum(0) / (p.sum(0) + t.sum(0) + 1)).mean()
+"""
+    + TRAIN,
+    "scores of pixels whose classes go behind one of two axes": SEGMENTS
+    + """
+    loss = F.cross_entropy(logits.transpose(1, 2).reshape(-1, 5), labels)  # HERE
+"""
+    + TRAIN,
+    "scores of pixels, viewed with the classes last before they are flattened": SEGMENTS
+    + """
+    flat = logits[:, :, :4].reshape(4, 4, 8, 5)  # HERE
+    loss = F.nll_loss(flat.flatten(0, 2).log_softmax(-1), y[:, :4].reshape(-1))
+"""
+    + TRAIN,
+    "tokens that are viewed as a map": TOKENS
+    + """
+    loss = F.cross_entropy(out(tokens.reshape(4, 8, 3, 4)), y)  # HERE
+"""
+    + TRAIN,
+    "scores of tokens that are viewed with the classes first": """
+net = nn.Linear(3, 5)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = F.cross_entropy(net(torch.randn(4, 7, 3)).view(4, 5, 7), torch.randint(0, 5, (4, 7)))  # HERE
+"""
+    + TRAIN,
     "the last states of two directions are viewed as features of a sample": """
 layer, head = nn.GRU(3, 4, batch_first=True, bidirectional=True), nn.Linear(8, 1)
 optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
@@ -94,6 +146,36 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "scores of pixels with the classes last, of which some are left out": SEGMENTS
+    + """
+    keep = labels != 4
+    loss = F.cross_entropy(logits.permute(0, 2, 3, 1).reshape(-1, 5)[keep], labels[keep])
+"""
+    + TRAIN,
+    "scores and labels of pixels in another order, with the classes last": SEGMENTS
+    + """
+    loss = F.cross_entropy(logits.transpose(1, 3).reshape(-1, 5), y.transpose(1, 2).reshape(-1))
+"""
+    + TRAIN,
+    "rows of scores that are compared one by one": SEGMENTS
+    + """
+    t = F.one_hot(y, 5).permute(0, 3, 1, 2).float().reshape(-1, 5)
+    keep = t.sum(1) >= 0
+    loss = F.binary_cross_entropy_with_logits(logits.reshape(-1, 5)[keep], t[keep])
+"""
+    + TRAIN,
+    "rows of a map that is as wide as it has channels": """
+net, row = nn.Conv2d(3, 5, 3, padding=1), nn.Linear(5, 2)
+optimizer = torch.optim.SGD([*net.parameters(), *row.parameters()], lr=0.1)
+for step in range(3):
+    loss = (row(net(torch.randn(4, 3, 6, 5)).reshape(-1, 5)) - 1).square().mean()
+"""
+    + TRAIN,
+    "tokens that become a map": TOKENS
+    + """
+    loss = F.cross_entropy(out(tokens.transpose(1, 2).reshape(4, 8, 3, 4)), y)
+"""
+    + TRAIN,
     "the last states of two directions, exchanged first": """
 layer, head = nn.GRU(3, 4, batch_first=True, bidirectional=True), nn.Linear(8, 1)
 optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)

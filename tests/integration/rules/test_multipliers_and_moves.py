@@ -63,7 +63,37 @@ for step in range(4):
     y = x.sum(1) + torch.randn(16)
 """
 
+KEPT = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+ema = {{p: p.detach().clone() for p in model.parameters()}}
+for step in range(3):
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    kept = {{}}
+    with torch.no_grad():
+        for p in model.parameters():
+            {keep}
+            {move}
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    with torch.no_grad():
+        for p in model.parameters():
+            {back}
+    optimizer.step()
+"""
+
 FAULTS = {
+    ("copied_onto_itself", "the way back to data that has moved, too"): KEPT.format(
+        keep="kept[p] = p.data  # HERE", move="p.add_(0.05 * p.grad)", back="p.data = kept[p]"
+    ),
+    ("copied_onto_itself", "the way back to what detach() gave"): KEPT.format(
+        keep="kept[p] = p.detach()  # HERE", move="p.data += 0.05 * p.grad", back="p.data.copy_(kept[p])"
+    ),
+    ("copied_onto_itself", "averaged weights that are written over the trained ones"): KEPT.format(
+        keep="kept[p] = p.data  # HERE", move="p.data.copy_(ema[p])", back="p.data = kept[p]"
+    ),
     ("weights_of_losses_fall", "a parameter weighs three errors"): TASKS
     + LOOP + ERRORS + "    loss = (w * errors).sum()  # HERE" + TRAIN,
     ("weights_of_losses_fall", "softmax weighs errors, one after the other"): TASKS
@@ -101,6 +131,19 @@ for step in range(3):
 }  # fmt: skip
 
 HEALTHY = {
+    "the way back to a copy": KEPT.format(
+        keep="kept[p] = p.data.clone()", move="p.add_(0.05 * p.grad)", back="p.data = kept[p]"
+    ),
+    "the way back to memory of its own": KEPT.format(
+        keep="kept[p] = p.data", move="p.data = p.data + 0.05 * p.grad", back="p.data = kept[p]"
+    ),
+    "other memory that is written to for a time": KEPT.format(
+        keep="kept[p] = p.data", move="p.data = p.data + 0.05 * p.grad; p.mul_(0.9)", back="p.data = kept[p]"
+    ),
+    "what was changed is assigned back": KEPT.format(
+        keep="moved = 0.05 * p.grad", move="kept[p] = moved; p.add_(moved)",
+        back="w = p.data; w.sub_(kept[p]); p.data = w",
+    ),
     "weights that a logarithm holds": TASKS
     + LOOP + ERRORS + "    loss = (torch.exp(-w) * errors + w).sum()" + TRAIN,
     "weights that a term of their own holds": TASKS

@@ -201,7 +201,8 @@ class BrokenGradientFacts:
     @cached_property
     def lost_epsilon(self) -> LostEpsilon | None:
         """For the step of an optimizer, an ``eps`` that is 0 in the dtype of its parameters."""
-        return None if self.call is None else lost_epsilon(self._case.dataflow.log, self.call)
+        row = self._broken.call
+        return None if row is None else lost_epsilon(self._case.dataflow, row)
 
     @cached_property
     def _singularity(self) -> Singularity | None:

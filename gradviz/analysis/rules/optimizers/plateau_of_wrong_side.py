@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Literal
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.kept_best import Better, better_than_best
 from gradviz.analysis.rules.bases.losses.fits import ERRORS
 from gradviz.graph.modules_and_schedules import Schedule
-
-Better = Literal["max", "min"]
 
 
 class PlateauOfWrongSide(Rule):
@@ -25,7 +23,9 @@ class PlateauOfWrongSide(Rule):
     ``ReduceLROnPlateau`` with ``mode="min"``, the default, that is told an accuracy; and with ``mode="max"`` that is
     told a loss. What the number is, shows in what it was computed from: a mean of comparisons with the largest score,
     or a loss function of torch. Where that cannot be followed, it shows in the names on the line that tells it, such as
-    ``val_acc``. Numbers whose names say neither, and numbers that are subtracted from something, are left alone.
+    ``val_acc``, in that of the function that computed it, such as ``ndcg``, or in how the program keeps the best one:
+    ``if score > best``. Numbers of which nothing tells it, and numbers that are subtracted from something, are left
+    alone.
 
     Why it matters
     --------------
@@ -69,7 +69,7 @@ class PlateauOfWrongSide(Rule):
         for schedule in case.dataflow.log.schedules:
             if schedule.mode is None or len(schedule.readings) < _MIN_READINGS:
                 continue
-            better = _better_by_origin(case, schedule) or _better_by_names(case, schedule)
+            better = _better(case, schedule)
             if better is not None and better != schedule.mode:
                 yield self._finding(case, schedule, better)
 
@@ -90,6 +90,17 @@ class PlateauOfWrongSide(Rule):
         )
 
 
+def _better(case: Case, schedule: Schedule) -> Better | None:
+    """What is better, as the first of these tells."""
+    rows = _rows_of_readings(case, schedule)
+    return (
+        _better_by_origin(case, rows)
+        or _better_by_names(case, schedule)
+        or _better_by_function(case, schedule, rows)
+        or _better_than_best(case, schedule)
+    )
+
+
 _MIN_READINGS = 2
 _MAX_ROWS = 20
 _MAX_CALLS = 12
@@ -98,16 +109,20 @@ _MAX_CALLS = 12
 # -- what the numbers were computed from -------------------------------------------------------------------------------
 
 
-def _better_by_origin(case: Case, schedule: Schedule) -> Better | None:
-    """What is better, if the numbers are results of calls whose origins agree."""
-    flow = case.dataflow
+def _rows_of_readings(case: Case, schedule: Schedule) -> list[int]:
+    """The calls that returned the numbers; none if most of them are results of no call."""
     wanted = {number for _, number in schedule.readings}
     rows: dict[float, list[int]] = {}
-    for row, call in enumerate(flow.log.calls):
+    for row, call in enumerate(case.dataflow.log.calls):
         if type(call.result) is float and call.result in wanted and call.inputs:
             rows.setdefault(call.result, []).append(row)
-    found = {_better_of(flow, row) for of_number in rows.values() for row in of_number[-_MAX_ROWS:]}
-    return next(iter(found)) if len(found) == 1 and 2 * len(rows) > len(wanted) else None
+    return [row for each in rows.values() for row in each[-_MAX_ROWS:]] if 2 * len(rows) > len(wanted) else []
+
+
+def _better_by_origin(case: Case, rows: list[int]) -> Better | None:
+    """What is better, if the origins of the numbers agree."""
+    found = {_better_of(case.dataflow, row) for row in rows}
+    return next(iter(found)) if len(found) == 1 else None
 
 
 def _better_of(flow: Dataflow, row: int) -> Better | None:
@@ -138,15 +153,19 @@ _KEEP = frozenset({"mean", "sum", "float", "double", "to", "type", "div", "mul",
 _ADD = frozenset({"add", "iadd"})
 
 
-# -- what the line calls them ------------------------------------------------------------------------------------------
+# -- what the program calls them ---------------------------------------------------------------------------------------
 
 _TOLD = re.compile(r"\.step\((?P<told>.*)\)")
 _WORDS = re.compile(r"[A-Z]?[a-z]+[0-9]?|[A-Z]+[0-9]?(?![a-z])")
 _RISE = frozenset({
     "acc", "accs", "accuracy", "accuracies", "auc", "auroc", "correct", "f1", "iou", "miou", "dice", "precision",
-    "recall", "psnr", "ssim", "bleu", "reward", "rewards",
+    "recall", "psnr", "ssim", "bleu", "rouge", "reward", "rewards", "ndcg", "dcg", "mrr", "ap", "top1", "top5",
+    "kappa", "mcc", "jaccard", "specificity", "sensitivity",
 })  # fmt: skip
-_FALL = frozenset({"loss", "losses", "mse", "mae", "rmse", "nll", "perplexity", "ppl", "err", "error", "errors"})
+_FALL = frozenset({
+    "loss", "losses", "mse", "mae", "rmse", "nll", "perplexity", "ppl", "err", "error", "errors", "wer",
+    "cer",
+})  # fmt: skip
 _OTHER = frozenset({"neg", "negative", "minus", "inverse", "log", "distance", "elbo"})
 
 
@@ -163,8 +182,36 @@ def _better_on(line: str) -> Better | None:
     told = _TOLD.search(line)
     if told is None or "-" in told["told"]:
         return None
-    words = {word.lower() for word in _WORDS.findall(told["told"])}
+    return _better_in(told["told"])
+
+
+def _better_by_function(case: Case, schedule: Schedule, rows: list[int]) -> Better | None:
+    """What is better, as the functions are called that computed the numbers: ``ndcg(scores, relevances)``."""
+    if any(number < 0 for _, number in schedule.readings):
+        return None
+    functions = {_function(case.dataflow, row) for row in rows}
+    found = {_better_in(each) for each in functions}
+    return next(iter(found)) if len(found) == 1 else None
+
+
+def _function(flow: Dataflow, row: int) -> str:
+    """The function that computed the number which a call reads: the one around this call, or around that which made
+    the tensor, if another function reads it."""
+    made = flow.newest_producer(flow.log.calls[row].inputs[0].tensor, row)
+    line = next(callers(flow, row if made is None else made), None)
+    return "" if line is None else line.function.rpartition(".")[2]
+
+
+def _better_in(text: str) -> Better | None:
+    words = {word.lower() for word in _WORDS.findall(text)}
     rises, falls = not words.isdisjoint(_RISE), not words.isdisjoint(_FALL)
     if rises == falls or not words.isdisjoint(_OTHER):
         return None
     return "max" if rises else "min"
+
+
+def _better_than_best(case: Case, schedule: Schedule) -> Better | None:
+    """What is better, as the lines say that keep the best of these numbers."""
+    told = {case.location_of_site(site) for site, _ in schedule.readings}
+    found = {better_than_best(case.capture.sources.get(each.file, {}), each.line) for each in told if each is not None}
+    return next(iter(found)) if len(found) == 1 else None

@@ -9,14 +9,13 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_beside, taken_from_itself
 from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
 from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
 _COPIES = frozenset({"copy", "lerp"})
-_SAME_MEMORY = frozenset({"detach", "data"})
-_MAX_STEPS = 5
 
 
 class CopiedOntoItself(Rule):
@@ -25,9 +24,10 @@ class CopiedOntoItself(Rule):
     What it finds
     -------------
     ``load_state_dict``, ``copy_`` and ``lerp_`` after the first step whose source is the parameter itself, or shares
-    its memory; also a moving average of a parameter with itself. A second name for a model (``target = online``) that
-    is used as a copy would be: without gradients for the target of a loss that trains the model, or frozen although an
-    optimizer has it.
+    its memory; assignments to ``.data`` of what was kept without ``clone()`` before the parameter was changed in place,
+    as for the way back of a sharpness-aware step; also a moving average of a parameter with itself. A second name for a
+    model (``target = online``) that is used as a copy would be: without gradients for the target of a loss that trains
+    the model, or frozen although an optimizer has it.
 
     Why it matters
     --------------
@@ -71,13 +71,7 @@ class CopiedOntoItself(Rule):
         first = next(iter(histories.steps), None)
         by_line: dict[Location | None, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            name = plain_name(call.function)
-            if first is None or row < first or name not in (*_COPIES, "add") or len(call.inputs) < 2:
-                continue
-            target = _target(case, row, call)
-            if target is None:
-                continue
-            if _is_itself(case, row, call, target) if name in _COPIES else is_averaged_with_itself(flow, row, target):
+            if first is not None and row > first and len(call.inputs) > 1 and _is_of_itself(case, row, call):
                 by_line[location_of_call(flow, row)].append(row)
         told = [self._finding(case, location, rows) for location, rows in by_line.items()]
         yield from told
@@ -108,29 +102,45 @@ class CopiedOntoItself(Rule):
         call = flow.log.calls[rows[0]]
         is_average = plain_name(call.function) == "add"
         # What shares the memory of a parameter: what is changed, or else what is copied into it.
-        changed, given = (use.tensor for use in call.inputs[:2])
-        shared = changed if is_average or changed != tensors[0] else given
-        made = next(iter(flow.producers(shared, rows[0])), None) if shared != tensors[0] else None
-        kept = None if made is None else location_of_call(flow, made)
-        where = kept if kept not in (None, location) else _second_name(case, location, tensors[0]) or location
-        one = len(tensors) == 1
-        does = "averaged with" if is_average else "copied onto"
-        effect = f"only shrinks {'it' if one else 'them'}" if is_average else "changes nothing"
+        sharing = (use.tensor for use in call.inputs[: 1 if is_average else 2] if use.tensor != tensors[0])
+        makers = (next(iter(flow.producers(each, rows[0])), None) for each in sharing)
+        lines = (location_of_call(flow, made) for made in makers if made is not None)
+        kept = next((line for line in lines if line not in (None, location)), None)
+        where = kept or _second_name(case, location, tensors[0]) or location
+        verdict, why, fix = _words(call, case.histories.together(tensors), is_one=len(tensors) == 1)
+        is_trained = bool(case.histories.trained.intersection(tensors))
         return self.finding(
-            f"{case.histories.together(tensors)} {'is' if one else 'are'} {does} {'itself' if one else 'themselves'}: "
-            f"that {effect}",
+            verdict,
             symptom="grad_wrong",
-            why="an assignment copies no model: both names mean the same parameters"
-            if is_average
-            else "state_dict() and detach() share the memory of the parameters, and an assignment copies no model",
-            fix="keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model"
-            if case.histories.trained.intersection(tensors)
+            why=why,
+            fix=fix
+            if is_trained
             else "take the values of the trained model: target.load_state_dict(model.state_dict())",
             location=where,
             symptom_location=location if where != location else None,
             tensors=names_of(flow, tensors),
             evidence={"parameters": len(tensors), "copies": len(rows)},
         )
+
+
+def _words(call: Call, names: str, *, is_one: bool) -> tuple[str, str, str]:
+    """Verdict, reason and remedy."""
+    them = "it" if is_one else "them"
+    if call.function == ASSIGNS_DATA:
+        return (
+            f"what was kept of {names} shares {'its' if is_one else 'their'} memory and has changed with {them}: "
+            "assigning it to .data gives nothing back",
+            ".data and detach() share the memory of a parameter: what changes it in place changes both",
+            "keep a copy of the values: p.data.clone()",
+        )
+    does = "averaged with" if plain_name(call.function) == "add" else "copied onto"
+    effect = f"only shrinks {them}" if does == "averaged with" else "changes nothing"
+    shares = "state_dict() and detach() share the memory of the parameters, and " if does == "copied onto" else ""
+    return (
+        f"{names} {'is' if is_one else 'are'} {does} {'itself' if is_one else 'themselves'}: that {effect}",
+        f"{shares}an assignment copies no model" + ("" if shares else ": both names mean the same parameters"),
+        "keep a copy: copy.deepcopy(model.state_dict()), or copy.deepcopy(model) for a second model",
+    )
 
 
 def _second_name(case: Case, copying: Location | None, tensor: int) -> Location | None:
@@ -153,21 +163,12 @@ def _target(case: Case, row: int, call: Call) -> int | None:
     return parameter_of(case.dataflow, number, row)
 
 
-def _is_itself(case: Case, row: int, call: Call, target: int) -> bool:
-    """Whether the source is the target, or was only taken from it as it is."""
-    flow = case.dataflow
-    source, before = call.inputs[1].tensor, row
-    for _ in range(_MAX_STEPS):
-        if source == target:
-            return True
-        # What changed the target has changed its source, too: that is no other source.
-        makers = [
-            each
-            for each in flow.producers(source, before)
-            if plain_name(flow.log.calls[each].function) in _SAME_MEMORY and flow.log.calls[each].inputs
-        ]
-        if not makers:
-            return False
-        before = makers[-1]
-        source = flow.log.calls[before].inputs[0].tensor
-    return False
+def _is_of_itself(case: Case, row: int, call: Call) -> bool:
+    """Whether a call copies a parameter onto itself, gives it back what has changed with it, or averages it with
+    itself."""
+    flow, name, is_assigned = case.dataflow, plain_name(call.function), call.function == ASSIGNS_DATA
+    target = _target(case, row, call) if is_assigned or name in (*_COPIES, "add") else None
+    if target is None or name == "add":
+        return target is not None and is_averaged_with_itself(flow, row, target)
+    kept = taken_from_itself(flow, row, call, target)
+    return kept is not None and (not is_assigned or is_changed_beside(flow, kept, row, call))

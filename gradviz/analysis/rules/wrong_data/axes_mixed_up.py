@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.mixed_channels import (
+    KEEPS_AXES,
+    Mixed,
+    channels_with_positions,
+    features_with_positions,
+    order_of,
+    users_by_element,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -24,8 +30,9 @@ class AxesMixedUp(Rule):
     The result of attention, (batch, heads, tokens, features), reshaped to (batch, tokens, heads * features) without a
     transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels);
     the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features); pictures, (batch,
-    height, width, 3), viewed as (batch, 3, height, width) for a convolution; samples and times that a reshape exchanges
-    for a recurrent layer; and heads that a reshape puts before the tokens.
+    height, width, 3), viewed as (batch, 3, height, width) for a convolution; features of tokens, (batch, tokens,
+    features), viewed as (batch, features, tokens) for a convolution or a loss; samples and times that a reshape
+    exchanges for a recurrent layer; and heads that a reshape puts before the tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal, the rule says
     nothing.
 
@@ -74,13 +81,14 @@ class AxesMixedUp(Rule):
                 continue
             states = _layers_with_samples(case, row, call)
             known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
+            known = known or features_with_positions(flow, row, call)
             heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
-            mixed = known or heads or _channels_with_positions(case, row, call)
+            mixed = known or heads or channels_with_positions(flow, row, call)
             if mixed is not None and (known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)):
                 told.add(location)
                 yield self._finding(case, row, mixed)
 
-    def _finding(self, case: Case, row: int, mixed: _Mixed) -> Finding:
+    def _finding(self, case: Case, row: int, mixed: Mixed) -> Finding:
         flow = case.dataflow
         call = flow.log.calls[row]
         given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
@@ -98,31 +106,14 @@ class AxesMixedUp(Rule):
         )
 
 
-class _Mixed(Struct, frozen=True):
-    """Two axes that a reshape does not keep apart."""
-
-    origin: int
-    """The call that tells what they are."""
-    what: str
-    pair: str
-    fix: str
-    is_certain: bool = False
-    """Whether the shapes alone tell, and not only how the result is used."""
-
-
 _RESHAPES = frozenset({"view", "reshape"})
-_KEEPS_AXES = frozenset({
-    "add", "sub", "mul", "div", "relu", "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "prelu", "hardtanh",
-    "relu6", "mish", "hardswish", "softplus", "dropout", "contiguous", "clone", "to", "float", "half", "bfloat16",
-    "masked_fill",
-})  # fmt: skip
 _MAX_FOLLOWED = 40
 
 
 # -- layers and samples ------------------------------------------------------------------------------------------------
 
 
-def _layers_with_samples(case: Case, row: int, call: Call) -> _Mixed | None:
+def _layers_with_samples(case: Case, row: int, call: Call) -> Mixed | None:
     """(layers * directions, batch, features), the last states of a recurrent layer, to (batch, all features)."""
     flow = case.dataflow
     state, made = call.inputs[0].tensor, shape_of(flow, call.outputs[0].tensor)
@@ -136,7 +127,7 @@ def _layers_with_samples(case: Case, row: int, call: Call) -> _Mixed | None:
     if plain_name(flow.log.calls[maker].function) not in RECURRENT_LAYERS or not is_state:
         return None
     what = f"axis 0 has the layers and directions of {plain_name(flow.log.calls[maker].function)}()"
-    return _Mixed(maker, what, "layers and samples", "exchange the axes first: .transpose(0, 1).reshape(batch, -1)")
+    return Mixed(maker, what, "layers and samples", "exchange the axes first: .transpose(0, 1).reshape(batch, -1)")
 
 
 def _before_parts(case: Case, tensor: int, row: int) -> tuple[int, int | None]:
@@ -160,7 +151,7 @@ _MAX_PARTS = 3
 # -- samples and times -------------------------------------------------------------------------------------------------
 
 
-def _samples_with_times(case: Case, row: int, call: Call) -> _Mixed | None:
+def _samples_with_times(case: Case, row: int, call: Call) -> Mixed | None:
     """(one, other, features) to (other, one, features) for a recurrent layer: samples and times, in either order."""
     flow = case.dataflow
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
@@ -170,13 +161,13 @@ def _samples_with_times(case: Case, row: int, call: Call) -> _Mixed | None:
     if not any(plain_name(user.function) in RECURRENT_LAYERS for user in users):
         return None
     what = "axes 0 and 1 are the samples and the times"
-    return _Mixed(row, what, "samples and times", "exchange the axes instead: .transpose(0, 1)")
+    return Mixed(row, what, "samples and times", "exchange the axes instead: .transpose(0, 1)")
 
 
 # -- heads and tokens --------------------------------------------------------------------------------------------------
 
 
-def _heads_with_tokens(case: Case, row: int, call: Call) -> _Mixed | None:
+def _heads_with_tokens(case: Case, row: int, call: Call) -> Mixed | None:
     """(..., heads, tokens, features) to (..., tokens, heads * features), where the heads had been split from the last
     axis of a tensor that has the tokens before it."""
     flow = case.dataflow
@@ -191,10 +182,10 @@ def _heads_with_tokens(case: Case, row: int, call: Call) -> _Mixed | None:
         return None
     axes = f"axis {len(given) - 3} has the heads that were split off"
     fix = f"exchange the axes first: .transpose({len(given) - 3}, {len(given) - 2}).reshape(...)"
-    return _Mixed(origin, axes, "heads and tokens", fix)
+    return Mixed(origin, axes, "heads and tokens", fix)
 
 
-def _tokens_into_heads(case: Case, row: int, call: Call) -> _Mixed | None:
+def _tokens_into_heads(case: Case, row: int, call: Call) -> Mixed | None:
     """(..., tokens, features) to (..., heads, tokens, features of a head): the heads are parts of the features."""
     flow = case.dataflow
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
@@ -206,7 +197,7 @@ def _tokens_into_heads(case: Case, row: int, call: Call) -> _Mixed | None:
         return None
     maker = flow.newest_producer(call.inputs[0].tensor, row)
     before, sizes = len(given) - 1, ", ".join(map(str, (*batch, tokens, heads, features // heads)))
-    return _Mixed(
+    return Mixed(
         row if maker is None else maker,
         f"axis {before - 1} has the tokens, and the heads are parts of the last axis",
         "heads and tokens",
@@ -230,7 +221,7 @@ def _split_into_heads(case: Case, row: int, tensor: int) -> int | None:
             return None
         name, given, result = plain_name(call.function), shape_of(flow, above), shape_of(flow, tensor)
         if name in ("transpose", "swapaxes", "permute"):
-            order = _order(call, len(given))
+            order = order_of(call, len(given))
             if order is None:
                 return None
             heads, tokens = order[heads], order[tokens]
@@ -238,7 +229,7 @@ def _split_into_heads(case: Case, row: int, tensor: int) -> int | None:
             return row if _is_split_from_last(given, result, heads, tokens) else None
         elif name in ("getitem", "unbind", "select") and given[1:] == result:
             heads, tokens = heads + 1, tokens + 1
-        elif len(given) != len(result) or name not in _KEEPS_AXES | _PRODUCTS | _PARTS:
+        elif len(given) != len(result) or name not in KEEPS_AXES | _PRODUCTS | _PARTS:
             return None
         tensor = above
     return None
@@ -267,19 +258,6 @@ def _input_with_these_axes(case: Case, call: Call) -> int | None:
     return call.inputs[0].tensor
 
 
-def _order(call: Call, rank: int) -> list[int] | None:
-    """By axis of the result of a transposition: the axis of the input that it is."""
-    numbers = [value for place, value in call.scalars.items() if type(value) is int and -rank <= value < rank]
-    if plain_name(call.function) == "permute":
-        return [each % rank for each in numbers] if len(numbers) == rank else None
-    if len(numbers) != 2:
-        return None
-    order = list(range(rank))
-    one, other = (each % rank for each in numbers)
-    order[one], order[other] = order[other], order[one]
-    return order
-
-
 def _is_split_from_last(given: Shape, result: Shape, heads: int, tokens: int) -> bool:
     """Whether a reshape made several axes of the last one, the heads among them, and kept the tokens before it."""
     if len(given) < 2 or tokens >= heads:
@@ -290,71 +268,10 @@ def _is_split_from_last(given: Shape, result: Shape, heads: int, tokens: int) ->
     return result[:first] == given[:-1] or (len(given) == 2 and prod(result[:first]) == given[0])
 
 
-# -- channels and positions --------------------------------------------------------------------------------------------
-
-
-def _channels_with_positions(case: Case, row: int, call: Call) -> _Mixed | None:
-    """(batch, channels, positions...) of a convolution to (batch, positions, channels), or to parts of the channels."""
-    flow = case.dataflow
-    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
-    if len(given) < 3:
-        return None
-    batch, channels, *positions = given
-    count = prod(positions)
-    if min(channels, count) < 2 or channels == count:
-        return None
-    is_split = _has_parts_of_channels(given, made)
-    if not is_split and made not in (
-        (batch, count, channels),
-        (batch, *positions, channels),
-        (batch * count, channels),
-    ):
-        return None
-    origin = _convolution(case, row, call.inputs[0].tensor)
-    if origin is None:
-        return None
-    what = f"axis 1 has the channels of {plain_name(flow.log.calls[origin].function)}()"
-    flat = ".flatten(2)" if len(positions) > 1 and len(made) < len(given) else ""
-    order = ", ".join(str(axis) for axis in (0, *range(2, len(given)), 1))
-    moved = f".permute({order})" if len(positions) > 1 and not flat else f"{flat}.transpose(1, 2)"
-    return _Mixed(origin, what, "channels and positions", f"exchange the axes instead: {moved}", is_split)
-
-
-def _has_parts_of_channels(given: Shape, made: Shape) -> bool:
-    """(batch, channels, height, width) to (batch, height, width, anchors, numbers of each), as of a detector."""
-    first = len(given) - 1
-    batch, channels, *positions = given
-    return made[:first] == (batch, *positions) and len(made) > first + 1 and prod(made[first:]) == channels
-
-
-def _convolution(case: Case, row: int, tensor: int) -> int | None:
-    """The convolution of a batch that a tensor is the result of, with the channels still on axis 1."""
-    flow = case.dataflow
-    shape = shape_of(flow, tensor)
-    for maker, call in flow.makers(tensor, row, _MAX_FOLLOWED):
-        name = plain_name(call.function)
-        made = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
-        if len(made) != len(shape) or made[:2] != shape[:2]:
-            return None
-        if name.startswith("conv") and name[-1] == "d":
-            # The weight has as many axes as an input with a batch.
-            return maker if len(call.inputs) > 1 and _rank(case, call, 1) == len(shape) else None
-        if name not in _KEEPS_AXES | _KEEPS_CHANNELS and "pool" not in name:
-            return None
-    return None
-
-
-_KEEPS_CHANNELS = frozenset({"batch_norm", "group_norm", "instance_norm", "interpolate", "pad"})
-
-
-def _rank(case: Case, call: Call, index: int) -> int:
-    return len(shape_of(case.dataflow, call.inputs[index].tensor))
-
-
 # -- colours and pixels ------------------------------------------------------------------------------------------------
 
 
-def _colours_with_pixels(case: Case, row: int, call: Call) -> _Mixed | None:
+def _colours_with_pixels(case: Case, row: int, call: Call) -> Mixed | None:
     """(..., height, width, colours), data without a gradient, to (..., colours, height, width) for a convolution."""
     flow = case.dataflow
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
@@ -363,11 +280,11 @@ def _colours_with_pixels(case: Case, row: int, call: Call) -> _Mixed | None:
     *batch, height, width, colours = given
     if colours not in _COLOURS or min(height, width) <= max(_COLOURS) or made != (*batch, colours, height, width):
         return None
-    if not any(_takes_pictures(flow.log.calls[user]) for user in _users_by_element(case, row, call.outputs[0].tensor)):
+    if not any(_takes_pictures(flow.log.calls[user]) for user in users_by_element(flow, row, call.outputs[0].tensor)):
         return None
     what = f"the last axis of {colours} has the colours"
     order = ", ".join(map(str, (*range(len(batch)), len(given) - 1, len(given) - 3, len(given) - 2)))
-    return _Mixed(row, what, "colours and pixels", f"exchange the axes instead: .permute({order})")
+    return Mixed(row, what, "colours and pixels", f"exchange the axes instead: .permute({order})")
 
 
 _COLOURS = (3, 4)
@@ -375,24 +292,6 @@ _COLOURS = (3, 4)
 
 def _takes_pictures(call: Call) -> bool:
     return plain_name(call.function) == "conv2d"
-
-
-def _users_by_element(case: Case, row: int, tensor: int) -> Iterator[int]:
-    """The calls that use a tensor, also behind what changes each of its elements, or takes or stacks whole samples."""
-    flow, waiting, seen = case.dataflow, [(tensor, row)], {tensor}
-    while waiting and len(seen) < _MAX_FOLLOWED:
-        given, after = waiting.pop()
-        for user in flow.users(given, after)[:_MAX_FOLLOWED]:
-            yield user
-            call = flow.log.calls[user]
-            if plain_name(call.function) in _KEEPS_AXES | _TAKES_SAMPLES and call.outputs:
-                result = call.outputs[0].tensor
-                if result not in seen:
-                    seen.add(result)
-                    waiting.append((result, user))
-
-
-_TAKES_SAMPLES = frozenset({"getitem", "stack", "cat", "index_select"})
 
 
 # -- what the result is used for ---------------------------------------------------------------------------------------
@@ -414,10 +313,21 @@ def _is_used_by_axis(case: Case, row: int, tensor: int) -> bool:
             ):
                 if any(use.requires_grad for use in call.outputs):
                     return True
-            elif name in _KEEPS_AXES and call.outputs[0].tensor not in seen:
+            elif call.outputs[0].tensor not in seen and (name in KEEPS_AXES or _keeps_rows(case, call, given)):
                 seen.add(call.outputs[0].tensor)
                 waiting.append((call.outputs[0].tensor, user))
     return False
+
+
+def _keeps_rows(case: Case, call: Call, tensor: int) -> bool:
+    """Whether a call takes some rows of a tensor, as those that are not padding, or folds all axes but the last one."""
+    name = plain_name(call.function)
+    if call.inputs[0].tensor != tensor:
+        return False
+    given, made = (shape_of(case.dataflow, each) for each in (tensor, call.outputs[0].tensor))
+    if name in ("getitem", "index_select"):
+        return len(made) == len(given) > 1 and made[1:] == given[1:]
+    return name in ("view", "reshape", "flatten") and len(made) > 1 and made[-1:] == given[-1:]
 
 
 _BY_AXIS = frozenset({
@@ -425,4 +335,4 @@ _BY_AXIS = frozenset({
     "cross_entropy", "nll_loss", "scaled_dot_product_attention", "multi_head_attention_forward", "cdist",
     *RECURRENT_LAYERS,
 })  # fmt: skip
-_REDUCTIONS = frozenset({"sum", "mean", "max", "amax"})
+_REDUCTIONS = frozenset({"sum", "mean", "max", "amax", "logsumexp", "gather"})

@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.gradients.gradient_changes import clips_of_sums
 from gradviz.analysis.gradients.gradient_events import (
     DiscardedGradients,
     MovedBetween,
@@ -15,6 +16,7 @@ from gradviz.analysis.gradients.gradient_events import (
     StaleReads,
 )
 from gradviz.analysis.gradients.leftover_gradients import Leftover, leftover_gradients
+from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
@@ -25,8 +27,9 @@ class MissingZeroGrad(Rule):
     What it finds
     -------------
     Steps that use gradients which an earlier step has already used, because nothing cleared them in between, and
-    calculations with such sums; gradients that are cleared before any step has used them; and steps that also use what
-    the backward of another model, which is trained through this one, left in ``.grad``.
+    calculations with such sums; gradients that are read after each of several backward calls and added up as if each
+    were of one sample, though nothing clears them between; gradients that are cleared before any step has used them;
+    and steps that also use what the backward of another model, which is trained through this one, left in ``.grad``.
 
     Why it matters
     --------------
@@ -74,6 +77,10 @@ class MissingZeroGrad(Rule):
         moved = events.moved_between
         if moved is not None and never_cleared.isdisjoint(moved.tensors):
             yield self._moved(histories, moved)
+        clipped = {tensor for change in clips_of_sums(histories, events.events) for tensor in change.tensors}
+        for sums in running_sums(histories, events.events):
+            if never_cleared.union(clipped).isdisjoint(sums.leaves):
+                yield self._running_sums(histories, sums)
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
                 yield self._leftover(histories, leftover)
@@ -139,6 +146,24 @@ class MissingZeroGrad(Rule):
             symptom_location=location_of_call(flow, moved.backward),
             tensors=names_of(flow, moved.tensors),
             evidence={"steps": moved.steps, "parameters": len(moved.tensors)},
+        )
+
+    def _running_sums(self, histories: ParameterHistories, sums: RunningSums) -> Finding:
+        flow = histories.flow
+        backward, added = location_of_call(flow, sums.backward), location_of_call(flow, sums.added)
+        return self.finding(
+            f"after each backward() the gradients of {histories.together(sums.leaves)} are read and added up"
+            f"{at_line(added)}, but nothing clears them between: {sums.times:,} times they also hold those of the "
+            "backward calls before",
+            severity="warning",
+            symptom="grad_wrong",
+            why="backward() adds to .grad, so each reading is the sum so far and not the gradient of one loss: the "
+            "first ones count many times, and a norm or a square is that of the sum",
+            fix="clear the gradients before each backward(): model.zero_grad(); or take them of torch.autograd.grad()",
+            location=backward,
+            symptom_location=added,
+            tensors=names_of(flow, sums.leaves),
+            evidence={"times": sums.times, "parameters": len(sums.leaves)},
         )
 
     def _leftover(self, histories: ParameterHistories, leftover: Leftover) -> Finding:
