@@ -98,6 +98,15 @@ def line_in_class_of(flow: Dataflow, call: int, other: int) -> CallSite | None:
     )
 
 
+def line_that_gave(flow: Dataflow, call: int, maker: int) -> CallSite | None:
+    """The line that gave a tensor to the function that made a call; None if that function computed it itself."""
+    lines = list(callers(flow, call))
+    own = {(line.file, line.function) for line in lines[:1]}
+    if not own.isdisjoint((line.file, line.function) for line in callers(flow, maker)):
+        return None
+    return _first(iter(lines), lambda line: (line.file, line.function) not in own)
+
+
 def class_of(line: CallSite) -> str:
     """The class of the method that a line is in, also for functions nested in the method; "" if Python does not say."""
     outer, _, own = line.function.rpartition(".<locals>.")

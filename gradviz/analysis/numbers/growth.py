@@ -14,7 +14,7 @@ from statistics import median
 from gradviz.analysis.numbers.gradient_origins import leads_to_a_leaf
 from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph, Node
-from gradviz.graph.traversal import ancestors, topological_order
+from gradviz.graph.traversal import ancestors, descendants, topological_order
 
 MIN_LAYERS = 6
 """Fewer layers are no chain: a loss multiplied by a thousand is no exploding gradient."""
@@ -68,6 +68,18 @@ class Descent:
 def descent(graph: Graph) -> Descent | None:
     """The gradients at the nodes that use a weight, in the engine's order; None if there are only a few."""
     return _descent([norm for _, norm, _ in sorted(_arrivals_at_layers(graph))])
+
+
+def descent_on_one_path(graph: Graph, growth: Growth) -> Descent | None:
+    """The same, at the layers before and behind one path through the nodes of an operation; None if there are only a
+    few.
+
+    Two terms of a loss go through layers of their own: the gradients of the one say nothing about those of the other,
+    which may have a hundred times its weight.
+    """
+    path, _ = _steepest_path(graph, growth)
+    near = ancestors(graph, path[:1]) | descendants(graph, path[-1:])
+    return _descent([norm for _, norm, node in sorted(_arrivals_at_layers(graph)) if node in near])
 
 
 def descent_along(graph: Graph, growth: Growth) -> Descent | None:

@@ -23,6 +23,7 @@ from gradviz.analysis.numbers.underflow import (
     is_rounded_to_zero,
     largest_arrived,
 )
+from gradviz.analysis.numbers.zero_fills import fills_of_factors
 from gradviz.analysis.numbers.zero_slopes import (
     ZeroCause,
     can_be_flat,
@@ -62,6 +63,8 @@ class ZeroGradient:
     """The operand to blame: it is below zero, outside of the range, or zero."""
     blamed_site: int | None = None
     """The line to change, as an index in the log's call sites; None for the line of the operation."""
+    other_site: int | None = None
+    """Where two factors started at zero: the line that filled the first of them; `blamed_site` filled the second."""
     by: Literal["operation", "value", "cancelling"] = "operation"
     """``value``: the line's result is to blame, not its inputs; ``cancelling``: the operation sends gradients on
     several paths, and their sum is zero where the paths meet again."""
@@ -291,7 +294,11 @@ class ZeroGradients:
         origin = self._origin_of_zeros(use.tensor, row)
         if self._will_move(use, origin):
             return None
-        return self._by_origin(replace(plain, call=row, operand=values), origin, use)
+        found = self._by_origin(replace(plain, call=row, operand=values), origin, use)
+        fills = (
+            fills_of_factors(self._origins, flow, zeros, row, self._is_by_constructor) if _is_by_value(found) else None
+        )
+        return found if fills is None else replace(found, blamed_site=fills.latest, other_site=fills.other)
 
     def _flat_call_above(self, use: TensorUse, row: int) -> int | None:
         """The call without a slope that a live operand comes from, through calls with one live input each."""
@@ -389,6 +396,10 @@ def _together(one: ZeroGradient, other: ZeroGradient) -> ZeroGradient:
     leaves = tuple(dict.fromkeys((*one.leaves, *other.leaves)))
     nodes = tuple(dict.fromkeys((*one.leaf_nodes, *other.leaf_nodes))) if one.graph == other.graph else one.leaf_nodes
     return replace(one, leaves=leaves, leaf_nodes=nodes)
+
+
+def _is_by_value(zero: ZeroGradient) -> bool:
+    return zero.cause == "masked_out" and zero.by == "value"
 
 
 def _is_constant(values: ValueFacts) -> bool:

@@ -76,11 +76,26 @@ for step in range(4):
     loss = 0
     for task in range(2):
         x, w = torch.randn(8, 3), torch.randn(3, 1)
-        fast = copy.deepcopy(net)  # HERE
+        fast = copy.deepcopy(net)
         inner = torch.optim.SGD(fast.parameters(), lr=0.1)
         (fast(x) - x @ w).square().mean().backward()
         inner.step()
-        loss = loss + (fast(x) - x @ w).square().mean()"""
+        loss = loss + (fast(x) - x @ w).square().mean()  # HERE"""
+    + TRAIN,
+    "a meta step with copies that are changed by hand": """
+net = nn.Linear(3, 1)
+optimizer = torch.optim.Adam(net.parameters())
+def adapted(x, y):
+    fast = copy.deepcopy(net)  # HERE
+    weights = list(fast.parameters())
+    grads = torch.autograd.grad((fast(x) - y).square().mean(), weights)
+    with torch.no_grad():
+        for p, g in zip(weights, grads):
+            p -= 0.1 * g
+    return fast
+for step in range(4):
+    x, w = torch.randn(8, 3), torch.randn(3, 1)
+    loss = (adapted(x, x @ w)(x) - x @ w).square().mean()"""
     + TRAIN,
 }  # fmt: skip
 

@@ -284,6 +284,14 @@ def loss():
     return 1e-7 * out(h).mean()
 train(loss, [p for layer in (inner, outer, out) for p in layer.parameters()], steps=1)
 """,
+    "two terms of a loss through normalized layers, of which one weighs little at first": """
+layers = [[nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU()] for _ in range(4)]
+net, x = nn.Sequential(*[each for layer in layers for each in layer], nn.Linear(8, 3)), torch.randn(16, 8)
+def loss():
+    close = net(x + 0.1 * torch.randn(16, 8)).softmax(1).square().mean()
+    return nn.functional.cross_entropy(net(x), torch.arange(16) % 3) + 1e-4 * close
+train(loss, net.parameters(), steps=3)
+""",
     "a running average of what one layer gives, nearly learnt": """
 m = nn.Linear(8, 8)
 def loss():

@@ -420,8 +420,8 @@ def q_sample(x0, t, noise=None):
 data = torch.rand(64, 8) * 2 - 1
 for x0 in data.split(16):
     t = torch.randint(0, 20, (16,))
-    noise = torch.randn_like(x0)  # HERE
-    xt = q_sample(x0, t{given})
+    noise = torch.randn_like(x0)
+    xt = q_sample(x0, t{given})  # HERE
     loss = F.mse_loss(model(torch.cat([xt, t[:, None] / 20], 1)), noise)
 """
 SCORES = """
@@ -437,15 +437,20 @@ def perturb(x, sigma):
     return x + sigma * torch.randn(x.shape)
 for step in range(3):
     x, sigma = torch.sin(torch.arange(10.0) + step).expand(4, 1, 10).contiguous(), 0.3
-    eps = torch.randn(4, 1, 10)  # HERE
+    eps = torch.randn(4, 1, 10)
     {noisy}
     loss = (sigma * score(noisy) + eps).square().mean()
 """
 NOISES = {
     "a helper that draws its own noise": DIFFUSION.format(given=""),
-    "scores, with the sign of the noise": SCORES.format(noisy="noisy = perturb(x, sigma)").replace(
+    "scores, with the sign of the noise": SCORES.format(noisy="noisy = perturb(x, sigma)  # HERE").replace(
         "(sigma * score(noisy) + eps).square().mean()", "F.mse_loss(sigma * score(noisy), -eps)"
     ),
+    "two draws in one function, and noisy data": SCORES.format(
+        noisy="noisy = x + 0.1 * torch.randn_like(x) + sigma * torch.randn_like(x)"
+    )
+    .replace("eps = torch.randn(4, 1, 10)", "eps = torch.randn(4, 1, 10)  # HERE")
+    .replace("(sigma * score(noisy) + eps).square().mean()", "F.mse_loss(sigma * score(noisy), -eps)"),
 }
 DENOISING = {
     "a helper that gets the noise": DIFFUSION.format(given=", noise"),

@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gradviz.analysis.case import Case
@@ -25,6 +26,15 @@ _MAX_CALLS = 6
 _MAX_NODES = 20
 _MAX_STEPS = 10_000
 """The most tensors that are visited to find a node that still exists."""
+
+
+class BetterLine(Struct, frozen=True):
+    """A line to change instead of the one that cuts."""
+
+    location: Location
+    words: str
+    """Why it is the one to change; the end of the message."""
+    fix: str
 
 
 class CutRule(Rule):
@@ -63,21 +73,28 @@ class CutRule(Rule):
         """The corrected line of the cut; None if that is not certain."""
         return None
 
+    def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
+        """Another line to change, if what cuts has to be as it is."""
+        return None
+
     def _finding(self, case: Case, flow: Dataflow, found: CutOff, severity: Severity) -> Finding:
-        location = self._location(case, flow, found)
-        text = case.source_line(location)
+        better, cut = self.better_line(case, found), self._location(case, flow, found)
+        location = cut if better is None else better.location
+        text = None if better is not None else case.source_line(location)
         names = [case.tensor_name(number) for number in found.tensors]
         backward = flow.log.calls[found.backward]
         inputs = dead_inputs(case, flow, found)
+        fix = ("if that is not meant, " if found.may_be_meant else "") + self.fix(flow, found) + _also(flow, found)
+        symptom = case.location_of_site(backward.call_site) if found.is_refused else None
         return self.finding(
-            self._message(case, flow, found, names),
+            self._message(case, flow, found, names) + ("" if better is None else f"; {better.words}"),
             severity=severity,
             symptom="raises" if found.is_refused else "grad_none",
             why=self.why(flow, found),
-            fix=("if that is not meant, " if found.may_be_meant else "") + self.fix(flow, found) + _also(flow, found),
+            fix=fix if better is None else better.fix,
             changed_line=None if text is None or _is_cut_again(flow, found) else self.changed_line(text, found),
             location=location,
-            symptom_location=case.location_of_site(backward.call_site) if found.is_refused else None,
+            symptom_location=symptom if better is None else cut,
             tensors=tuple(names),
             nodes=_cut_from(case, found) if found.is_refused else _taken_at(case, found, inputs),
             cut=CutSeen(_cut_words(flow, found), inputs, _cut_root(case, found) if found.is_refused else None),

@@ -19,6 +19,7 @@ from gradviz.analysis.numbers.growth import (
     descent,
     descent_along,
     descent_from_loss,
+    descent_on_one_path,
     growths,
 )
 from gradviz.analysis.parameters.creation_lines import first_writes, is_set_by_hand, line_of_module
@@ -63,7 +64,9 @@ class SteepChain(Rule):
                 wholes.append(descent_along(graph, ordered[-1]))
         for whole in wholes:
             culprit = self._culprit(graph, ordered, whole) if whole is not None and self._is_steep(whole) else None
-            if whole is not None and culprit is not None:
+            if whole is None or culprit is None:
+                continue
+            if whole is not wholes[0] or self._is_steep_on_one_path(graph, culprit):
                 yield whole, culprit
 
     @abstractmethod
@@ -73,6 +76,12 @@ class SteepChain(Rule):
     def _is_steep(self, whole: Descent) -> bool:
         limit = STEEP**2 if whole.is_from_loss else STEEP
         return whole.factor < 1 / limit if self.symptom == "vanishing" else whole.factor > limit
+
+    def _is_steep_on_one_path(self, graph: Graph, culprit: Growth) -> bool:
+        """Whether the layers between which it was measured follow each other: of two terms of a loss, each with layers
+        of its own, the one may have a hundred times the weight of the other."""
+        between = descent_on_one_path(graph, culprit)
+        return between is not None and self._is_steep(between)
 
     def _culprit(self, graph: Graph, ordered: Sequence[Growth], whole: Descent) -> Growth | None:
         """The operation that causes most of it, if its nodes follow each other.

@@ -80,6 +80,7 @@ class ZeroGradientRule(Rule):
             case.location_of_call(zero.call) if zero.call is not None else case.location_of(zero.graph, zero.node)
         )
         location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
+        also = own_line if zero.other_site is None else case.location_of_site(zero.other_site)
         wrong_use = self.wrong_use(case, zero)
         if wrong_use is not None:
             location = wrong_use[0]
@@ -94,7 +95,7 @@ class ZeroGradientRule(Rule):
             if zero.optimizer is None
             else _SMALLER_STEPS,
             location=location,
-            symptom_location=own_line if own_line != location else None,
+            symptom_location=also if also != location else None,
             op=autograd_name(node),
             tensors=zero.leaves,
             nodes=case.nodes_in(zero.graph, (zero.node, *zero.leaf_nodes)),

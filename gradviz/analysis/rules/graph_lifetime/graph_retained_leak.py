@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.retained_graphs import Retained
 from gradviz.analysis.finding import Finding, Location, NodeAt, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.storing_lines import next_in_function
 from gradviz.graph.call_log import Holder
 from gradviz.graph.model import CallSite, Node
 from gradviz.graph.saved_tensors import SavedTensor
@@ -57,14 +58,14 @@ class GraphRetainedLeak(Rule):
         if case.capture.error is not None:
             return
         for retained in case.retained_graphs:
-            yield self._held(flow, retained) if retained.holder is not None else self._hanging_on_grad(flow, retained)
+            yield self._held(case, retained) if retained.holder is not None else self._hanging_on_grad(flow, retained)
         yield from self._on_ctx(case, flow)
 
-    def _held(self, flow: Dataflow, retained: Retained) -> Finding:
+    def _held(self, case: Case, retained: Retained) -> Finding:
         assert retained.holder is not None
-        line = _line_of_holder(flow, retained)
+        line = _line_of_holder(case.dataflow, retained)
         made = location_of_line(line)
-        kept = _location_of_keeping(retained.holder, made)
+        kept = _location_of_keeping(case, retained.holder, made)
         variable = retained.holder.path
         many = len(retained.tensors) > 1
         return self.finding(
@@ -132,10 +133,13 @@ def _line_of_holder(flow: Dataflow, retained: Retained) -> CallSite | None:
     return line_outside_modules(flow, retained.maker)
 
 
-def _location_of_keeping(holder: Holder, made: Location | None) -> Location | None:
-    """The one line that puts results into the list or dict that holds them, if another line makes them."""
-    locations = [Location(file, line) for file, line in holder.lines]
-    return locations[0] if len(locations) == 1 and locations[0] != made else None
+def _location_of_keeping(case: Case, holder: Holder, made: Location | None) -> Location | None:
+    """The line that puts results into the list or dict that holds them, if another line makes them: the only one, or
+    the next one in the function that makes them."""
+    locations = tuple(Location(file, line) for file, line in holder.lines)
+    if len(locations) == 1:
+        return locations[0] if locations[0] != made else None
+    return None if made is None or made in locations else next_in_function(case, made, locations)
 
 
 def _line_on_ctx(flow: Dataflow, call: int | None, slot: str) -> Location | None:

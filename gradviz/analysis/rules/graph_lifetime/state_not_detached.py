@@ -7,13 +7,13 @@ from typing import Any
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
-from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.detached_in_vain import detached_in_vain
 from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
+from gradviz.analysis.rules.bases.storing_lines import line_that_stores
 from gradviz.graph.model import CallSite
 
 
@@ -81,7 +81,7 @@ class StateNotDetached(Rule):
         crossing = reached.crossing(reached.end_of_round(boundary)) or reached.crossing(boundary)
         states = tuple(dict.fromkeys(use.tensor for _, use in crossing))
         named = names_of(flow, states)
-        line = carried_at(flow, backward, crossing[-1]) if crossing else flow.line_of(backward)
+        line = carried_at(case, backward, crossing[-1]) if crossing else flow.line_of(backward)
         what = together(named) if named else f"what was computed{at_line(line)}"
         in_vain = detached_in_vain(case, states, crossing[-1][0] if crossing else backward)
         line = line if in_vain is None else flow.line_of(in_vain)
@@ -106,12 +106,16 @@ _FIX_OF_VAIN = (
 )
 
 
-def carried_at(flow: Dataflow, backward: int, crossing: tuple[int, Any]) -> CallSite | None:
-    """The line that computed the state: in the loop if a variable there holds it, else where it is kept."""
-    user, use = crossing
+def carried_at(case: Case, backward: int, crossing: tuple[int, Any]) -> CallSite | None:
+    """The line that stored the state in an object, or computed it: in the loop if a variable there holds it, else where
+    it is kept."""
+    flow, (user, use) = case.dataflow, crossing
     maker = flow.newest_producer(use.tensor, user)
     if maker is None:
         return flow.line_of(user)
     known = flow.log.tensors[use.tensor]
+    stored = next(filter(None, (line_that_stores(case, maker, name) for name in known.names)), None)
+    if stored is not None:
+        return stored
     is_in_variable = bool(known.names) and known.role == "tensor"
     return line_in_function_of(flow, maker, backward if is_in_variable else user)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.copies_used import CopyUsed, line_of_copy
@@ -74,7 +75,9 @@ class CopyUsedInstead(Rule):
         line, training = line_of_copy(flow, found.rows), line_in_function_of(flow, first, found.backward)
         step = location_of_call(flow, found.step)
         if found.is_new:
-            line, training = histories.line_where_made(found.copies[trained[0]]), line
+            made = histories.line_where_made(found.copies[trained[0]])
+            # A copy that has an optimizer learns as it should; what it has learnt is not given on.
+            line, training = (training, made) if _has_optimizer(flow, found) else (made, line)
         names = together(names_of(flow, (found.copies[each] for each in trained)))
         return self.finding(
             f"{found.steps:,} steps{at_line(step)} never change {histories.together(trained)}: their loss is computed "
@@ -91,3 +94,10 @@ class CopyUsedInstead(Rule):
             tensors=names_of(flow, trained),
             evidence={"steps": found.steps, "parameters": len(trained)},
         )
+
+
+def _has_optimizer(flow: Dataflow, found: CopyUsed) -> bool:
+    """Whether the steps of an optimizer change the copies."""
+    copies = set(found.copies.values())
+    last = next((row for row in reversed(flow.rows_of_kind("step")) if row < found.backward), None)
+    return last is not None and any(use.tensor in copies for use in flow.log.calls[last].inputs)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.analysis.rules.bases.cut_rule import BetterLine, CutRule
+from gradviz.analysis.rules.bases.detached_for_others import line_that_uses
 
 
 class DataAccess(CutRule):
@@ -56,3 +58,6 @@ class DataAccess(CutRule):
     def changed_line(self, text: str, found: CutOff) -> str | None:
         changed, count = re.subn(r"\.data\b", "", text)
         return changed if count == 1 else None
+
+    def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
+        return line_that_uses(case, found)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.analysis.rules.bases.cut_rule import BetterLine, CutRule
+from gradviz.analysis.rules.bases.detached_for_others import line_that_uses
 
 
 class Detached(CutRule):
@@ -54,3 +56,6 @@ class Detached(CutRule):
 
     def changed_line(self, text: str, found: CutOff) -> str | None:
         return text.replace(".detach()", "") if text.count(".detach()") == 1 else None
+
+    def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
+        return line_that_uses(case, found)

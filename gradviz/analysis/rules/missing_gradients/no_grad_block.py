@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
 from gradviz.analysis.dataflow.call_words import short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.cut_rule import CutRule
+from gradviz.analysis.rules.bases.cut_rule import BetterLine, CutRule
 
 
 class NoGradBlock(CutRule):
@@ -66,6 +69,34 @@ class NoGradBlock(CutRule):
             "compute it with gradients on; if these tensors are not meant to train, "
             "keep them out of the optimizer and freeze them with requires_grad_(False)"
         )
+
+    def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
+        made = _leaf_of_fixed_point(case.dataflow, found)
+        location = None if made is None else case.location_of_call(made)
+        return None if location is None else BetterLine(location, _SOLVED, _APPLY_AGAIN)
+
+
+_SOLVED = "what a loop has found so becomes a leaf"
+_APPLY_AGAIN = (
+    "apply the function of the loop once more with gradients on, as z = f(z.detach(), x): the loop itself needs none"
+)
+_MIN_ROUNDS = 3
+_LEAF = frozenset({"requires_grad_", "requires_grad.__set__"})
+
+
+def _leaf_of_fixed_point(flow: Dataflow, found: CutOff) -> int | None:
+    """The call that makes a leaf of what several rounds of the same weights have computed without gradients."""
+    calls = flow.log.calls
+    off = [row for row in found.cut_path.calls if calls[row].grad_mode != "enabled"]
+    states = {use.tensor for row in found.cut_path.calls[:-1] for use in calls[row].outputs if not use.has_grad_fn}
+    rows = {row for state in states for row in flow.users(state, off[-1]) if row < found.backward} if off else set()
+    made = min((row for row in rows if calls[row].function.removeprefix("torch.Tensor.") in _LEAF), default=None)
+    if made is None:
+        return None
+    above = flow.ancestors(calls[off[-1]].outputs[0].tensor, off[-1] + 1, flow.step_before(off[-1]))
+    wanted = {*found.tensors}
+    uses = Counter(use.tensor for row in above for use in calls[row].inputs if use.tensor in wanted)
+    return made if max(uses.values(), default=0) >= _MIN_ROUNDS else None
 
 
 def _reassigned(flow: Dataflow, found: CutOff) -> str | None:

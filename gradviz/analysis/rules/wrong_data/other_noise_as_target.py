@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import is_normal_draw
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 
 
@@ -80,15 +80,17 @@ class OtherNoiseAsTarget(Rule):
 
     def _finding(self, case: Case, row: int, noises: _Noises) -> Finding:
         flow = case.dataflow
-        other = location_of_call(flow, noises.in_input)
+        other, drawn = location_of_call(flow, noises.in_input), location_of_call(flow, noises.target)
+        asked = location_of_line(line_in_function_of(flow, noises.in_input, noises.target))
+        is_asked = asked is not None and asked != other
         return self.finding(
-            "this noise is only the target of a loss: the input of the model was made with another "
+            f"the noise{at_line(drawn)} is only the target of a loss: the input of the model was made with another "
             f"draw{at_line(other)}",
             symptom="grad_wrong",
             why="the input contains nothing of the noise that the model should find, so it learns to answer zero",
             fix="draw the noise once: give it to the function that adds it to the input, and compare with the same one",
-            location=location_of_call(flow, noises.target),
-            symptom_location=location_of_call(flow, row),
+            location=asked if is_asked else drawn,  # a function draws it unless it is given: there it is not
+            symptom_location=drawn if is_asked else location_of_call(flow, row),
         )
 
 
@@ -122,7 +124,7 @@ def _other_noise(flow: Dataflow, row: int) -> _Noises | None:
     is_for_data = any(use.tensor in data for use in drawn.inputs)
     if not is_for_data and _NAMES.isdisjoint(flow.log.tensors[noise].names):
         return None
-    for each in above:
+    for each in reversed(above):
         call = flow.log.calls[each]
         if plain_name(call.function) not in ("add", "sub") or len(call.inputs) != _SIDES or call.live_inputs:
             continue

@@ -9,9 +9,9 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import BoxesBeyond, boxes_beyond, leaves_without_overlap
@@ -79,8 +79,9 @@ class TargetNeverReached(Rule):
     def _of_boxes(self, case: Case, boxes: BoxesBeyond) -> Finding:
         flow, bounds = case.dataflow, boxes.bounds
         made = flow.log.calls[bounds.row]
-        location = location_of_line(flow.line(line_of_module(flow, made))) or location_of_call(flow, bounds.row)
-        overlap = location_of_call(flow, boxes.row)
+        module = location_of_line(flow.line(line_of_module(flow, made)))
+        given, bounded = _line_that_gives_on(flow, bounds.row), module or location_of_call(flow, bounds.row)
+        location, other = (bounded, location_of_call(flow, boxes.row)) if given is None else (given, bounded)
         return self.finding(
             f"{plain_name(made.function)}() keeps predicted boxes between {bounds.low:g} and {bounds.high:g}, and "
             f"those of the data go from {boxes.lowest:.4g} to {boxes.highest:.4g}: they are in other units",
@@ -88,7 +89,7 @@ class TargetNeverReached(Rule):
             why="predicted and true boxes do not overlap, whatever is predicted: an overlap of zero has no slope",
             fix="multiply the predictions by the size of the image, or divide the targets by it",
             location=location,
-            symptom_location=overlap if overlap != location else None,
+            symptom_location=other if other != location else None,
             tensors=leaves_without_overlap(case, boxes.row),
             evidence={"lowest": boxes.lowest, "highest": boxes.highest},
         )
@@ -115,6 +116,16 @@ class TargetNeverReached(Rule):
             symptom_location=loss if loss != location else None,
             evidence={"lowest": lowest, "highest": highest},
         )  # fmt: skip
+
+
+def _line_that_gives_on(flow: Dataflow, row: int) -> Location | None:
+    """The line that gives the result of a call to another function, which converts boxes or compares them: there they
+    can be scaled; None if the next calls are beside it."""
+    user = next(iter(flow.users(flow.log.calls[row].outputs[0].tensor, row)), None)
+    own, next_line = flow.line_of(row), None if user is None else flow.line_of(user)
+    if user is None or own is None or next_line is None or next_line.function == own.function:
+        return None
+    return location_of_line(line_in_function_of(flow, user, row))
 
 
 class _Meeting(Struct, frozen=True):

@@ -38,7 +38,7 @@ class MaskedOut(ZeroGradientRule):
     name = "masked_out"
     yields_to = (
         "plain_tensor", "one_direction_only", "first_step_only", "second_derivative_zero", "same_derivative_twice",
-        "target_never_reached",
+        "target_never_reached", "normalized_alone",
     )  # fmt: skip
 
     def verdict(self, zero: ZeroGradient, operation: str) -> str:
@@ -47,9 +47,15 @@ class MaskedOut(ZeroGradientRule):
         return f"{operation}() removes all of it, as its other operand is 0 or its mask selects nothing"
 
     def why(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.other_site is not None:
+            return (
+                "both factors start at zero, and the gradient of each is multiplied by the other: neither ever changes"
+            )
         return "what is multiplied by zero has no influence on the loss, so its gradient is zero"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
+        if zero.other_site is not None:
+            return "let only one of the two start at zero: that one changes with the first step, and then the other"
         if zero.by == "value":
             return (
                 "look at the line that made the zeros: integer division, a condition that is never true, an initial 0"

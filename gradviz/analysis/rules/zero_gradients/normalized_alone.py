@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import line_that_gave, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.boxes.boxes_beyond import leaves_without_overlap
+from gradviz.analysis.rules.bases.centred_alone import Centred, centred_alone
 from gradviz.graph.call_log import Call
 
 
@@ -19,12 +21,13 @@ class NormalizedAlone(Rule):
     What it finds
     -------------
     ``normalize()`` along an axis of length 1, of something that is trained: its axis is 1 where none is named, which is
-    the channel of ``(batch, 1, features)``.
+    the channel of ``(batch, 1, features)``. Values minus their mean along an axis of length 1, such as rewards of shape
+    ``(samples, 1)`` that are whitened along the last axis.
 
     Why it matters
     --------------
     A single number divided by its own size is 1 or -1, whatever it was: no gradient goes back, and all that is left of
-    the features is their signs.
+    the features is their signs. A single number minus its own mean is 0, and so is all that it is multiplied by.
 
     Example
     -------
@@ -66,18 +69,44 @@ class NormalizedAlone(Rule):
                 if not flow.has_step_after(row):
                     continue
                 told.add(call.call_site)
-                leaves, _ = case.histories.live_leaves((call.inputs[0].tensor,), row)
-                trained = sorted(leaves & case.histories.trained)
-                yield self.finding(
-                    f"normalize() runs along axis {axis % len(shape)} of {shape}, which has one element: every value "
-                    "becomes 1 or -1, and sends no gradient back",
-                    symptom="grad_zero",
-                    why="a number divided by its own size does not depend on it, but for its sign",
-                    fix="name the axis of the features: normalize(x, dim=-1)",
-                    location=location_of_call(flow, row),
-                    tensors=names_of(flow, trained),
-                    evidence={"shape": str(shape)},
-                )
+                yield self._of_normalize(case, row, axis % len(shape))
+        for centred in centred_alone(flow):
+            yield self._of_mean(case, centred)
+
+    def _of_normalize(self, case: Case, row: int, axis: int) -> Finding:
+        flow = case.dataflow
+        taken = flow.log.calls[row].inputs[0].tensor
+        leaves, _ = case.histories.live_leaves((taken,), row)
+        shape = shape_of(flow, taken)
+        return self.finding(
+            f"normalize() runs along axis {axis} of {shape}, which has one element: every value becomes 1 or -1, and "
+            "sends no gradient back",
+            symptom="grad_zero",
+            why="a number divided by its own size does not depend on it, but for its sign",
+            fix="name the axis of the features: normalize(x, dim=-1)",
+            location=location_of_call(flow, row),
+            tensors=names_of(flow, sorted(leaves & case.histories.trained)),
+            evidence={"shape": str(shape)},
+        )
+
+    def _of_mean(self, case: Case, centred: Centred) -> Finding:
+        flow = case.dataflow
+        shape = shape_of(flow, flow.log.calls[centred.mean].inputs[0].tensor)
+        location = location_of_call(flow, centred.mean)
+        maker = centred.maker
+        given = None if maker is None else location_of_line(line_that_gave(flow, centred.mean, maker))
+        return self.finding(
+            f"the mean runs along axis {centred.axis} of {shape}, which has one element: each value minus that mean is "
+            "0, and so is what is multiplied by it",
+            symptom="grad_zero",
+            why="a single number is its own mean",
+            fix="take the mean along the axis of the values that belong together; give it that shape first: "
+            "x.view(groups, -1)",
+            location=location,
+            symptom_location=given if given != location else None,
+            tensors=leaves_without_overlap(case, centred.difference),
+            evidence={"shape": str(shape)},
+        )
 
 
 def _axis(call: Call) -> int:

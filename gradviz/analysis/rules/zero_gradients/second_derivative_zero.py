@@ -12,10 +12,11 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
 
 
 class SecondDerivativeZero(Rule):
@@ -153,11 +154,23 @@ def _line_to_edit(case: Case, second: _Second) -> tuple[int, Location | None]:
     """
     flow = case.dataflow
     for row in second.activations:
-        made = line_of_module(flow, flow.log.calls[row])
-        location = None if made is None else case.location_of_site(made)
+        location = location_of_line(_line_of_activation(flow, flow.log.calls[row]))
         if location is not None and not plain_name(flow.log.calls[row].function).startswith("max_pool"):
             return row, location
     return second.activations[-1], location_of_call(flow, second.activations[-1])
+
+
+def _line_of_activation(flow: Dataflow, call: Call) -> CallSite | None:
+    """The line that made the module of torch in which a call ran; if several may have, the first, if one function has
+    all of them."""
+    known = line_of_module(flow, call)
+    if known is not None or call.scope is None:
+        return flow.line(known)
+    name, calls = f".{flow.log.scopes[call.scope].class_name}", flow.log.calls
+    rows = [row for row in flow.rows_of_kind("make_module") if calls[row].function.endswith(name)]
+    lines = [flow.line_of(row) for row in rows if calls[row].function.startswith("torch.nn.")]
+    functions = {None if line is None else (line.file, line.function) for line in lines}
+    return lines[0] if len(functions) == 1 else None
 
 
 def _is_of_layers(call: Call) -> bool:
