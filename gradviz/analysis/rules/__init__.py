@@ -155,6 +155,7 @@ from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneC
 from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
+from gradviz.analysis.rules.wrong_data.order_applied_twice import OrderAppliedTwice
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.rows_grouped_otherwise import RowsGroupedOtherwise
@@ -377,6 +378,7 @@ RULES: tuple[type[Rule], ...] = (
     NotMovedBack,
     StepsUpGradient,
     RateSetElsewhere,
+    OrderAppliedTwice,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,
