@@ -37,6 +37,7 @@ from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRo
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
 from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
+from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
@@ -379,6 +380,7 @@ RULES: tuple[type[Rule], ...] = (
     StepsUpGradient,
     RateSetElsewhere,
     OrderAppliedTwice,
+    ScaleBoundedOnce,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,
