@@ -88,6 +88,10 @@ HEALTHY = {
     "    z = mu + torch.exp(0.5 * v) * torch.randn_like(mu)\n" + DIVERGENCE + "\n" + DECODED,
     "noise behind a clamp that changes nothing": VAE
     + "    z = mu + torch.exp(0.5 * v.clamp(-9, 9)) * torch.randn_like(mu)\n" + DIVERGENCE + "\n" + DECODED,
+    "exponentials of scores that an estimate of information clamps": COUPLING
+    + "    score, off = 3 * net(a) @ net(b).T, 1 - torch.eye(16)\n"
+    "    others = ((score.clamp(-1, 1) - 1).exp() * off).sum() / off.sum()\n"
+    "    loss = others - score.diagonal().mean() + (t - s).square().mean()" + TRAIN,
     "a hand-written SiLU beside a score": FIT
     + "    loss = (v * torch.sigmoid(v)).square().mean() - v.mean() + (mu - y).square().mean()" + TRAIN,
     "results that are squashed after a flow": COUPLING

@@ -14,10 +14,12 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.bounded_scales import (
     BOUNDS,
+    CLAMPS,
     Bounded,
     bounds_of,
     changes_values,
     common_key,
+    is_factor_of_values,
     up_to_bound,
 )
 from gradviz.analysis.rules.bases.losses.scales.noise_scales import (
@@ -125,7 +127,9 @@ def _apart(flow: Dataflow, terms: list[Term]) -> Iterator[_Apart]:
     powers = dict.fromkeys(power for row in added for power in powers_in_product(flow, row))
     for bounded in bounds_of(flow, powers):
         found = _raw_logarithm(flow, bounded, signs)
-        if found is not None:
+        is_clamp = plain_name(flow.log.calls[bounded.row].function) in CLAMPS
+        # An estimate of mutual information may clamp its exponentials on purpose: they are scales of nothing.
+        if found is not None and (not is_clamp or is_factor_of_values(flow, bounded, powers)):
             yield _Apart(first[found].row, bounded.row, bounded.given.tensor, _RAW_LOGARITHM)
     yield from _bounded_logarithms(flow, logarithms, powers, signs)
 

@@ -116,14 +116,10 @@ def _summed(flow: Dataflow, row: int) -> int | None:
 
 def _misread(flow: Dataflow, row: int, summed: int, asked: int, result: int) -> int | None:
     """The call that takes the derivative of a sum of columns for that of a single one."""
+    if flow.log.tensors[asked].role != "tensor" or not shape_of(flow, result)[1:] or shape_of(flow, result)[-1] == 1:
+        return None
     taken = columns_taken(flow, result, row)
     if _is_derivative(flow, summed, row):
-        if (
-            flow.log.tensors[asked].role != "tensor"
-            or not shape_of(flow, result)[1:]
-            or shape_of(flow, result)[-1] == 1
-        ):
-            return None
         used = [*taken.values(), *_sums_of_columns(flow, result, row)]
         return min(used) if used and are_mixed(flow, asked, summed, row) else None
     are_apart = len(columns_taken(flow, summed, -1)) > 1

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.scales.masked_exponentials import is_mask
 from gradviz.analysis.rules.bases.losses.scales.scale_powers import Key, Power, powers_of
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -94,6 +95,18 @@ def _limits(call: Call) -> tuple[float, float]:
     lowest = -none if name == "clamp_max" else number_of(call, "1", "min", "min_val", missing=-none)
     places = ("1", "max") if name == "clamp_max" else ("2", "max", "max_val")
     return lowest, none if name == "clamp_min" else number_of(call, *places, missing=none)
+
+
+def is_factor_of_values(flow: Dataflow, bounded: Bounded, powers: Iterable[Power]) -> bool:
+    """Whether one of these scales, which a function bounds, is multiplied with something other than a mask."""
+    for power in powers:
+        call = flow.log.calls[power.row]
+        is_product = plain_name(call.function) in _PRODUCTS and len(call.inputs) == _BOTH and not power.key.is_log
+        if is_product and not any(is_mask(flow, use, power.row) for use in call.inputs):
+            made_of = powers_of(flow, power.key.tensor, power.row, 1.0)
+            if any(each.key == bounded.power.key for each in made_of):
+                return True
+    return False
 
 
 def common_key(powers: Iterable[Power], keys: Iterable[Key]) -> tuple[Key, Power] | None:
