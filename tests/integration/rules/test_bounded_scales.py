@@ -75,6 +75,7 @@ HEALTHY = {
         "z = b * torch.sigmoid(s + 2) + t", "log_det = F.logsigmoid(s + 2).sum(1)",
     ),
     "the same by softplus": layers("z = b * torch.sigmoid(s + 2) + t", "log_det = -F.softplus(-s - 2).sum(1)"),
+    "the same in two parts": layers("z = b * torch.sigmoid(s) + t", "log_det = (s - F.softplus(s)).sum(1)"),
     "a clamp that changes nothing": layers("z = b * torch.exp(s.clamp(-9, 9)) + t", "log_det = s.sum(1)"),
     "a clamp above which the loss pushes nothing": FIT
     + "    v = 4 * v + 5\n    error = (y - mu) ** 2 * torch.exp(-v.clamp(max=5))\n"

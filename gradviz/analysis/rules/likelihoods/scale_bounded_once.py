@@ -124,8 +124,11 @@ def _apart(flow: Dataflow, terms: list[Term]) -> Iterator[_Apart]:
     signs, first = logarithms_in(flow, terms)
     logarithms = [term for term in terms if plain_name(flow.log.calls[term.row].function) in BOUNDS and term.is_sure]
     added = {term.row: None for term in terms if term.sign > 0 and term.is_sure} if signs else {}
+    others = _other_logarithms(flow, terms)
     powers = dict.fromkeys(power for row in added for power in powers_in_product(flow, row))
     for bounded in bounds_of(flow, powers):
+        if any(power.key in others for power in bounded.above):
+            continue
         found = _raw_logarithm(flow, bounded, signs)
         is_clamp = plain_name(flow.log.calls[bounded.row].function) in CLAMPS
         # An estimate of mutual information may clamp its exponentials on purpose: they are scales of nothing.
@@ -136,7 +139,7 @@ def _apart(flow: Dataflow, terms: list[Term]) -> Iterator[_Apart]:
 
 def _raw_logarithm(flow: Dataflow, bounded: Bounded, signs: dict[Key, set[int]]) -> Key | None:
     """What a function bounds, if the loss has that itself as the logarithm of the scale."""
-    if any(key in signs for key in bounded.power.key.and_wholes()) or _has_other_logarithm(flow, bounded):
+    if any(key in signs for key in bounded.power.key.and_wholes()):
         return None
     met = common_key(bounded.above, signs)
     if met is None:
@@ -147,13 +150,18 @@ def _raw_logarithm(flow: Dataflow, bounded: Bounded, signs: dict[Key, set[int]])
     return key if signs[key] == {-grows} and changes_values(flow, bounded, (moves,)) else None
 
 
-def _has_other_logarithm(flow: Dataflow, bounded: Bounded) -> bool:
-    """Whether the logarithm of the scale is computed from the same tensor in another way: ``-softplus(-s)``."""
-    users = (user for above in bounded.above for user in flow.users(above.key.tensor) if user != bounded.row)
-    return any(plain_name(flow.log.calls[user].function) in _LOGARITHMS for user in users)
+def _other_logarithms(flow: Dataflow, terms: list[Term]) -> set[Key]:
+    """What goes into terms that may be the logarithm of a scale, or a part of it: ``s - softplus(s)``."""
+    calls = ((term.row, flow.log.calls[term.row]) for term in terms)
+    return {
+        power.key
+        for row, call in calls
+        if (name := plain_name(call.function)) in _LOGARITHMS and call.live_inputs
+        for power in powers_of(flow, call.live_inputs[0].tensor, row, 1.0, is_log=name != "log1p")
+    }
 
 
-_LOGARITHMS = frozenset({"softplus", "logsigmoid", "log", "log1p"})
+_LOGARITHMS = frozenset({"softplus", "logsigmoid", "log1p"})
 
 
 def _bounded_logarithms(
