@@ -37,6 +37,7 @@ from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRo
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
 from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
+from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
@@ -155,6 +156,7 @@ from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneC
 from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
+from gradviz.analysis.rules.wrong_data.order_applied_twice import OrderAppliedTwice
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
 from gradviz.analysis.rules.wrong_data.rows_grouped_otherwise import RowsGroupedOtherwise
@@ -377,6 +379,8 @@ RULES: tuple[type[Rule], ...] = (
     NotMovedBack,
     StepsUpGradient,
     RateSetElsewhere,
+    OrderAppliedTwice,
+    ScaleBoundedOnce,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -68,6 +68,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV688": (("values[order]", (("event[rows]\n", "event[rows][order]\n"),)),),
+    "GV744": (("done[order.argsort()]", (("done[order]", "done[order.argsort()]"),)),),
+    "GV745": (
+        ("bound it once", (("    z = b", "    s = torch.tanh(s)\n    z = b"), ("exp(2 * torch.tanh(s))", "exp(s)"))),
+    ),
     "GV689": (("multiply them with the same mask", (("= s.sum(-1)", "= ((1 - mask) * s).sum(-1)"),)),),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
     "GV742": (("subtract it: p.sub_", (("p.add_(p.grad, alpha=0.1)", "p.sub_(0.1 * p.grad)"),)),),

@@ -18,6 +18,12 @@ for step in range(3):
     x = torch.rand(16, 2, requires_grad=True)
     v = net(x)
 """
+EQUATION = FIELD.replace("nn.Linear(8, 2)", "nn.Linear(8, 1)").replace("v = net(x)", "u = net(x)")
+EQUATION = EQUATION.replace("def d(", "def s(out, x):\n    return d(out.sum(), x)\ndef d(")
+EACH = EQUATION.replace("nn.Linear(2, 8)", "nn.Linear(1, 8)").replace(
+    "net(x)", "(net(x.unsqueeze(-1)) * w)[..., 0].sum(1)"
+)
+EACH = EACH.replace("for step", "w = torch.rand(1)\nfor step")
 VIEWS = """
 model = nn.Linear(4, 8)
 optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -50,6 +56,15 @@ FAULTS = {
     ("outputs_summed", "columns that stay columns"): FIELD
     + "    u_x, v_y = d(v, x)[:, :1], d(v, x)[:, 1:]\n    g = d(v, x)\n"
     "    loss = (g[:, :1] + g[:, 1:]).square().mean()  # HERE" + TRAIN,
+    ("outputs_summed", "a sum of outputs that are used on their own"): FIELD
+    + "    g = d(v.sum(), x)\n    loss = (g[:, 0] + v[:, 0] * v[:, 1]).square().mean()  # HERE" + TRAIN,
+    ("outputs_summed", "a column of the derivative of a whole gradient"): EQUATION
+    + "    g = s(u, x)\n    h = s(g, x)  # HERE\n    loss = (g[:, 1] - h[:, 0]).square().mean()" + TRAIN,
+    ("outputs_summed", "the same with ones, put together from columns, and split"): EQUATION
+    + "    u_x, u_t = d(u, x).unbind(1)\n    h = d(torch.stack([u_x, u_t], 1), x)  # HERE\n"
+    "    u_xx, u_tt = h.split(1, dim=-1)\n    loss = (u_tt - u_xx).square().mean()" + TRAIN,
+    ("outputs_summed", "a Laplacian as a sum"): EQUATION
+    + "    g = -2 * d(u, x)\n    loss = (d(g, x).sum(dim=1) - 1).square().mean()  # HERE" + TRAIN,
     ("normalized_alone", "the default axis of a batch with one channel"): VIEWS
     + "    z = F.normalize(h)  # HERE\n    loss = (z - 0.3).square().mean()" + TRAIN,
     ("axes_mixed_up", "the numbers of each anchor behind the positions"): DETECTOR
@@ -60,6 +75,17 @@ HEALTHY = {
     "a derivative of each column": FIELD
     + "    loss = (d(v[:, 0], x)[:, 0] + d(v[:, 1], x)[:, 1]).square().mean()" + TRAIN,
     "the whole derivative of a sum": FIELD + "    loss = d(v, x).square().mean()" + TRAIN,
+    "a sum of terms that are not used on their own": FIELD
+    + "    g = d(F.softplus(v).sum(), x)\n    loss = ((g[:, 0] - 1).square() + (g[:, 1] + 1).square()).mean()" + TRAIN,
+    "a second derivative of each column": EQUATION
+    + "    g = s(u, x)\n    loss = (sum(s(g[:, i], x)[:, i] for i in range(2)) - u[:, 0]).square().mean()" + TRAIN,
+    "coordinates that no layer mixes": EACH
+    + "    h = s(s(u, x), x)\n    loss = (h[:, 0] + h[:, 1] - u).square().mean()" + TRAIN,
+    "the trace by random signs": EQUATION
+    + "    g = s(u, x)\n    signs = torch.randint(0, 2, g.shape) * 2.0 - 1\n"
+    "    loss = ((s(g * signs, x) * signs).sum(1) - u[:, 0]).square().mean()" + TRAIN,
+    "the gradient of a squared gradient": EQUATION
+    + "    h = s(s(u, x).square(), x)\n    loss = (h[:, 0] - u[:, 0]).square().mean()" + TRAIN,
     "elementwise derivatives": FIELD.replace("v = net(x)", "v = torch.sin(3 * x)")
     + "    g = d(v, x)\n    loss = (g[:, 0] + g[:, 1] - net(x).sum(1)).square().mean()" + TRAIN,
     "the axis of the features": VIEWS

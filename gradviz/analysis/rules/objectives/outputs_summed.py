@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.backward_calls import starts_from_ones
-from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.mixed_columns import LAYERS, are_mixed, columns_taken
 
 
 class OutputsSummed(Rule):
@@ -19,7 +21,9 @@ class OutputsSummed(Rule):
     What it finds
     -------------
     ``autograd.grad()`` of a network's output with several columns, with ones for ``grad_outputs``, by coordinates,
-    where the program then takes columns of the result, as for a divergence.
+    where the program then takes columns of the result, as for a divergence. The same of a sum, if the columns of the
+    output are used on their own. And a derivative of all columns of a gradient at once, of which columns are taken for
+    second derivatives, or all added up for a Laplacian, where a layer mixes the coordinates.
 
     Why it matters
     --------------
@@ -66,53 +70,97 @@ class OutputsSummed(Rule):
             call = flow.log.calls[row]
             if len(call.roots) != 1 or not call.scalars.get("create_graph") or not flow.has_step_after(row):
                 continue
-            root = shape_of(flow, call.roots[0].tensor)
-            for result in call.outputs:
-                used = _columns_used(flow, result.tensor, row)
-                is_mixed = len(root) == _TABLE and root[1] > 1 and starts_from_ones(flow, row)
-                if not used or not is_mixed or not _is_mixed_by_a_layer(flow, call.roots[0].tensor, row):
-                    continue
-                site = flow.log.calls[used[0]].call_site
-                if site is not None and site not in told:
+            summed = _summed(flow, row)
+            for asked, result in zip(call.asked, call.outputs, strict=False) if summed is not None else ():
+                used = None if summed is None else _misread(flow, row, summed, asked.tensor, result.tensor)
+                site = None if used is None else flow.log.calls[used].call_site
+                if summed is not None and used is not None and site is not None and site not in told:
                     told.add(site)
-                    yield self._finding(case, row, used[0], root)
+                    yield self._finding(case, row, used, summed)
 
-    def _finding(self, case: Case, row: int, used: int, root: Shape) -> Finding:
-        flow = case.dataflow
-        here, asked = location_of_call(flow, used), location_of_call(flow, row)
+    def _finding(self, case: Case, row: int, used: int, summed: int) -> Finding:
+        flow, columns = case.dataflow, shape_of(case.dataflow, summed)[-1]
+        is_second = _is_derivative(flow, summed, row)
+        here, other = location_of_call(flow, used), location_of_call(flow, row)
+        if is_second:
+            here, other = location_of_line(line_in_function_of(flow, row, used)), here
+        name, each = ("gradient", "grad_u[:, 0]") if is_second else ("output", "out[:, 0]")
+        elsewhere = at_line(other) if other != here else ""
         return self.finding(
-            f"the derivative{at_line(asked)} is that of the sum of all {root[1]} columns of the output, and its "
-            "columns are used as if each belonged to one of them",
+            f"the derivative{'' if is_second else elsewhere} is that of the sum of all {columns} columns of the "
+            f"{name}, and its columns are used{elsewhere if is_second else ''} as if each belonged to one of them",
             symptom="grad_wrong",
-            why="grad_outputs of ones add up the outputs: each column of the result is the derivative of that sum by "
-            "one coordinate",
-            fix="differentiate each column of the output on its own: grad(out[:, 0].sum(), x, create_graph=True)",
+            why="a sum, or ones for grad_outputs, adds up the columns: each column of the result is the derivative of "
+            f"that sum by one coordinate{', u_xx + u_yx' if is_second else ''}",
+            fix=f"differentiate each column of the {name} on its own: grad({each}.sum(), x, create_graph=True)",
             location=here,
-            symptom_location=asked if asked != here else None,
-            evidence={"shape": str(root)},
+            symptom_location=other if other != here else None,
+            evidence={"shape": str(shape_of(flow, summed))},
         )
 
 
+_MAX_MAKERS = 8
 _TABLE = 2
-_LAYERS = frozenset({"linear", "addmm", "matmul", "mm", "bmm"})
 
 
-def _columns_used(flow: Dataflow, result: int, row: int) -> list[int]:
-    """The calls that take single columns of a derivative by several coordinates, if they take more than one of them."""
-    shape = shape_of(flow, result)
-    if len(shape) != _TABLE or shape[1] == 1:
-        return []
-    users = [
-        user
-        for user in flow.users(result, row)
-        if plain_name(flow.log.calls[user].function) in ("getitem", "select")
-        and shape_of(flow, flow.log.calls[user].outputs[0].tensor) in (shape[:1], (shape[0], 1))
-    ]
-    taken = {tuple(sorted(flow.log.calls[user].scalars.items(), key=str)) for user in users}
-    return users if len(taken) > 1 else []
+def _summed(flow: Dataflow, row: int) -> int | None:
+    """The table whose columns a backward call adds up: its root, or that of which the root is the sum."""
+    root = flow.log.calls[row].roots[0].tensor
+    made = flow.newest_producer(root, row) if not shape_of(flow, root) else None
+    call = None if made is None else flow.log.calls[made]
+    if call is not None and plain_name(call.function) == "sum" and not call.scalars and call.inputs:
+        root = call.inputs[0].tensor
+    shape = shape_of(flow, root)
+    return root if len(shape) >= _TABLE and shape[-1] > 1 and starts_from_ones(flow, row) else None
+
+
+def _misread(flow: Dataflow, row: int, summed: int, asked: int, result: int) -> int | None:
+    """The call that takes the derivative of a sum of columns for that of a single one."""
+    if flow.log.tensors[asked].role != "tensor" or not shape_of(flow, result)[1:] or shape_of(flow, result)[-1] == 1:
+        return None
+    taken = columns_taken(flow, result, row)
+    if _is_derivative(flow, summed, row):
+        used = [*taken.values(), *_sums_of_columns(flow, result, row)]
+        return min(used) if used and are_mixed(flow, asked, summed, row) else None
+    are_apart = len(columns_taken(flow, summed, -1)) > 1
+    is_own_root = summed == flow.log.calls[row].roots[0].tensor
+    is_misread = bool(taken) and (
+        are_apart or (is_own_root and len(taken) > 1 and len(shape_of(flow, summed)) == _TABLE)
+    )
+    return min(taken.values()) if is_misread and _is_mixed_by_a_layer(flow, summed, row) else None
+
+
+def _is_derivative(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether all columns of a table are derivatives, perhaps times a number."""
+    waiting, at_most = [(tensor, row)], _MAX_MAKERS
+    while waiting and at_most:
+        given, before = waiting.pop()
+        made = flow.newest_producer(given, before)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None:
+            return False
+        name = plain_name(call.function)
+        if call.function == _GRAD:
+            continue
+        if name not in _KEEP_COLUMNS and not (name in ("mul", "div", "neg") and len(call.inputs) == 1):
+            return False
+        waiting.extend((use.tensor, made) for use in call.inputs)
+        at_most -= 1
+    return not waiting
+
+
+_GRAD = "torch.autograd.grad"
+_KEEP_COLUMNS = frozenset({"getitem", "select", "narrow", "unbind", "split", "chunk", "cat", "stack", "clone"})
+
+
+def _sums_of_columns(flow: Dataflow, result: int, row: int) -> list[int]:
+    """The calls that add up all columns of a derivative, as of a Laplacian."""
+    rank = len(shape_of(flow, result))
+    users = ((user, flow.log.calls[user]) for user in flow.users(result, row))
+    return [user for user, call in users if plain_name(call.function) == "sum" and axes_of(call, rank) == [rank - 1]]
 
 
 def _is_mixed_by_a_layer(flow: Dataflow, root: int, row: int) -> bool:
     """Whether the columns were made together by a layer: those of an elementwise function have a derivative each."""
     above = flow.ancestors(root, row, flow.step_before(row))
-    return any(plain_name(flow.log.calls[each].function) in _LAYERS for each in above)
+    return any(plain_name(flow.log.calls[each].function) in LAYERS for each in above)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Literal
 
 from msgspec import Struct
@@ -45,6 +46,40 @@ def origin_of_rows(flow: Dataflow, use: TensorUse, row: int) -> Origin | None:
             return None
         tensor = given
     return None
+
+
+def are_same_samples(flow: Dataflow, one: tuple[TensorUse, int], other: tuple[TensorUse, int]) -> bool:
+    """Whether two tensors, each as a call received it, have the same samples in the same order: both were computed from
+    one tensor without a change of the order, or chosen in the same way."""
+    if not _made_from(flow, *one).isdisjoint(_made_from(flow, *other)):
+        return True
+    origins = [origin_of_rows(flow, use, row) for use, row in (one, other)]
+    known = [(each.kind, each.rows) for each in origins if each is not None and each.kind != "drawn"]
+    return len(known) == len(origins) and known[0] == known[1]
+
+
+def _made_from(flow: Dataflow, use: TensorUse, row: int) -> set[int]:
+    """Tensors from which one was computed without a change of the order of samples; itself included."""
+    count = prod(shape_of(flow, use.tensor)[:1])
+    found, waiting = {use.tensor}, [(use.tensor, row)]
+    while waiting and len(found) < _MAX_MAKERS:
+        tensor, before = waiting.pop()
+        made = flow.newest_producer(tensor, before)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or _is_end(call) or _chosen(flow, call, made, (count,)) is not None:
+            continue
+        for given in call.inputs if _keeps_order(flow, call) else ():
+            is_data = flow.log.tensors[given.tensor].role == "tensor" and not given.is_live_leaf
+            if is_data and given.tensor not in found and prod(shape_of(flow, given.tensor)) >= count:
+                found.add(given.tensor)
+                waiting.append((given.tensor, made))
+    return found
+
+
+def _keeps_order(flow: Dataflow, call: Call) -> bool:
+    """Whether a call takes no rows by their numbers."""
+    is_index = (len(shape_of(flow, use.tensor)) > 0 for use in call.inputs[1:])
+    return plain_name(call.function) not in ("getitem", "setitem", "index_put") or not any(is_index)
 
 
 _MAX_MAKERS = 60

@@ -67,9 +67,12 @@ class SortedRows:
         first = call.inputs[0].tensor
         if name in _KEEP_INDEX and first in self._index:
             self._index.update(use.tensor for use in call.outputs)
-        elif name in _TAKE and len(call.inputs) > 1 and call.inputs[1].tensor in self._index:
-            if first not in self._ordered:
+        elif name in TAKE and len(call.inputs) > 1 and call.inputs[1].tensor in self._index:
+            if first not in touched:
                 self._order(call, row, is_summed=False)
+        elif name in PUT_BACK and any(use.tensor in self._index for use in call.inputs[1:]):
+            for use in call.outputs:
+                self._ordered.pop(use.tensor, None)
         elif any(use.tensor in self._ordered for use in call.inputs):
             yield from self._used(row, call, name, touched)
 
@@ -83,14 +86,14 @@ class SortedRows:
         for other in others:
             if not is_trained:
                 return  # data are combined with data in another order: that may be a pairing
-            if name in _COMBINE and any(use.requires_grad for use in ordered):
+            if name in COMBINE and any(use.requires_grad for use in ordered):
                 if self._is_in_order_of_batch(other, row, is_summed=is_summed):
                     yield CombinedApart(row, self._ordered[ordered[0].tensor], other.tensor)
                 return
         self._order(call, self._ordered[ordered[0].tensor], is_summed=is_summed)
 
     def _order(self, call: Call, taken: int, *, is_summed: bool) -> None:
-        is_sequence = plain_name(call.function) in _SEQUENCES
+        is_sequence = plain_name(call.function) in SEQUENCES
         for use in call.outputs:
             if is_sequence or self._fits(shape_of(self.flow, use.tensor)):
                 self._ordered.setdefault(use.tensor, taken)
@@ -136,20 +139,23 @@ class SortedRows:
 
 _TABLE = 2
 _MIN_SAMPLES = 3
-_TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
+TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
 _KEEP_INDEX = frozenset({"to", "long", "view", "reshape", "squeeze", "flatten", "detach", "flip", "contiguous"})
-_SEQUENCES = frozenset({
+SEQUENCES = frozenset({
     "_pack_padded_sequence", "_pad_packed_sequence", "lstm", "gru", "rnn_tanh", "rnn_relu",
 })  # fmt: skip
 """Their results have the samples along another axis."""
 _CUMULATIVE = frozenset({"cumsum", "logcumsumexp", "cumprod", "cummax"})
+PUT_BACK = frozenset({"scatter", "scatter_add", "index_add", "index_copy", "index_put", "setitem"})
+"""With the numbers of an order they write rows back to where they were."""
+LIKE = frozenset({"empty_like", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like"})
 _REORDER = frozenset({
-    "sort", "argsort", "topk", "scatter", "scatter_add", "index_add", "index_copy", "index_put", "setitem", "roll",
-    "index_select", "take", "cdist", "searchsorted", "stack", "cat", "unique", "take_along_dim",
+    *PUT_BACK, *LIKE, "sort", "argsort", "topk", "roll", "index_select", "take", "cdist", "searchsorted", "stack",
+    "cat", "unique", "take_along_dim",
 })  # fmt: skip
 _OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "gather", "getitem", "masked_select"})
 """They take labels or a mask of samples, with fewer axes than what they belong to."""
-_COMBINE = _OF_CLASSES | {
+COMBINE = _OF_CLASSES | {
     "mul", "add", "sub", "div", "where", "dot", "matmul", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "poisson_nll_loss", "masked_fill",
 }  # fmt: skip
