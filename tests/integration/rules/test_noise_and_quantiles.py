@@ -1,4 +1,4 @@
-"""Noise of the wrong distribution, quantiles of the other side, mixtures, mixed labels, norms of parts of samples."""
+"""Noise of the wrong distribution, quantiles, mixtures, mixed labels, weights of classes, norms of parts of samples."""
 
 from __future__ import annotations
 
@@ -71,8 +71,25 @@ RETURNS = (
     "    action = dist.sample()\n    rewards = action.tolist()\n{}"
     "    loss = -(dist.log_prob(action) * G).mean()" + TRAIN
 )  # fmt: skip
+COUNTED = (
+    HEAD + "x, y = torch.randn(60, 4), (torch.arange(60) > 44).long() + (torch.arange(60) > 54)\n"
+    "model, counts = nn.Linear(4, 3), y.bincount(minlength=3).float()\n{}"
+    "optimizer = torch.optim.Adam(model.parameters())\n"
+    "for step in range(4):\n    i = torch.randint(0, 60, (20,))\n    loss = error(model(x[i]), y[i])" + TRAIN
+)  # fmt: skip
 
 FAULTS = {
+    "classes weigh as much as they are frequent": (
+        "rare_class_weighs_less",
+        COUNTED.format("share = counts / counts.sum()  # HERE\nerror = nn.CrossEntropyLoss(weight=share)\n"),
+    ),
+    "the same by the largest, in a function": (
+        "rare_class_weighs_less",
+        COUNTED.format(
+            "share = counts.div(counts.max())  # HERE\n"
+            "def error(out, classes):\n    return F.nll_loss(out.log_softmax(1), classes, share)\n"
+        ),
+    ),
     "a sample of a VAE is drawn from 0 to 1": (
         "uniform_noise", VAE.format("    z = mu + torch.rand_like(std) * std  # HERE\n"),
     ),
@@ -209,6 +226,15 @@ def test_the_mistake_is_the_first_alarm(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "classes weigh less if they are frequent": COUNTED.format(
+        "error = nn.CrossEntropyLoss(counts.sum() / (3 * counts))\n"
+    ),
+    "classes weigh what their frequency leaves": COUNTED.format(
+        "error = nn.CrossEntropyLoss(weight=1 - counts / counts.sum())\n"
+    ),
+    "classes weigh the reciprocals of their frequencies": COUNTED.format(
+        "share = counts / len(y)\nshare = 1 / share\nerror = nn.CrossEntropyLoss(weight=share / share.sum())\n"
+    ),
     "a sample of a VAE": VAE.format("    z = mu + torch.randn_like(std) * std\n"),
     "uniform noise that has been scaled to a deviation of 1": VAE.format(
         "    z = mu + std * ((torch.rand_like(std) - 0.5) * 12**0.5)\n"
