@@ -91,7 +91,7 @@ class LeastOfHidden(Rule):
         )
 
 
-_EXTREMES = frozenset({"min", "amin", "max", "amax", "topk", "minimum", "maximum"})
+_EXTREMES = frozenset({"min", "amin", "max", "amax", "topk"})
 _TWO = 2
 
 
