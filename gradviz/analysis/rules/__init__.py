@@ -33,6 +33,7 @@ from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMa
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.likelihoods.divergence_turned_around import DivergenceTurnedAround
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
+from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
@@ -40,6 +41,8 @@ from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
+from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
+from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
 from gradviz.analysis.rules.missing_gradients.copy_used_instead import CopyUsedInstead
@@ -71,6 +74,7 @@ from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeL
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
+from gradviz.analysis.rules.objectives.other_quantile import OtherQuantile
 from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
@@ -155,6 +159,7 @@ from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRo
 from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
+from gradviz.analysis.rules.wrong_data.labels_mixed_otherwise import LabelsMixedOtherwise
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
 from gradviz.analysis.rules.wrong_data.order_applied_twice import OrderAppliedTwice
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
@@ -194,6 +199,7 @@ from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
+from gradviz.analysis.rules.zero_gradients.least_of_hidden import LeastOfHidden
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
 from gradviz.analysis.rules.zero_gradients.normalized_alone import NormalizedAlone
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
@@ -232,6 +238,7 @@ RULES: tuple[type[Rule], ...] = (
     GradientUnderflow,
     FirstStepOnly,
     NormalizedAlone,
+    LeastOfHidden,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,
@@ -381,6 +388,11 @@ RULES: tuple[type[Rule], ...] = (
     RateSetElsewhere,
     OrderAppliedTwice,
     ScaleBoundedOnce,
+    UniformNoise,
+    GumbelNoise,
+    OtherQuantile,
+    WeightsNotNormalized,
+    LabelsMixedOtherwise,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -146,6 +146,24 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV691": (("use dt where it belongs", (("y + slope(y)", "y + dt * slope(y)"),)),),
     "GV692": (("without turning mask", (("logits[~mask], tokens[~mask]", "logits[mask], tokens[mask]"),)),),
     "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
+    "GV213": (("masked_fill", (("(distances * (1 - same))", "distances.masked_fill(same > 0, 1e9)"),)),),
+    "GV749": (("draw from a normal distribution", (("rand_like", "randn_like"),)),),
+    "GV750": (
+        (
+            "add -torch.log(-torch.log(u))",
+            (("-torch.log(torch.rand_like(scores) + 1e-9)", "-torch.log(-torch.log(torch.rand_like(scores) + 1e-9))"),),
+        ),
+        (
+            "gumbel_softmax(scores)",
+            (
+                ("    noise = -torch.log(torch.rand_like(scores) + 1e-9)\n", ""),
+                ("torch.softmax((scores + noise) / 0.5, dim=-1)", "torch.nn.functional.gumbel_softmax(scores)"),
+            ),
+        ),
+    ),
+    "GV751": (("subtract the other way round", (("model(x) - y", "y - model(x)"),)),),
+    "GV752": (("torch.log_softmax(w, dim=-1)", (("w + density", "torch.log_softmax(w, dim=-1) + density"),)),),
+    "GV753": (("swap the weights", (("(1 - lam) * entropy(out, y) + lam", "lam * entropy(out, y) + (1 - lam)"),)),),
     "GV681": (
         (
             "swap the two",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.schedule_factors import ScheduleFactor, mixed_factors
 
 
 class MixedWithoutRoot(Rule):
@@ -62,17 +61,14 @@ class MixedWithoutRoot(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in told or plain_name(call.function) != "add" or len(call.inputs) != _BOTH:
+            mixed = None if call.call_site in told else mixed_factors(flow, row, call)
+            if mixed is None or all(factor.has_root for factor in mixed):
                 continue
-            factors = [_factor(flow, use.tensor, row) for use in call.inputs]
-            one, other = factors
-            if one is None or other is None or one.source != other.source or one.is_rest == other.is_rest:
-                continue
-            if not (one.has_root and other.has_root) and any(_is_noise(flow, row, use.tensor) for use in call.inputs):
+            if any(_is_noise(flow, row, use.tensor) for use in call.inputs):
                 told.add(call.call_site)
-                yield self._finding(flow, row, one if one.is_rest else other, other if one.is_rest else one)
+                yield self._finding(flow, row, *mixed)
 
-    def _finding(self, flow: Dataflow, row: int, rest: _Factor, part: _Factor) -> Finding:
+    def _finding(self, flow: Dataflow, row: int, part: ScheduleFactor, rest: ScheduleFactor) -> Finding:
         missing = [words for factor, words in ((part, "a"), (rest, "1 - a")) if not factor.has_root]
         both = len(missing) == _BOTH
         location = location_of_call(flow, row)
@@ -89,49 +85,7 @@ class MixedWithoutRoot(Rule):
         )
 
 
-class _Factor(Struct, frozen=True):
-    """What data or noise is multiplied with, and comes from a ``cumprod()``."""
-
-    row: int
-    source: int
-    """The call of ``cumprod()``."""
-    is_rest: bool
-    """Whether it was taken away from one."""
-    has_root: bool
-
-
 _BOTH = 2
-_MAX_STEPS = 12
-_CARRY = frozenset({
-    "getitem", "gather", "index_select", "view", "reshape", "unsqueeze", "squeeze", "expand", "to", "float", "clone",
-    "detach", "expand_as", "flatten", "contiguous", "take", "repeat", "view_as",
-})  # fmt: skip
-
-
-def _factor(flow: Dataflow, product: int, before: int) -> _Factor | None:
-    row = flow.newest_producer(product, before)
-    if row is None or plain_name(flow.log.calls[row].function) != "mul":
-        return None
-    found = (_from_schedule(flow, use.tensor, row) for use in flow.log.calls[row].inputs)
-    return next((each for each in found if each is not None), None)
-
-
-def _from_schedule(flow: Dataflow, tensor: int, product: int) -> _Factor | None:
-    is_rest = has_root = False
-    for row, call in flow.makers(tensor, product, _MAX_STEPS):
-        name = plain_name(call.function)
-        if name == "cumprod":
-            return _Factor(product, row, is_rest, has_root)
-        if name == "sqrt" or (name == "pow" and call.scalars.get("1") == _HALF):
-            has_root = True
-        elif name in ("sub", "rsub") and len(call.inputs) == 1 and not is_rest:
-            is_rest = True
-        elif name not in _CARRY:
-            return None
-    return None
-
-
-_HALF = 0.5
 
 
 def _is_noise(flow: Dataflow, before: int, product: int) -> bool:

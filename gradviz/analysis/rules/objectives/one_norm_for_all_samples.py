@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -16,18 +17,20 @@ from gradviz.graph.call_log import Call
 
 
 class OneNormForAllSamples(Rule):
-    """A gradient penalty takes one norm of the gradients of all samples together.
+    """A gradient penalty takes one norm of the gradients of all samples together, or one of each pixel.
 
     What it finds
     -------------
     A loss with ``(norm - 1) ** 2``, where the norm is one number of everything that
-    ``autograd.grad(create_graph=True)`` returned for a whole batch of data.
+    ``autograd.grad(create_graph=True)`` returned for a whole batch of data. Also norms over one of several axes of
+    each sample, such as the channels of a picture, where the differentiated network gives one number for each sample.
 
     Why it matters
     --------------
     The penalty is meant to keep the slope at every sample near 1. The norm of all of them together is much larger, by
     the root of the number of samples: the slope at each sample is pushed towards 1 / sqrt(n), and samples with steep
-    slopes make up for others with flat ones.
+    slopes make up for others with flat ones. If each pixel has a norm of its own, all of them are pushed towards 1, and
+    the slope of the sample towards the root of their number.
 
     Example
     -------
@@ -72,6 +75,10 @@ class OneNormForAllSamples(Rule):
                 if norm is not None and flow.log.calls[norm].call_site not in told:
                     told.add(flow.log.calls[norm].call_site)
                     yield self._finding(flow, norm, row, shape_of(flow, result.tensor)[0])
+                part = _norm_of_parts(flow, result.tensor, row) if is_data and norm is None else None
+                if part is not None and flow.log.calls[part].call_site not in told:
+                    told.add(flow.log.calls[part].call_site)
+                    yield self._of_parts(flow, part, row)
 
         for row, call in enumerate(flow.log.calls):
             if call.call_site not in told and _is_of_rows(flow, row, call):
@@ -79,6 +86,23 @@ class OneNormForAllSamples(Rule):
                 # Of norm(p=1), which says what it means, the log has the same.
                 if ".norm(1)" in (case.source_line(location_of_call(flow, row)) or "").replace(" ", ""):
                     yield self._of_order(flow, row)
+
+    def _of_parts(self, flow: Dataflow, norm: int, row: int) -> Finding:
+        call = flow.log.calls[norm]
+        location, grad = location_of_call(flow, norm), location_of_call(flow, row)
+        shape, norms = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+        count = prod(norms) // shape[0]
+        return self.finding(
+            f"the penalty compares {count:,} norms of each sample with a number: of gradients with the shape {shape}, "
+            f"norms over one axis have the shape {norms}",
+            symptom="grad_wrong",
+            why="the critic gives one number for each sample, whose slope is the norm of all gradients of that sample: "
+            f"norms of 1 for all parts make it {count**0.5:.3g}",
+            fix="take one norm for each sample: g.flatten(1).norm(dim=1)",
+            location=location,
+            symptom_location=grad if grad != location else None,
+            evidence={"parts": count},
+        )
 
     def _of_order(self, flow: Dataflow, row: int) -> Finding:
         shape = shape_of(flow, flow.log.calls[row].inputs[0].tensor)
@@ -130,6 +154,37 @@ def _is_of_rows(flow: Dataflow, row: int, call: Call) -> bool:
         and shape[0] >= _SAMPLES
         and shape_of(flow, maker.inputs[0].tensor)[:1] == shape[:1]
     )
+
+
+def _norm_of_parts(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The call that takes norms over one of several axes of each sample, where the network gave one number for each."""
+    shape = shape_of(flow, tensor)
+    if len(shape) <= _SAMPLES or shape[0] < _SAMPLES or not _is_of_numbers(flow, row, shape[0]):
+        return None
+    for user in flow.users(tensor, row)[:_MOST_USERS]:
+        call = flow.log.calls[user]
+        if plain_name(call.function) not in _NORMS or not call.outputs or call.inputs[0].tensor != tensor:
+            continue
+        norms = call.outputs[0].tensor
+        is_of_each = shape_of(flow, norms)[:1] == shape[:1] and prod(shape_of(flow, norms)) > shape[0]
+        if is_of_each and _is_compared(flow, norms, user):
+            return user
+    return None
+
+
+def _is_of_numbers(flow: Dataflow, row: int, samples: int) -> bool:
+    """Whether a derivative is that of one number for each sample, or of their sum."""
+    roots = flow.log.calls[row].roots
+    if len(roots) != 1:
+        return False
+    tensor = roots[0].tensor
+    if shape_of(flow, tensor) == ():
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in ("sum", "mean"):
+            return False
+        tensor = call.inputs[0].tensor
+    return prod(shape_of(flow, tensor)) == samples
 
 
 def _norm_of_all(flow: Dataflow, tensor: int, row: int) -> int | None:

@@ -8,19 +8,23 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument
+from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
+from gradviz.graph.call_log import Call
 
 
 class RareClassWeighsLess(Rule):
-    """The weight of the positive class is positives by negatives, though it should be negatives by positives.
+    """The weights of classes rise with their frequency, though they should fall.
 
     What it finds
     -------------
     Calls of ``binary_cross_entropy_with_logits`` with a ``pos_weight`` that is about the ratio of ones to zeros among
-    all their targets, where ones are rare (or where they are frequent).
+    all their targets, where ones are rare (or where they are frequent). Also ``cross_entropy`` with weights of classes
+    that were computed from ``bincount()`` and rise with the counts, as ``counts / counts.sum()`` does.
 
     Why it matters
     --------------
@@ -72,6 +76,25 @@ class RareClassWeighsLess(Rule):
                 continue
             if 1 / _ROUGHLY < weight * zeros / ones < _ROUGHLY:
                 yield self._finding(case, seen[-1], zeros, ones)
+        told = set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            made = _weights_of_counts(flow, row, call) if call.call_site not in told else None
+            if made is not None:
+                told.add(call.call_site)
+                yield self._of_counts(flow, row, made)
+
+    def _of_counts(self, flow: Dataflow, row: int, made: int) -> Finding:
+        location, used = location_of_call(flow, made), location_of_call(flow, row)
+        return self.finding(
+            f"the weights of the classes rise with their counts{at_line(used) if used != location else ''}: what is "
+            "frequent weighs more, and what is rare even less than without weights",
+            symptom="grad_wrong",
+            why="each sample is multiplied with the weight of its class, so that a class counts with the square of its "
+            "frequency",
+            fix="turn the ratio around: weight = counts.sum() / (len(counts) * counts)",
+            location=location,
+            symptom_location=used if used != location else None,
+        )
 
     def _finding(self, case: Case, last: _Weighted, zeros: int, ones: int) -> Finding:
         flow = case.dataflow
@@ -107,6 +130,32 @@ _UNEQUAL = 2
 _ROUGHLY = 1.5
 _MAX_STEPS = 6
 _COMPUTE = frozenset({"div", "mul", "sub", "reciprocal", "tensor"})
+
+
+def _weights_of_counts(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that made weights of classes from their counts, if nothing has taken their reciprocals."""
+    use = argument(call, 2, "weight")
+    is_loss = plain_name(call.function) in ("cross_entropy", "nll_loss") and bool(call.live_inputs)
+    values = None if use is None or not is_loss else flow.values_of(use, row)
+    if use is None or values is None or values.minimum is None or values.maximum is None or values.minimum < 0:
+        return None
+    if values.maximum < _UNEQUAL * values.minimum or not flow.has_step_after(row):
+        return None
+    last = None
+    for made, maker in flow.makers(use.tensor, row, _MAX_STEPS):
+        last = made if last is None else last
+        if plain_name(maker.function) == "bincount":
+            return last
+        if not _keeps_order(maker):
+            return None
+    return None
+
+
+def _keeps_order(call: Call) -> bool:
+    """Whether larger numbers stay the larger ones: they are only divided, or multiplied with or added to a number."""
+    name = plain_name(call.function)
+    is_scaled = name == "div" or (name in ("mul", "add", "clamp", "sqrt") and len(call.inputs) == 1)
+    return (is_scaled or name in SHAPE_ONLY) and not is_number_first(call)
 
 
 def _weighted(flow: Dataflow, row: int) -> _Weighted | None:

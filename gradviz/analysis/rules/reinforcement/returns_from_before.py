@@ -12,21 +12,22 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.objectives import has_line_with
-from gradviz.analysis.rules.bases.sequences.forward_sums import ForwardSum, forward_sums
+from gradviz.analysis.rules.bases.sequences.forward_sums import ForwardSum, forward_sums, sums_left_reversed
 
 
 class ReturnsFromBefore(Rule):
-    """The return of each action sums up the rewards before it instead of those that follow.
+    """The return of each action sums up the rewards before it, or is that of another action.
 
     What it finds
     -------------
     A loop ``for r in rewards: R = r + gamma * R; returns.append(R)`` that goes from the first reward to the last, in a
-    program that draws actions and weighs their log-probabilities with what the loop has made.
+    program that draws actions and weighs their log-probabilities with what the loop has made. Also a loop through
+    ``reversed(rewards)`` that appends its sums to a list, where no line of the program turns anything around again.
 
     Why it matters
     --------------
     An action cannot have caused the rewards before it. Its return is the sum of those that follow, which is computed
-    from the end of the episode on.
+    from the end of the episode on. A list that is made in this order begins with the return of the last action.
 
     Example
     -------
@@ -73,6 +74,22 @@ class ReturnsFromBefore(Rule):
                 used = _weighs_at(case, file, found)
                 if used is not None:
                     yield self._finding(file, found, used)
+            for found in sums_left_reversed(lines):
+                used = _weighs_at(case, file, found)
+                if used is not None:
+                    yield self._of_reversed(Location(file, _line_of_append(lines, found)), found, used)
+
+    def _of_reversed(self, location: Location, found: ForwardSum, used: Location) -> Finding:
+        return self.finding(
+            f"{found.sums} begins with the return of the last action: the loop goes through {found.rewards} and "
+            "appends each sum, and nothing turns the list around",
+            symptom="grad_wrong",
+            why="the first action is weighed with the return of the last one, and the last with that of the first",
+            fix=f"put each sum in front, {found.sums}.insert(0, R), or turn the list around after the loop: "
+            f"{found.sums}.reverse()",
+            location=location,
+            symptom_location=used if used != location else None,
+        )
 
     def _finding(self, file: str, found: ForwardSum, used: Location) -> Finding:
         return self.finding(
@@ -91,6 +108,11 @@ _LOG_PROBABILITIES = re.compile(r"log_?p|log_softmax|logprob|cross_entropy|nll",
 _DRAWS = frozenset({"multinomial", "normal", "bernoulli", "rand", "gumbel_softmax"})
 _MAX_FOLLOWED = 60
 _LINES_OF_A_LOOP = 4
+
+
+def _line_of_append(lines: dict[int, str], found: ForwardSum) -> int:
+    loop = range(found.line, found.last_line + 1)
+    return next((number for number in loop if f"{found.sums}.append(" in lines[number]), found.line)
 
 
 def _draws_actions(flow: Dataflow) -> bool:

@@ -23,10 +23,11 @@ class NormalizedTwice(Rule):
     What it finds
     -------------
     ``cross_entropy`` on the result of ``softmax``, ``binary_cross_entropy_with_logits`` on that of ``sigmoid`` or
-    ``softmax``, and ``nll_loss``, ``kl_div`` and ``ctc_loss`` on that of ``softmax`` instead of ``log_softmax``, in a
-    backward that a step uses. Also ``softmax``, ``log_softmax`` or ``Categorical(logits=...)`` on the result of another
-    ``softmax`` over the same axis, perhaps stored, joined, indexed or divided by a temperature in between, where the
-    loss depends on it, and ``Bernoulli(logits=...)`` on the result of ``sigmoid``.
+    ``softmax``, ``gumbel_softmax`` on that of ``softmax``, and ``nll_loss``, ``kl_div`` and ``ctc_loss`` on that of
+    ``softmax`` instead of ``log_softmax``, in a backward that a step uses. Also ``softmax``, ``log_softmax`` or
+    ``Categorical(logits=...)`` on the result of another ``softmax`` over the same axis, perhaps stored, joined, indexed
+    or divided by a temperature in between, where the loss depends on it, and ``Bernoulli(logits=...)`` on the result of
+    ``sigmoid``.
 
     Why it matters
     --------------
@@ -170,6 +171,14 @@ _MISTAKES = {
     "cross_entropy": _Mistake(frozenset({"softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS, _NO_LOGITS_HERE),
     "binary_cross_entropy_with_logits": _Mistake(
         frozenset({"sigmoid", "softmax"}), _OF_LOGITS, _WHY_LOGITS, _NO_LOGITS, _NO_LOGITS_HERE
+    ),
+    "gumbel_softmax": _Mistake(
+        frozenset({"softmax"}),
+        _OF_LOGITS,
+        "{loss}() adds noise and normalizes: values between 0 and 1 are nearly equal beside the noise, so that the "
+        "classes are drawn almost at random",
+        "leave out {maker}(): give {loss}() the logits, or the logarithm of the probabilities",
+        _NO_LOGITS_HERE,
     ),
     "nll_loss": _Mistake(
         frozenset({"softmax"}),

@@ -1,4 +1,4 @@
-"""Loops that sum rewards up with a discount from the first one to the last, found in the lines of a program.
+"""Loops that sum rewards up with a discount, and leave the sums in an order that is not meant, in lines of a program.
 
 >>> lines = dict(enumerate('''for r in rewards:
 ...     R = r + 0.99 * R
@@ -9,6 +9,11 @@
 [(1, 'returns')]
 >>> lines[1] = "for r in reversed(rewards):"
 >>> list(forward_sums(lines))
+[]
+>>> [(found.line, found.sums) for found in sums_left_reversed(lines)]
+[(1, 'returns')]
+>>> lines[4] = "returns = torch.tensor(returns[::-1])"
+>>> list(sums_left_reversed(lines))
 []
 """
 
@@ -25,7 +30,7 @@ from gradviz.analysis.rules.bases.unread_names import indent_of
 
 
 class ForwardSum(Struct, frozen=True):
-    """A loop whose sums go from the first reward to the last."""
+    """A loop whose sums go from the first reward to the last, or whose list has the last one in front."""
 
     line: int
     last_line: int
@@ -57,6 +62,21 @@ def forward_sums(lines: Lines) -> Iterator[ForwardSum]:
         names = {each.id for each in ast.walk(loop.iter) if isinstance(each, ast.Name)} - {"range", "len", "zip"}
         if not _is_turned(lines, number, {found, *names}):
             yield ForwardSum(number, last, going_through, found, _function_around(lines, number))
+
+
+def sums_left_reversed(lines: Lines) -> Iterator[ForwardSum]:
+    """Those that go from the last reward to the first, append each sum to a list, and never turn the list around."""
+    turned = [number for number, text in lines.items() if _TURNS.search(text.partition("#")[0])]
+    for number in turned if len(turned) == 1 else ():
+        last, loop = _loop_at(lines, number) if _FOR.match(lines[number]) else (number, None)
+        found = None if loop is None else _sum_of(loop)
+        function = _function_around(lines, number)
+        is_whole = function is not None or _is_of_module(lines, number)
+        if found is None or loop is None or not is_whole or f"{found}.append(" not in ast.unparse(loop):
+            continue
+        from_the_end = re.compile(rf"\b{re.escape(found)}\s*\[[^\]]*-")
+        if _TURNS.search(ast.unparse(loop.iter)) and not any(from_the_end.search(text) for text in lines.values()):
+            yield ForwardSum(number, last, ast.unparse(loop.iter), found, function)
 
 
 def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
@@ -137,6 +157,13 @@ def _is_turned(lines: Lines, number: int, names: set[str]) -> bool:
     mentions = re.compile(rf"\b({'|'.join(map(re.escape, sorted(names)))})\b")
     turning = [text for text in lines.values() if _TURNS.search(text.partition("#")[0])]
     return any(mentions.search(text) or not is_whole for text in turning)
+
+
+def _is_of_module(lines: Lines, number: int) -> bool:
+    """Whether the lines above are known up to one that is not indented."""
+    while number in lines and (not lines[number].strip() or indent_of(lines[number])):
+        number -= 1
+    return number in lines
 
 
 def _function_around(lines: Lines, number: int) -> str | None:

@@ -1,0 +1,99 @@
+"""GV753."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.mixed_samples import Mix, Share, is_of_labels, mixes_by_order
+
+
+class LabelsMixedOtherwise(Rule):
+    """Samples are mixed with others, and the labels of the two count the other way round.
+
+    What it finds
+    -------------
+    ``lam * x + (1 - lam) * x[order]``, or a part of ``x`` that is overwritten with that of ``x[order]``, where the loss
+    weighs the labels ``y[order]`` with the share of ``x``, and ``y`` with that of ``x[order]``; and labels that are
+    mixed with swapped shares.
+
+    Why it matters
+    --------------
+    A sample that is mostly a cat and a little of a dog is said to be mostly a dog. What the model learns is the wrong
+    way round for all samples, except those that are mixed in equal parts.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        x, y, order, lam = torch.randn(8, 4), torch.arange(8) % 3, torch.randperm(8), 0.9 - 0.1 * step
+        out = model(lam * x + (1 - lam) * x[order])
+        entropy = torch.nn.functional.cross_entropy
+        loss = (1 - lam) * entropy(out, y) + lam * entropy(out, y[order])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(4):
+        x, y, order, lam = torch.randn(8, 4), torch.arange(8) % 3, torch.randperm(8), 0.9 - 0.1 * step
+        out = model(lam * x + (1 - lam) * x[order])
+        entropy = torch.nn.functional.cross_entropy
+        loss = lam * entropy(out, y) + (1 - lam) * entropy(out, y[order])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV753"
+    name = "labels_mixed_otherwise"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        swapped: dict[int | None, list[tuple[Mix, Mix]]] = defaultdict(list)
+        agreeing = set[int | None]()
+        for found in mixes_by_order(flow).values():
+            mixes = sorted(found, key=lambda mix: is_of_labels(flow, mix.row))
+            data = mixes[0]
+            for labels in mixes[1:]:
+                site = flow.log.calls[labels.row].call_site
+                if _are_same(data.own, labels.own) or not _are_same(data.own, labels.other):
+                    agreeing.add(site)
+                elif _are_same(data.other, labels.own):
+                    swapped[site].append((data, labels))
+        for site, pairs in swapped.items():
+            if site not in agreeing and len(pairs) >= _OFTEN:
+                yield self._finding(flow, *pairs[-1], len(pairs))
+
+    def _finding(self, flow: Dataflow, data: Mix, labels: Mix, times: int) -> Finding:
+        location, mixed = location_of_call(flow, labels.row), location_of_call(flow, data.row)
+        share, weight = data.own[0], labels.own[0]
+        at = at_line(mixed) if mixed != location else ""
+        return self.finding(
+            f"each sample keeps a share of {share:.3g} of its own{at}, and its own label counts {weight:.3g}: the "
+            f"weights of the two labels are swapped ({times:,} times)",
+            symptom="grad_wrong",
+            why="the model is told that a mixed sample is mostly what it contains least of",
+            fix="swap the weights: that of y is the share of x, and that of y[order] the share of x[order]",
+            location=location,
+            symptom_location=mixed if mixed != location else None,
+            evidence={"share": share, "weight": weight, "times": times},
+        )
+
+
+_OFTEN = 2
+_EPSILON = 1e-3
+
+
+def _are_same(one: Share, other: Share) -> bool:
+    return all(abs(a - b) < _EPSILON for a, b in zip(one, other, strict=True))

@@ -1,0 +1,134 @@
+"""GV213."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+
+
+class LeastOfHidden(Rule):
+    """The smallest of several distances is always a zero that a mask has put there.
+
+    What it finds
+    -------------
+    ``(distances * mask).min(dim)`` of numbers that are never negative, where the mask has zeros in every row: the
+    result is 0 at every step. Also the largest of numbers that are never positive, and ``amin``, ``amax`` and ``topk``.
+
+    Why it matters
+    --------------
+    A factor of 0 hides a number from a sum, or from a maximum of positive numbers. For a minimum, 0 is the best that
+    there is: the hardest negative of a triplet loss is then a hidden one, at a distance of 0 and without a gradient.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        z, y = model(torch.randn(12, 4)), torch.arange(12) % 3
+        distances, same = torch.cdist(z, z), (y[:, None] == y).float()
+        positive = (distances * same).max(1).values
+        negative = (distances * (1 - same)).min(1).values
+        loss = torch.relu(positive - negative + 0.5).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        z, y = model(torch.randn(12, 4)), torch.arange(12) % 3
+        distances, same = torch.cdist(z, z), (y[:, None] == y).float()
+        positive = (distances * same).max(1).values
+        negative = distances.masked_fill(same > 0, 1e9).min(1).values
+        loss = torch.relu(positive - negative + 0.5).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV213"
+    name = "least_of_hidden"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) in _EXTREMES and call.live_inputs and flow.has_step_after(row):
+                lines[call.call_site].append(row)
+        for rows in lines.values():
+            products = [_product_of_mask(flow, row, flow.log.calls[row]) for row in rows]
+            if products[-1] is not None and None not in products and _is_used(flow, rows[-1]):
+                yield self._finding(flow, rows[-1], products[-1], len(rows))
+
+    def _finding(self, flow: Dataflow, row: int, product: int, times: int) -> Finding:
+        call = flow.log.calls[row]
+        location, hidden = location_of_call(flow, row), location_of_call(flow, product)
+        is_least, number = _is_least(call), "-1e9"
+        if is_least:
+            number = "1e9"
+        at = at_line(hidden) if hidden != location else ""
+        return self.finding(
+            f"{call_words(call)} always finds a 0 that the mask has put there{at}: its results are all zero, {times:,} "
+            f"time{'s' if times > 1 else ''} of {times:,}",
+            symptom="grad_zero",
+            why=f"what it chooses from is never {'negative' if is_least else 'positive'}, so that a factor of 0 makes "
+            f"a number the {'smallest' if is_least else 'largest'} one instead of hiding it",
+            fix=f"hide it behind a number that is never chosen: distances.masked_fill(mask == 0, {number})",
+            location=location,
+            symptom_location=hidden if hidden != location else None,
+            evidence={"times": times},
+        )
+
+
+_EXTREMES = frozenset({"min", "amin", "max", "amax", "topk"})
+_TWO = 2
+
+
+def _is_least(call: Call) -> bool:
+    name = plain_name(call.function)
+    if name == "topk":
+        return call.scalars.get("largest", call.scalars.get("3")) is False
+    return name in ("min", "amin")
+
+
+def _product_of_mask(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The product with zeros and ones, of numbers of one sign, of which an extreme finds nothing but zeros."""
+    if len(call.inputs) != 1 or not call.outputs or not _are_all_zero(call.outputs[0].values):
+        return None
+    made = value_maker(flow, call.inputs[0].tensor, row)
+    if made is None or plain_name(made[1].function) != "mul" or len(made[1].inputs) != _TWO:
+        return None
+    live, dead = made[1].live_inputs, [use for use in made[1].inputs if not use.requires_grad]
+    if len(live) != 1 or len(dead) != 1 or not _is_mask(flow, dead[0], made[0]):
+        return None
+    values = flow.values_of(live[0], made[0])
+    if values is None or values.minimum is None or values.maximum is None or values.zeros * _TWO > values.count:
+        return None
+    is_fitting = values.minimum >= 0 if _is_least(call) else values.maximum <= 0
+    return made[0] if is_fitting else None
+
+
+def _are_all_zero(values: ValueFacts | None) -> bool:
+    return values is not None and values.count > 1 and values.zeros == values.count
+
+
+def _is_mask(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    values = flow.values_of(use, row)
+    return values is not None and values.minimum == 0 and values.maximum == 1 and values.zeros < values.count
+
+
+def _is_used(flow: Dataflow, row: int) -> bool:
+    """Whether anything with a gradient is computed from the values that were found."""
+    found = flow.log.calls[row].outputs[0].tensor
+    return any(flow.log.calls[user].live_inputs for user in flow.users(found, row))
