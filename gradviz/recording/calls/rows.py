@@ -24,7 +24,6 @@ MAX_ROWS = 100_000
 _OLD_AFTER = 2_000
 """So many rows, each with about ten objects, are kept from Python's garbage collector at once."""
 _LASTING: frozenset[CallKind] = frozenset({"add_param_group", "register_parameter", "register_module", "make_module"})
-_STEP_ENDS: frozenset[CallKind] = frozenset({"step", "zero_grad"})
 
 
 class RowUse:
@@ -131,6 +130,8 @@ class Rows:
         """All rows ever, also those that were dropped."""
         self.dropped = 0
         self.dropped_at: int | None = None
+        self._dropped_behind: int | None = None
+        """The stack of the step behind which rows are dropped."""
         self.dropped_needed = 0
         """Dropped rows that computed something that was still alive."""
 
@@ -167,9 +168,19 @@ class Rows:
         return len(self._rows) >= self._max_rows
 
     def drop_some(self, living: Iterable[KnownTensor]) -> None:
-        """Drop the oldest whole steps after the beginning, but no row that computed a tensor in `living`."""
-        head = self._max_rows // 4 if self.dropped_at is None else self.dropped_at
-        tail = _step_start(self._rows, len(self._rows) - self._max_rows // 2)
+        """Drop the oldest whole steps after the beginning, but no row that computed a tensor in `living`.
+
+        What is kept goes on behind the same call of ``step()`` as it broke off: a ``zero_grad()`` at the top of a step
+        that is kept would seem to be missing otherwise.
+        """
+        half = len(self._rows) - self._max_rows // 2
+        if self.dropped_at is None:
+            first = self._max_rows // 4
+            steps = (each for each in _behind_steps(self._rows, first) if each[0] <= half)
+            self.dropped_at, self._dropped_behind = next(steps, (first, None))
+        head = self.dropped_at
+        ends = list(_behind_steps(self._rows, half))
+        tail = next((end for end, stack in ends if stack == self._dropped_behind), ends[0][0] if ends else half)
         middle = self._rows[head:tail]
         needed = _rows_behind(self._rows, living)
         kept = [row for row in middle if row.kind in _LASTING or "requires_grad" in row.function or id(row) in needed]
@@ -177,16 +188,18 @@ class Rows:
             lost, kept = kept[: -self._max_rows // 8], kept[-self._max_rows // 8 :]
             self.dropped_needed += len(lost)
         self.dropped += len(middle) - len(kept)
-        self.dropped_at = head
         self._rows[head:tail] = kept
 
 
-def _step_start(rows: list[Row], start: int) -> int:
-    """The first index from `start` on at which a new training step begins; `start` if there is none."""
-    for index in range(max(start, 1), len(rows)):
-        if rows[index - 1].kind in _STEP_ENDS and rows[index].kind not in _STEP_ENDS and rows[index].inside is None:
-            return index
-    return start
+def _behind_steps(rows: list[Row], start: int) -> Iterator[tuple[int, int]]:
+    """From `start` on, each index behind a ``step()`` of an optimizer, with the stack of that call."""
+    step = rows[start - 1] if start and rows[start - 1].kind == "step" else None
+    for index in range(start, len(rows)):
+        row = rows[index]
+        if row.inside is None:
+            if step is not None:
+                yield index, step.stack
+            step = row if row.kind == "step" else None
 
 
 def _rows_behind(rows: list[Row], living: Iterable[KnownTensor]) -> set[int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gradviz.recording.calls.rows import Rows
 from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
 
 MODEL = HEAD + "model = nn.Linear(6, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -115,3 +116,29 @@ def test_the_losses_as_their_own_gradient_are_told(tmp_path: Path) -> None:
         "    losses.backward(losses.detach() / 16)  # HERE\n    optimizer.step()\n"
     )
     assert_first_alarm(script, "grad_argument", tmp_path)
+
+
+TWO_PLAYERS = (
+    HEAD + "actor, critic = nn.Linear(3, 2), nn.Linear(5, 1)\n"
+    "of_actor, of_critic = (torch.optim.Adam(each.parameters(), 1e-3) for each in (actor, critic))\n"
+    "def of_both(s, a):\n    return critic(torch.cat([s, a], 1))\n"
+    "for step in range(90):\n    s, a, r = torch.randn(8, 3), torch.randn(8, 2), torch.randn(8, 1)\n{}"
+)
+CLEARED_AT_THE_TOP = (
+    "    of_actor.zero_grad()\n    (-of_both(s, actor(s)).mean()).backward()\n    of_actor.step()\n"
+    "    of_critic.zero_grad()\n    F.mse_loss(of_both(s, a), r).backward()\n    of_critic.step()\n"
+)
+CLEARED_AT_THE_END = (
+    "    F.mse_loss(of_both(s, a), r).backward()\n    of_critic.step()\n    of_critic.zero_grad()\n"
+    "    (-of_both(s, actor(s)).mean()).backward()\n    of_actor.step()\n"
+    "    of_actor.zero_grad()\n    of_critic.zero_grad()\n"
+)
+
+
+@pytest.mark.parametrize("update", [CLEARED_AT_THE_TOP, CLEARED_AT_THE_END])
+@pytest.mark.parametrize("rows", [300, 310, 320, 330])
+def test_a_long_run_of_which_steps_are_left_out_has_cleared_its_gradients(
+    rows: int, update: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rows.__init__, "__defaults__", (rows,))
+    assert not alarms(TWO_PLAYERS.format(update), tmp_path)
