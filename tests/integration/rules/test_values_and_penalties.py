@@ -1,5 +1,5 @@
 """Indexes that are taken for values, entropies without logarithms, penalties without absolute values, random features,
-and samples that are drawn twice."""
+samples that are drawn twice, and hinges on deviations."""
 
 from __future__ import annotations
 
@@ -37,7 +37,30 @@ DRAWN = (
     HEAD + "net = nn.Linear(4, 3)\noptimizer = torch.optim.Adam(net.parameters())\n"
     "for step in range(4):\n    s = torch.randn(16, 4)\n    best = (s[:, 0] > 0).long()\n{}" + TRAIN
 )
+VARIANCES = (
+    HEAD + "net = nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 4))\n"
+    "optimizer = torch.optim.Adam(net.parameters())\n"
+    "def covariance(z):\n    z = z - z.mean(0)\n    c = z.T @ z / (len(z) - 1)\n"
+    "    return (c - torch.diag(torch.diagonal(c))).pow(2).sum() / 4\n"
+    "for step in range(4):\n    x = torch.randn(32, 6)\n"
+    "    a, b = net(x + 0.1 * torch.randn(32, 6)), net(x + 0.1 * torch.randn(32, 6))\n"
+    "    s, t = (a.var(0) + 1e-4).sqrt(), b.std(dim=0)\n{}" + TRAIN
+)  # fmt: skip
 FAULTS = {
+    "a hinge that punishes large deviations": (
+        "nothing_keeps_apart",
+        VARIANCES.format(
+            "    spread = F.relu(s - 1).mean() + F.relu(t - 1).mean()  # HERE\n"
+            "    loss = 25 * F.mse_loss(a, b) + 25 * spread"
+        ),
+    ),
+    "the same beside a covariance": (
+        "nothing_keeps_apart",
+        VARIANCES.format(
+            "    spread = torch.clamp(t - 1.0, min=0).mean()  # HERE\n"
+            "    loss = 25 * (a - b).square().mean() + 25 * spread + covariance(a) + covariance(b)"
+        ),
+    ),
     "the index of the best action": (
         "index_as_value",
         VALUES.format(
@@ -136,6 +159,18 @@ def test_the_mistake_is_the_first_alarm(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "a hinge that asks for deviations": VARIANCES.format(
+        "    loss = F.mse_loss(a, b) + F.relu(1 - s).mean() + F.relu(1 - t).mean() + covariance(a) + covariance(b)"
+    ),
+    "deviations between two bounds": VARIANCES.format(
+        "    loss = F.mse_loss(a, b) + F.relu(0.5 - s).mean() + F.relu(s - 2).mean()"
+    ),
+    "large deviations beside an error": VARIANCES.format(
+        "    loss = F.mse_loss(a, b) + F.relu(s - 1).mean() + (a - x[:, :4]).pow(2).mean()"
+    ),
+    "large deviations beside wished ones": VARIANCES.format(
+        "    loss = F.mse_loss(a, b) + F.relu(s - 1).mean() + (t - 1).pow(2).mean()"
+    ),
     "the value of the best action": VALUES.format(
         "    q = net(s).gather(1, a[:, None]).squeeze(1)\n    with torch.no_grad():\n"
         "        y = r + 0.9 * target(s2).max(1)[0] * (1 - done)\n    loss = F.mse_loss(q, y)"
