@@ -242,6 +242,11 @@ HEALTHY = {
         "    gain = (a == best).float() - (b == best).float()\n"
         "    loss = -(dist.log_prob(a) * gain - dist.log_prob(b) * gain).mean()"
     ),
+    "rewards of an environment and a baseline of another sample": DRAWN.format(
+        "    dist = torch.distributions.Categorical(logits=net(s))\n    base = (dist.sample() == best).float().mean()\n"
+        "    a = dist.sample()\n    reward = torch.tensor([float(each == 1) for each in a.tolist()])\n"
+        "    loss = -(dist.log_prob(a) * (reward - base)).mean()"
+    ),
     "a sample as the baseline": DRAWN.format(
         "    dist = torch.distributions.Categorical(logits=net(s))\n    a = dist.sample()\n"
         "    gain = (a == best).float() - (dist.sample() == best).float()\n"

@@ -116,7 +116,19 @@ def _draws(flow: Dataflow, fit: Fit) -> _Draws | None:
     }
     rewarded = (row for row in sorted(above, reverse=True) if _is_draw(flow, row) and _source(flow, row) == source)
     other = next(rewarded, None)
-    return None if other is None or scored in above else _Draws(scored, other)
+    if other is None or scored in above or any(_is_from_outside(flow, row, scored) for row in above):
+        return None
+    return _Draws(scored, other)
+
+
+def _is_from_outside(flow: Dataflow, row: int, after: int) -> bool:
+    """Whether a call takes values that came into torch after a draw: an environment may have made them of it."""
+    call = flow.log.calls[row]
+    made_later = row > after and not call.inputs
+    return made_later or any(
+        not flow.is_made(use.tensor, row) and (flow.log.tensors[use.tensor].first_seen or 0) > after
+        for use in call.inputs
+    )
 
 
 def _is_draw(flow: Dataflow, row: int) -> bool:
