@@ -32,6 +32,7 @@ from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
 from gradviz.analysis.rules.likelihoods.divergence_turned_around import DivergenceTurnedAround
+from gradviz.analysis.rules.likelihoods.entropy_without_log import EntropyWithoutLog
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
@@ -78,6 +79,7 @@ from gradviz.analysis.rules.objectives.other_quantile import OtherQuantile
 from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
+from gradviz.analysis.rules.objectives.penalty_without_abs import PenaltyWithoutAbs
 from gradviz.analysis.rules.objectives.players_agree import PlayersAgree
 from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWeighsLess
 from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
@@ -109,6 +111,7 @@ from gradviz.analysis.rules.parameters.broken_weight_tie import BrokenWeightTie
 from gradviz.analysis.rules.parameters.copied_onto_itself import CopiedOntoItself
 from gradviz.analysis.rules.parameters.difference_with_itself import DifferenceWithItself
 from gradviz.analysis.rules.parameters.evaluation_mode import EvaluationMode
+from gradviz.analysis.rules.parameters.features_redrawn import FeaturesRedrawn
 from gradviz.analysis.rules.parameters.frozen_at_zero import FrozenAtZero
 from gradviz.analysis.rules.parameters.non_leaf import NonLeaf
 from gradviz.analysis.rules.parameters.not_registered import NotRegistered
@@ -125,8 +128,10 @@ from gradviz.analysis.rules.parameters.unused_parameter import UnusedParameter
 from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
+from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
+from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
@@ -393,6 +398,11 @@ RULES: tuple[type[Rule], ...] = (
     OtherQuantile,
     WeightsNotNormalized,
     LabelsMixedOtherwise,
+    IndexAsValue,
+    EntropyWithoutLog,
+    PenaltyWithoutAbs,
+    FeaturesRedrawn,
+    DrawnTwice,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -163,6 +163,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV751": (("subtract the other way round", (("model(x) - y", "y - model(x)"),)),),
     "GV752": (("torch.log_softmax(w, dim=-1)", (("w + density", "torch.log_softmax(w, dim=-1) + density"),)),),
+    "GV754": (("max(dim)[0]", (("max(1)[1]", "max(1)[0]"),)),),
+    "GV755": (("torch.log_softmax(scores", (("target * torch.softmax", "target * torch.log_softmax"),)),),
+    "GV756": (("p.abs().sum()", (("weights.sum()", "weights.abs().sum()"),)),),
+    "GV757": (
+        (
+            "draw them once",
+            (
+                ("    frequencies = torch.randn(2, 8)\n", ""),
+                ("for step", "frequencies = torch.randn(2, 8)\nfor step"),
+            ),
+        ),
+    ),
+    "GV758": (("dist.log_prob(action)", (("log_prob(distribution.sample())", "log_prob(action)"),)),),
     "GV753": (("swap the weights", (("(1 - lam) * entropy(out, y) + lam", "lam * entropy(out, y) + (1 - lam)"),)),),
     "GV681": (
         (

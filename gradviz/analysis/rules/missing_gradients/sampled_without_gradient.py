@@ -64,6 +64,7 @@ class SampledWithoutGradient(Rule):
     code = "GV113"
     name = "sampled_without_gradient"
     severity = "warning"
+    yields_to = ("drawn_twice",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         told = set()

@@ -14,6 +14,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.losses.spread_hinges import is_of_covariance, sign_of_spread
 from gradviz.graph.call_log import Call
 
 
@@ -24,7 +25,8 @@ class NothingKeepsApart(Rule):
     -------------
     A loss whose terms all draw together two results of the same trained network, each with a gradient: negated cosines,
     squared differences, distances. Nothing in it pushes results apart, none of them is compared with data, and no
-    ``detach()`` keeps one side still.
+    ``detach()`` keeps one side still. A hinge that punishes large deviations of a batch instead of small ones,
+    ``relu(z.std(0) - 1)``, keeps nothing apart, either.
 
     Why it matters
     --------------
@@ -70,7 +72,7 @@ class NothingKeepsApart(Rule):
             site = flow.log.calls[first.row].call_site
             if site not in told:
                 told.add(site)
-                yield self._finding(case, first, backward)
+                yield self._of_hinge(case, first) if first.is_hinge else self._finding(case, first, backward)
 
     def _finding(self, case: Case, pair: _Pair, backward: int) -> Finding:
         flow = case.dataflow
@@ -87,6 +89,17 @@ class NothingKeepsApart(Rule):
             tensors=names_of(flow, sorted(pair.shared)),
         )
 
+    def _of_hinge(self, case: Case, hinge: _Pair) -> Finding:
+        return self.finding(
+            "the loss draws two results of the same network together, and its hinge on the deviations of a batch "
+            "punishes large ones instead of small ones",
+            symptom="grad_wrong",
+            why="one constant result for every input has no deviation at all, and makes such a loss perfect",
+            fix="turn the hinge around, so that it asks for a deviation of at least 1: relu(1 - std)",
+            location=location_of_call(case.dataflow, hinge.row),
+            tensors=names_of(case.dataflow, sorted(hinge.shared)),
+        )
+
 
 class _Pair(Struct, frozen=True):
     """A comparison of two results with gradients."""
@@ -94,6 +107,8 @@ class _Pair(Struct, frozen=True):
     row: int
     shared: frozenset[int]
     """The trained leaves of both."""
+    is_hinge: bool = False
+    """Whether the row is that of a hinge on the deviations of a batch, which punishes large ones."""
 
 
 _BOTH = 2
@@ -107,9 +122,14 @@ def _drawn_together(case: Case, backward: int, root: int) -> list[_Pair]:
     """The pairs that make up a loss; empty if it has any other part."""
     flow, found = case.dataflow, list[_Pair]()
     terms = list(signed_terms(flow, backward, root))
+    signs = {term.row: sign_of_spread(flow, term) for term in terms}
+    hinges = [] if -1 in signs.values() else [row for row, sign in signs.items() if sign]
+    below = {term.row for term in terms if any(row in hinges for row in term.path)}
     inner = {term.path[-2] for term in terms if len(term.path) > 1}
     for term in terms[:_MAX_TERMS]:
         call = flow.log.calls[term.row]
+        if term.row in below or (hinges and is_of_covariance(flow, term.row)):
+            continue
         sides = _sides(flow, term, call)
         if sides is not None:
             pair = _pair(case, term.row, sides)
@@ -118,7 +138,7 @@ def _drawn_together(case: Case, backward: int, root: int) -> list[_Pair]:
             found.append(pair)
         elif term.row not in inner or _has_data(flow, call):
             return []
-    return found
+    return [_Pair(hinges[-1], found[0].shared, True)] if hinges and found else found
 
 
 def _has_data(flow: Dataflow, call: Call) -> bool:

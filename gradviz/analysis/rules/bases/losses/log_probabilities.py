@@ -14,7 +14,8 @@ _ARRANGE = frozenset({
 })  # fmt: skip
 _MOST_MAKERS = 8
 _MOST_ARRANGED = 30
-_DRAWS = frozenset({"multinomial", "normal", "bernoulli"})
+DRAWS = frozenset({"multinomial", "normal", "bernoulli"})
+"""Calls that draw samples with the probabilities, or the mean and the scale, that they get."""
 _BOTH = 2
 
 
@@ -53,7 +54,7 @@ def makers_of_values(flow: Dataflow, tensor: int, before: int, at_most: int) -> 
 
 def is_drawn(flow: Dataflow, tensor: int, before: int) -> bool:
     return any(
-        plain_name(call.function) in _DRAWS and call.inputs
+        plain_name(call.function) in DRAWS and call.inputs
         for _, call in makers_of_values(flow, tensor, before, _MOST_ARRANGED)
     )
 

@@ -1,0 +1,145 @@
+"""GV755."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, signed_terms
+from gradviz.graph.call_log import TensorUse
+
+
+class EntropyWithoutLog(Rule):
+    """A cross entropy with soft targets multiplies them by probabilities, and not by their logarithms.
+
+    What it finds
+    -------------
+    A loss that subtracts ``target * softmax(scores)``, where the target is the softmax of something without a gradient,
+    or smoothed labels, and nothing else in the loss takes a logarithm of probabilities. ``1 - (target * p).sum()`` is
+    left alone: it may be meant as an agreement.
+
+    Why it matters
+    --------------
+    The sum of such products is largest if the likeliest class of the target gets the probability 1. So the network
+    never learns the other classes of the target, and where it is sure of a wrong class it gets hardly any gradient.
+
+    Example
+    -------
+    model = torch.nn.Linear(6, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x, target = torch.randn(8, 6), torch.softmax(torch.randn(8, 4), dim=1)
+        loss = -(target * torch.softmax(model(x), dim=1)).sum(dim=1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(6, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x, target = torch.randn(8, 6), torch.softmax(torch.randn(8, 4), dim=1)
+        loss = -(target * torch.log_softmax(model(x), dim=1)).sum(dim=1).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV755"
+    name = "entropy_without_log"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for backward in case.histories.last_trained_backward_of_each_line:
+            for root in flow.log.calls[backward].roots:
+                terms = list(signed_terms(flow, backward, root.tensor))
+                if any(plain_name(flow.log.calls[term.row].function) in _WITH_LOG for term in terms):
+                    continue
+                for term in terms:
+                    softmax = _probabilities_times_target(flow, term)
+                    if softmax is not None and flow.log.calls[term.row].call_site not in told:
+                        told.add(flow.log.calls[term.row].call_site)
+                        yield self._finding(flow, term.row, softmax)
+
+    def _finding(self, flow: Dataflow, row: int, softmax: int) -> Finding:
+        location, made = location_of_call(flow, row), location_of_call(flow, softmax)
+        at = at_line(made) if made != location else ""
+        return self.finding(
+            f"the cross entropy multiplies soft targets by the probabilities of a softmax{at}, not by their logarithms",
+            symptom="grad_wrong",
+            why="the largest sum of such products gives all probability to one class, whatever the target has for the "
+            "others",
+            fix="take log_softmax() of the scores: -(target * torch.log_softmax(scores, dim=-1)).sum(-1)",
+            location=location,
+            symptom_location=made if made != location else None,
+        )
+
+
+_WITH_LOG = frozenset({
+    "log", "log_softmax", "logsumexp", "cross_entropy", "nll_loss", "kl_div", "binary_cross_entropy", "xlogy",
+    "binary_cross_entropy_with_logits", "log2", "entr",
+})  # fmt: skip
+_BOTH = 2
+_KEEPS_PROBABILITIES = frozenset({"clamp", "clamp_min", "add", "detach", "neg"})
+_MIXES = frozenset({"add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", *SHAPE_ONLY})
+_MAX_CALLS = 30
+
+
+def _probabilities_times_target(flow: Dataflow, term: Term) -> int | None:
+    """The softmax whose probabilities a loss multiplies by a soft target, and subtracts."""
+    call = flow.log.calls[term.row]
+    if plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return None
+    live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
+    made = flow.newest_producer(dead.tensor, term.row)
+    is_negated = made is not None and plain_name(flow.log.calls[made].function) == "neg"
+    is_subtracted = term.sign * (-1 if is_negated else 1) < 0
+    if not term.is_sure or not is_subtracted or _is_of_one(flow, term):
+        return None
+    softmax = value_maker(flow, live.tensor, term.row, through=_KEEPS_PROBABILITIES)
+    if softmax is None or plain_name(softmax[1].function) != "softmax" or not _is_soft_target(flow, dead, term.row):
+        return None
+    return softmax[0]
+
+
+def _is_of_one(flow: Dataflow, term: Term) -> bool:
+    """Whether a number minus the term is taken: ``1 - agreement``."""
+    calls = [flow.log.calls[row] for row in term.path]
+    return any(plain_name(call.function) == "sub" and is_number_first(call) for call in calls)
+
+
+def _is_soft_target(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    """Whether a tensor is a softmax, or labels of classes of which none has the probability 1."""
+    made = value_maker(flow, use.tensor, row, through=_KEEPS_PROBABILITIES)
+    if made is not None and plain_name(made[1].function) == "softmax":
+        return True
+    values = flow.values_of(use, row)
+    if values is None or values.minimum is None or values.maximum is None:
+        return False
+    lowest, highest = sorted((abs(values.minimum), abs(values.maximum)))
+    is_smoothed = 0 < lowest < highest < 1 and values.minimum * values.maximum > 0
+    return is_smoothed and _is_of_classes(flow, use.tensor, row)
+
+
+def _is_of_classes(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a tensor was made of ``one_hot()`` or ``scatter()``, and of numbers."""
+    waiting, seen = [(tensor, row)], set[int]()
+    while waiting and len(seen) < _MAX_CALLS:
+        tensor, before = waiting.pop()
+        made = flow.newest_producer(tensor, before)
+        if made is None or made in seen:
+            continue
+        seen.add(made)
+        call = flow.log.calls[made]
+        name = plain_name(call.function)
+        if name in ("one_hot", "scatter"):
+            return True
+        waiting += [(each.tensor, made) for each in call.inputs if name in _MIXES]
+    return False

@@ -1,0 +1,152 @@
+"""GV754."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
+from gradviz.analysis.rules.bases.losses.signed_terms import number_of
+from gradviz.graph.call_log import TensorUse
+
+
+class IndexAsValue(Rule):
+    """The target of a value function is computed with the number of the best action, not with its value.
+
+    What it finds
+    -------------
+    A loss that compares a network's values with rewards plus a discounted integer that ``max(dim)[1]`` or ``argmax()``
+    took from the scores of a network.
+
+    Why it matters
+    --------------
+    ``max(dim)`` returns the largest values and where they are. The second of them is the number of an action: states
+    are then worth more if the best action stands further back, and the network learns the order of the actions.
+
+    Example
+    -------
+    network = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(3):
+        states, following, rewards = torch.randn(8, 4), torch.randn(8, 4), torch.randn(8)
+        with torch.no_grad():
+            target = rewards + 0.9 * network(following).max(1)[1]
+        loss = torch.nn.functional.mse_loss(network(states)[:, 0], target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    network = torch.nn.Linear(4, 3)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(3):
+        states, following, rewards = torch.randn(8, 4), torch.randn(8, 4), torch.randn(8)
+        with torch.no_grad():
+            target = rewards + 0.9 * network(following).max(1)[0]
+        loss = torch.nn.functional.mse_loss(network(states)[:, 0], target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV754"
+    name = "index_as_value"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+            if not is_error or not flow.has_step_after(row):
+                continue
+            taken = _index_in_target(flow, row)
+            if taken is not None and flow.log.calls[taken].call_site not in told:
+                told.add(flow.log.calls[taken].call_site)
+                yield self._finding(flow, taken, row)
+
+    def _finding(self, flow: Dataflow, taken: int, row: int) -> Finding:
+        location, loss = location_of_call(flow, taken), location_of_call(flow, row)
+        words = call_words(flow.log.calls[taken])
+        return self.finding(
+            f"the target{at_line(loss) if loss != location else ''} adds where {words} found the best action, an "
+            "integer, to the rewards, and not what that action is worth",
+            symptom="grad_wrong",
+            why="the number of an action says nothing of its value",
+            fix="take the values: scores.max(dim).values, which is max(dim)[0]; or gather them at the indexes",
+            location=location,
+            symptom_location=loss if loss != location else None,
+        )
+
+
+_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
+_OF_NETWORKS = frozenset({"linear", "conv2d", "conv1d", "embedding", "matmul", "addmm"})
+_THROUGH = frozenset({"add", "sub", "mul", "neg", "detach", "div", *SHAPE_ONLY})
+_BOTH = 2
+_MAX_CALLS = 20
+_MOST_ABOVE = 60
+
+
+class _Part(Struct, frozen=True):
+    """Something that a target is made of."""
+
+    use: TensorUse
+    row: int
+    """The call that takes it."""
+    is_added: bool = False
+    """Whether another tensor is added to it on the way."""
+    is_discounted: bool = False
+    """Whether it is multiplied by a number between 0 and 1."""
+
+
+def _index_in_target(flow: Dataflow, row: int) -> int | None:
+    """The call that took indexes from a network's scores, if the target of an error adds them to something else."""
+    call = flow.log.calls[row]
+    live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
+    is_chosen = _is_chosen(flow, live.tensor, row)
+    waiting, count = [_Part(dead, row)], 0
+    while waiting and count < _MAX_CALLS:
+        count += 1
+        part = waiting.pop()
+        made = flow.newest_producer(part.use.tensor, part.row)
+        if made is None:
+            continue
+        if part.is_added and (part.is_discounted or is_chosen) and _is_of_actions(flow, part.use.tensor, made):
+            return made
+        waiting += _parts(flow, made, part)
+    return None
+
+
+def _parts(flow: Dataflow, row: int, part: _Part) -> Iterator[_Part]:
+    call = flow.log.calls[row]
+    name = plain_name(call.function)
+    if name not in _THROUGH or call.kind != "operation":
+        return
+    taken = call.inputs if name in ("add", "sub", "mul") else call.inputs[:1]
+    is_sum = name in ("add", "sub") and len(call.inputs) == _BOTH
+    is_discount = name == "mul" and 0 < number_of(call, "1", "0", "other", missing=1.0) < 1
+    for use in taken:
+        yield _Part(use, row, part.is_added or is_sum, part.is_discounted or is_discount)
+
+
+def _is_of_actions(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a call returned a tensor as the indexes of the largest of a network's scores."""
+    call = flow.log.calls[row]
+    name = plain_name(call.function)
+    is_index = name == "argmax" or any(use.tensor == tensor and use.place == "return[1]" for use in call.outputs)
+    if not is_index or name not in ("argmax", "max", "topk") or not call.inputs:
+        return False
+    above = flow.ancestors(call.inputs[0].tensor, row, since=flow.step_before(row))[-_MOST_ABOVE:]
+    return any(plain_name(flow.log.calls[each].function) in _OF_NETWORKS for each in above)
+
+
+def _is_chosen(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a prediction is one of several scores of each sample."""
+    made = value_maker(flow, tensor, row)
+    return made is not None and plain_name(made[1].function) == "gather"
