@@ -37,6 +37,7 @@ from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
+from gradviz.analysis.rules.likelihoods.risk_set_not_sorted import RiskSetNotSorted
 from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
@@ -347,6 +348,7 @@ RULES: tuple[type[Rule], ...] = (
     SameDerivativeTwice,
     ReturnsFromBefore,
     OutputsSummed,
+    RiskSetNotSorted,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

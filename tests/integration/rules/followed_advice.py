@@ -82,6 +82,19 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV212": (("normalize(x, dim=-1)", (("normalize(model(x))", "normalize(model(x), dim=-1)"),)),),
+    "GV698": (
+        (
+            "order = torch.argsort(time, descending=True); risk, event = risk[order], event[order]",
+            (
+                (
+                    "    loss = -((risk - torch.logcumsumexp(risk, 0)) * event[batch])",
+                    "    order = torch.argsort(time[batch], descending=True)\n"
+                    "    risk, events = risk[order], event[batch][order]\n"
+                    "    loss = -((risk - torch.logcumsumexp(risk, 0)) * events)",
+                ),
+            ),
+        ),
+    ),
     "GV697": (
         (
             "differentiate each column of the output on its own",

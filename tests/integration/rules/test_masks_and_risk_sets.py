@@ -35,6 +35,21 @@ BOARDS = (
     "    loss = net(board).square().mean()" + TRAIN
 )
 
+COX = HEAD + "x, t, e = torch.randn(48, 5), torch.rand(48) * 9, (torch.rand(48) < 0.6).float()\n"
+COX += "order = t.argsort(descending=True)\nx, t, e = x[order], t[order], e[order]\n"
+COX += "net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 1))\n"
+COX += "optimizer = torch.optim.Adam(net.parameters())\n"
+LOADED = COX + (
+    "def cox(risk, event):\n    return -((risk - risk.logcumsumexp(0)) * event).sum() / event.sum()  # HERE\n"
+    "def longest_first(rows):\n    rows = sorted(rows, key=lambda row: -row[1].item())\n"
+    "    return torch.utils.data.default_collate(rows)\n"
+    "data = torch.utils.data.TensorDataset(x, t, e)\n"
+    "loader = torch.utils.data.DataLoader(data, batch_size=16{})\n"
+    "for epoch in range(2):\n    for a, s, c in loader:\n        {}\n        loss = cox(r, c)\n"
+    + TRAIN.replace("    ", "        ")
+)
+RANKED = COX + "for step in range(3):\n    i = {}\n    r, c = net(x[i]), e[i, None]\n    loss = {}" + TRAIN
+
 FAULTS = {
     "bands of consecutive rows": (
         "data_changed_again",
@@ -44,6 +59,17 @@ FAULTS = {
     "samples of a data set": ("data_changed_again", SAMPLES.format("", "  # HERE")),
     "hidden tokens of parts": (
         "data_changed_again", TOKENS.format("kept = x.clone()", "x.masked_fill_(hidden, 0)  # HERE"),
+    ),
+    "a loader that shuffles": ("risk_set_not_sorted", LOADED.format(", shuffle=True", "r = net(a).squeeze(1)")),
+    "a part of a permutation, and a sum of exponentials": (
+        "risk_set_not_sorted",
+        RANKED.format("torch.randperm(48)[:20]", "-(r - r.exp().cumsum(0).log())[c > 0].mean()  # HERE"),
+    ),
+    "parts of a permutation, turned around": (
+        "risk_set_not_sorted",
+        RANKED.format(
+            "torch.randperm(48).split(16)[step]", "(c * (r.flip(0).logcumsumexp(0).flip(0) - r)).mean()  # HERE"
+        ),
     ),
 }  # fmt: skip
 
@@ -64,6 +90,22 @@ HEALTHY = {
     "a buffer that is filled anew": STORED + BATCHES + "    data.normal_()\n    x = data[i : i + 8]\n"
     "    t = random.randrange(7)\n    x[:, t : t + 2] = 0\n" + FIT,
     "the boards of a game": BOARDS,
+    "a loader that keeps the order": LOADED.format("", "r = net(a).squeeze(1)"),
+    "a loader that sorts each batch": LOADED.format(
+        ", shuffle=True, collate_fn=longest_first", "r = net(a).squeeze(1)"
+    ),
+    "scores of a loader that are sorted": LOADED.format(
+        ", shuffle=True", "s, j = s.sort(descending=True); r, c = net(a).squeeze(1)[j], c[j]"
+    ),
+    "numbers that are sorted, of sorted samples": RANKED.format(
+        "torch.randperm(48)[:20].sort().values", "-((r - r.logcumsumexp(0)) * c).mean()"
+    ),
+    "scores that are drawn and ranked, without events": RANKED.format(
+        "torch.randperm(48)[:20]", "(r.flip(0).logcumsumexp(0).flip(0) - r).mean()"
+    ),
+    "sorted with an array": RANKED.format(
+        "torch.randperm(48)[:20]; i = i[i.numpy().argsort()]", "-((r - r.logcumsumexp(0)) * c).mean()"
+    ),
 }  # fmt: skip
 
 
