@@ -144,6 +144,7 @@ from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
+from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
 from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
@@ -349,6 +350,7 @@ RULES: tuple[type[Rule], ...] = (
     ReturnsFromBefore,
     OutputsSummed,
     RiskSetNotSorted,
+    LabelsOfUnique,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -49,6 +49,13 @@ LOADED = COX + (
     + TRAIN.replace("    ", "        ")
 )
 RANKED = COX + "for step in range(3):\n    i = {}\n    r, c = net(x[i]), e[i, None]\n    loss = {}" + TRAIN
+RETRIEVED = (
+    HEAD + "encode, table = nn.Linear(4, 6), nn.Parameter(torch.randn(30, 6))\nfeatures = torch.randn(30, 4)\n"
+    "optimizer = torch.optim.Adam([*encode.parameters(), table])\nother = torch.arange(30)[:20]\n"
+    "for step in range(3):\n    x, pos = torch.randn(16, 4), torch.randint(0, 30, (16,))\n"
+    "    {}\n    labels = torch.arange(len(scores))\n    loss = {}" + TRAIN
+)
+ASKED = "F.cross_entropy(scores / 0.1, labels)"
 
 FAULTS = {
     "bands of consecutive rows": (
@@ -71,6 +78,20 @@ FAULTS = {
             "torch.randperm(48).split(16)[step]", "(c * (r.flip(0).logcumsumexp(0).flip(0) - r)).mean()  # HERE"
         ),
     ),
+    "rows of a table at unique ids": (
+        "labels_of_unique",
+        RETRIEVED.format(
+            "u = pos.unique()  # HERE\n    scores = encode(x) @ table[torch.cat([u, other])].T",
+            "F.nll_loss(scores.log_softmax(1), labels)",
+        ),
+    ),
+    "features of unique ids": (
+        "labels_of_unique",
+        RETRIEVED.format(
+            "u, again = torch.unique(pos, return_counts=True)  # HERE\n"
+            "    scores = F.linear(encode(x), encode(features[torch.cat((u, other))]) + table.mean())", ASKED,
+        ),
+    ),
 }  # fmt: skip
 
 
@@ -90,6 +111,16 @@ HEALTHY = {
     "a buffer that is filled anew": STORED + BATCHES + "    data.normal_()\n    x = data[i : i + 8]\n"
     "    t = random.randrange(7)\n    x[:, t : t + 2] = 0\n" + FIT,
     "the boards of a game": BOARDS,
+    "labels of the places of unique ids": RETRIEVED.format(
+        "u, places = pos.unique(return_inverse=True)\n    scores = encode(x) @ table[torch.cat([u, other])].T",
+        "F.cross_entropy(scores, places)",
+    ),
+    "unique ids on both sides": RETRIEVED.format(
+        "u = pos.unique()\n    scores = encode(features[u]) @ table[u].T", ASKED
+    ),
+    "rows that are put back where they were": RETRIEVED.format(
+        "u, places = pos.unique(return_inverse=True)\n    scores = encode(x) @ table[u][places].T", ASKED
+    ),
     "a loader that keeps the order": LOADED.format("", "r = net(a).squeeze(1)"),
     "a loader that sorts each batch": LOADED.format(
         ", shuffle=True, collate_fn=longest_first", "r = net(a).squeeze(1)"
