@@ -38,6 +38,7 @@ from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
+from gradviz.analysis.rules.likelihoods.risk_set_not_sorted import RiskSetNotSorted
 from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
@@ -148,6 +149,7 @@ from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
+from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
 from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
@@ -352,6 +354,8 @@ RULES: tuple[type[Rule], ...] = (
     SameDerivativeTwice,
     ReturnsFromBefore,
     OutputsSummed,
+    RiskSetNotSorted,
+    LabelsOfUnique,
     RequiresGradFalse,
     NonLeaf,
     NotRegistered,

@@ -82,6 +82,28 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV212": (("normalize(x, dim=-1)", (("normalize(model(x))", "normalize(model(x), dim=-1)"),)),),
+    "GV699": (
+        (
+            "items, labels = torch.unique(positive, return_inverse=True)",
+            (
+                ("items = torch.unique(positive)", "items, labels = torch.unique(positive, return_inverse=True)"),
+                ("    labels = torch.arange(16)\n", ""),
+            ),
+        ),
+    ),
+    "GV698": (
+        (
+            "order = torch.argsort(time, descending=True); risk, event = risk[order], event[order]",
+            (
+                (
+                    "    loss = -((risk - torch.logcumsumexp(risk, 0)) * event[batch])",
+                    "    order = torch.argsort(time[batch], descending=True)\n"
+                    "    risk, events = risk[order], event[batch][order]\n"
+                    "    loss = -((risk - torch.logcumsumexp(risk, 0)) * events)",
+                ),
+            ),
+        ),
+    ),
     "GV697": (
         (
             "differentiate each column of the output on its own",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import prod
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.masked_again import MaskedAgain, is_state, masked_again
 from gradviz.graph.call_log import Call
 
 
@@ -23,7 +24,8 @@ class DataChangedAgain(Rule):
     What it finds
     -------------
     ``x = data[i:j]`` followed by ``x -= ...``, ``x /= ...`` or ``x += noise``, where the same line changes the memory
-    of the same data set again and again, and trains on the result.
+    of the same data set again and again, and trains on the result. Also a constant that is written into such a part, at
+    other places each time that the part is read: masks that add up.
 
     Why it matters
     --------------
@@ -70,13 +72,14 @@ class DataChangedAgain(Rule):
         for (_, storage), found in changes.items():
             changed = [flow.log.calls[each.row].inputs[0].tensor for each in found]
             members = flow.sharing_memory(changed[0])
-            if storage in told or _is_state(flow, members) or _count_of_parts(flow, found) < _MIN_PARTS:
+            if storage in told or is_state(flow, members) or _count_of_parts(flow, found) < _MIN_PARTS:
                 continue
             size = max(prod(shape_of(flow, each)) for each in members)
             written = sum(prod(shape_of(flow, each)) for each in changed)
             if written > size and any(_is_used_later(flow, each.row) for each in found):
                 told.add(storage)
                 yield self._finding(case, found, written / size)
+        yield from (self._finding_of_masks(case, each) for each in masked_again(flow))
 
     def _finding(self, case: Case, changes: list[_Change], times: float) -> Finding:
         flow = case.dataflow
@@ -92,6 +95,22 @@ class DataChangedAgain(Rule):
             location=location,
             symptom_location=taken if taken != location else None,
             evidence={"changes": len(changes), "times": round(times, 1)},
+        )
+
+    def _finding_of_masks(self, case: Case, masked: MaskedAgain) -> Finding:
+        flow = case.dataflow
+        base = case.tensor_name(flow.log.calls[masked.view].inputs[0].tensor)
+        location, taken = location_of_call(flow, masked.row), location_of_call(flow, masked.view)
+        return self.finding(
+            f"{masked.calls:,} calls write {masked.constant} into {base} in place through views of it, at other places "
+            "each time that a part is read: what was masked before stays so",
+            symptom="grad_wrong",
+            why="a slice or an element of a tensor shares its memory, so the masks add up until little of the data is "
+            "left",
+            fix="clone() the slice before it is masked, or use what returns a new tensor (masked_fill, where)",
+            location=location,
+            symptom_location=taken if taken != location else None,
+            evidence={"changes": masked.calls, "parts": masked.parts},
         )
 
 
@@ -122,12 +141,6 @@ def _changed_view(flow: Dataflow, row: int, call: Call) -> int | None:
     storage = flow.log.tensors[use.tensor].storage
     is_view = storage is not None and storage == flow.log.tensors[maker.inputs[0].tensor].storage
     return made[0] if is_view else None
-
-
-def _is_state(flow: Dataflow, tensors: Iterable[int]) -> bool:
-    """Whether parameters, buffers or gradients are among them: these are changed on purpose."""
-    members = (flow.log.tensors[each] for each in tensors)
-    return any(each.role != "tensor" or each.gradient_of is not None or each.requires_grad for each in members)
 
 
 def _count_of_parts(flow: Dataflow, changes: list[_Change]) -> int:

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.drawn_rows import are_drawn_numbers
+from gradviz.analysis.rules.bases.batches.risk_sets import MAX_MAKERS, index_of, indicators, risk_sets
 from gradviz.graph.call_log import Call
 
 
@@ -65,12 +66,11 @@ class RiskSetReversed(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[_Ordered | None]] = defaultdict(list)
-        for row, call in enumerate(flow.log.calls):
-            is_compared = plain_name(call.function) in ("sub", "div") and len(call.live_inputs) == _BOTH
-            if is_compared and call.kind == "operation" and flow.has_step_after(row):
-                ordered = _ordered_scores(flow, row)
-                if ordered is not None and _is_of_events(flow, row, ordered.index):
-                    lines[call.call_site].append(ordered if ordered.is_ascending else None)
+        for each in risk_sets(flow):
+            ordered = _order_of(flow, each.summed)
+            if ordered is not None and _is_of_events(flow, each.compared, ordered.index):
+                site = flow.log.calls[each.compared].call_site
+                lines[site].append(ordered if ordered.is_ascending else None)
         for found in lines.values():
             last = found[-1]
             if last is not None and len(found) >= _MIN_CALLS and None not in found:
@@ -104,36 +104,9 @@ class _Ordered(Struct, frozen=True):
     is_ascending: bool
 
 
-_BOTH = 2
 _MIN_CALLS = 2
-_MAX_MAKERS = 8
 _MAX_LAYERS = 40
-_SCALE = frozenset({"add", "sub", "log", "clamp", "clamp_min", "squeeze", "view", "reshape", "flip", "unsqueeze"})
-_SHIFT = frozenset({"exp", "sub", "clamp", "squeeze", "view", "reshape", "flip", "to", "float", "flatten"})
-_SUMS = frozenset({"cumsum", "logcumsumexp"})
 _SORTS = frozenset({"sort", "argsort"})
-_TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
-
-
-def _ordered_scores(flow: Dataflow, row: int) -> _Ordered | None:
-    """The ordered scores, if one of two operands is the logarithm of a cumulative sum of the exponentials of both."""
-    call = flow.log.calls[row]
-    for use in call.inputs:
-        names = set[str]()
-        for made, maker in flow.makers(use.tensor, row, _MAX_MAKERS):
-            name = plain_name(maker.function)
-            if name in _SUMS:
-                is_log = name == "logcumsumexp" or "log" in names or plain_name(call.function) == "div"
-                return _order_of(flow, made) if is_log and _is_over_samples(flow, maker) else None
-            if name not in _SCALE:
-                break
-            names.add(name)
-    return None
-
-
-def _is_over_samples(flow: Dataflow, call: Call) -> bool:
-    shape = shape_of(flow, call.inputs[0].tensor)
-    return shape[1:] in ((), (1,)) and axis_of(call, len(shape)) == 0
 
 
 def _order_of(flow: Dataflow, summed: int) -> _Ordered | None:
@@ -146,7 +119,7 @@ def _order_of(flow: Dataflow, summed: int) -> _Ordered | None:
         name = plain_name(maker.function)
         is_exponential |= name == "exp"
         is_turned ^= name == "flip"
-        index = _index_of(maker)
+        index = index_of(maker)
         if index is not None:
             return _sorted(flow, summed, row, index, is_turned=is_turned) if is_exponential else None
         if shape_of(flow, maker.outputs[0].tensor)[:1] != (count,):
@@ -154,14 +127,8 @@ def _order_of(flow: Dataflow, summed: int) -> _Ordered | None:
     return None
 
 
-def _index_of(call: Call) -> int | None:
-    """The only tensor by which a call takes rows."""
-    index = [use for use in call.inputs[1:] if use.place in ("1", "1[0]", "2", "index", "indices")]
-    return index[0].tensor if plain_name(call.function) in _TAKE and len(call.inputs) == _BOTH and index else None
-
-
 def _sorted(flow: Dataflow, summed: int, row: int, index: int, *, is_turned: bool) -> _Ordered | None:
-    for made, call in flow.makers(index, row, _MAX_MAKERS):
+    for made, call in flow.makers(index, row, MAX_MAKERS):
         name = plain_name(call.function)
         if name in _SORTS:
             is_descending = call.scalars.get("descending", call.scalars.get("2")) is True
@@ -180,6 +147,8 @@ def _sign_of_key(flow: Dataflow, call: Call, row: int) -> int:
     values = flow.values_of(key, row)
     if key.requires_grad or values is None or values.minimum is None or values.maximum is None:
         return 0
+    if are_drawn_numbers(flow, key.tensor, row):
+        return 0  # of samples that may be sorted already
     made = flow.newest_producer(key.tensor, row)
     is_negated = made is not None and plain_name(flow.log.calls[made].function) == "neg"
     if is_negated:
@@ -189,24 +158,8 @@ def _sign_of_key(flow: Dataflow, call: Call, row: int) -> int:
 
 def _is_of_events(flow: Dataflow, row: int, index: int) -> bool:
     """Whether differences are weighed with zeros and ones in the same order, or selected by them."""
-    waiting = [(flow.log.calls[row].outputs[0].tensor, row)]
-    for _ in range(_MAX_MAKERS):
-        if not waiting:
-            return False
-        given, after = waiting.pop()
-        for user in flow.users(given, after):
-            call = flow.log.calls[user]
-            name = plain_name(call.function)
-            others = [use for use in call.inputs if use.tensor != given and not use.requires_grad]
-            if name in ("mul", "getitem", "masked_select", "where", "dot") and others:
-                return any(_is_ordered_indicator(flow, use.tensor, user, index) for use in others)
-            if name in ("neg", "log", "squeeze", "view", "reshape", "flip") and call.outputs:
-                waiting.append((call.outputs[0].tensor, user))
-    return False
-
-
-def _is_ordered_indicator(flow: Dataflow, tensor: int, row: int, index: int) -> bool:
-    values = flow.values(tensor, row)
-    if values is None or (values.minimum, values.maximum) != (0, 1):
-        return False
-    return any(_index_of(call) == index for _, call in flow.makers(tensor, row, _MAX_MAKERS))
+    return any(
+        index_of(call) == index
+        for tensor, user in indicators(flow, row)
+        for _, call in flow.makers(tensor, user, MAX_MAKERS)
+    )
