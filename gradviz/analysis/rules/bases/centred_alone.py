@@ -124,17 +124,6 @@ def _sizes_of_layer(flow: Dataflow, call: Call) -> tuple[Scalar, ...]:
     told = tuple(size for place, size in call.scalars.items() if place.startswith(("1[", "normalized_shape[")))
     weight = next((use.tensor for use in call.inputs if use.place in ("2", "weight")), None)
     values = call.outputs[0].values
-    if told or weight is not None:
-        return told or shape_of(flow, weight or 0)
-    is_zero = values is not None and values.count == values.zeros
-    return shape_of(flow, call.inputs[0].tensor)[-1:] if is_zero else ()
-
-
-def _sizes_of_layer(flow: Dataflow, call: Call) -> tuple[Scalar, ...]:
-    """The axes that a `layer_norm` is told; where that is not recorded, as of ``x.shape[-1:]``, what shows them."""
-    told = tuple(size for place, size in call.scalars.items() if place.startswith(("1[", "normalized_shape[")))
-    weight = next((use.tensor for use in call.inputs if use.place in ("2", "weight")), None)
-    values = call.outputs[0].values
     if told:
         return told
     if weight is not None:
