@@ -1,9 +1,11 @@
-"""Differences between values and their mean along an axis with a single element: they are 0, whatever these are."""
+"""Differences between values and their mean along an axis with a single element: they are 0, whatever these are. So is
+what a layer or group normalization makes of a single element."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import prod
 
 from msgspec import Struct
 
@@ -13,6 +15,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Location
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import Scalar
 
 
 class Centred(Struct, frozen=True):
@@ -74,3 +77,56 @@ def _is_trained_with(flow: Dataflow, centred: Centred) -> bool:
     made = flow.log.calls[centred.difference].outputs
     below = flow.descendants(made[0].tensor, centred.difference) if made else ()
     return any(flow.log.calls[each].kind == "backward" for each in below) and flow.has_step_after(centred.difference)
+
+
+# -- layer and group normalization -------------------------------------------------------------------------------------
+
+
+_RANK_OF_CHANNELS = 2
+
+
+def layers_of_one(flow: Dataflow) -> Iterator[tuple[int, str]]:
+    """The last call of each layer or group normalization that always has one value to normalize, in code that trains
+    with it; with the words for what it normalizes over."""
+    layers: dict[tuple[int | None, str | None], list[tuple[int, str | None]]] = defaultdict(list)
+    for row, call in enumerate(flow.log.calls):
+        if plain_name(call.function) in ("layer_norm", "group_norm") and call.inputs and call.outputs:
+            path = None if call.scope is None else flow.log.scopes[call.scope].path
+            layers[call.call_site, path].append((row, _axes_of_one(flow, call)))
+    for tried in layers.values():
+        row, axes = tried[-1]
+        trained = [each for each, _ in tried if flow.has_step_after(each)]
+        if axes is None or len(trained) < _MIN_TIMES or any(words is None for _, words in tried):
+            continue
+        below = flow.descendants(flow.log.calls[trained[-1]].outputs[0].tensor, trained[-1])
+        if any(flow.log.calls[each].kind == "backward" for each in below):
+            yield trained[-1], axes
+
+
+def _axes_of_one(flow: Dataflow, call: Call) -> str | None:
+    """What a normalization takes the mean over, if that is one value of many; otherwise None."""
+    shape = shape_of(flow, call.inputs[0].tensor)
+    if prod(shape) == 1:
+        return None
+    if plain_name(call.function) == "layer_norm":
+        sizes = _sizes_of_layer(flow, call)
+        if not sizes or any(size != 1 for size in sizes):
+            return None
+        return "the last axis, which has one element" if len(sizes) == 1 else "the last axes, which have one element"
+    groups = call.scalars.get("1", call.scalars.get("num_groups"))
+    if len(shape) < _RANK_OF_CHANNELS or type(groups) is not int or groups != prod(shape[1:]):
+        return None
+    return f"{groups} groups, each of one element"
+
+
+def _sizes_of_layer(flow: Dataflow, call: Call) -> tuple[Scalar, ...]:
+    """The axes that a `layer_norm` is told; where that is not recorded, as of ``x.shape[-1:]``, what shows them."""
+    told = tuple(size for place, size in call.scalars.items() if place.startswith(("1[", "normalized_shape[")))
+    weight = next((use.tensor for use in call.inputs if use.place in ("2", "weight")), None)
+    values = call.outputs[0].values
+    if told:
+        return told
+    if weight is not None:
+        return shape_of(flow, weight)
+    is_zero = values is not None and values.count == values.zeros
+    return shape_of(flow, call.inputs[0].tensor)[-1:] if is_zero else ()

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.converted_parameters import converted_parameters
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -21,7 +22,9 @@ class NonLeaf(Rule):
     What it finds
     -------------
     A tensor that an optimizer is given, or whose ``.grad`` is read after backward, although it is not a leaf: after
-    ``requires_grad`` was set, it was cast, moved, scaled, or assigned the result of its own update.
+    ``requires_grad`` was set, it was cast, moved, scaled, or assigned the result of its own update. Also a parameter of
+    which a module keeps only such a result: ``self.rate = torch.nn.Parameter(torch.tensor(0.5)).double()``. It is not
+    registered, and no optimizer has it.
 
     Why it matters
     --------------
@@ -64,6 +67,31 @@ class NonLeaf(Rule):
                 reported.add(producer)
                 tensors = [number, *alike.to(number)]
                 yield self._finding(case, tensors, row, producer, is_refused=(number, row) in refused)
+        by_line: dict[Location | None, Finding] = {}
+        for leaf, kept, conversion in converted_parameters(histories):
+            if conversion not in reported:
+                by_line.setdefault(
+                    location_of_call(histories.flow, conversion), self._lost(case, leaf, kept, conversion)
+                )
+        yield from by_line.values()
+
+    def _lost(self, case: Case, leaf: int, kept: int, conversion: int) -> Finding:
+        """Of a parameter of which the program has only a result."""
+        flow = case.dataflow
+        function, holder = call_words(flow.log.calls[conversion]), flow.log.tensors[kept].holder
+        is_parameter = flow.log.tensors[leaf].role == "parameter"
+        name = "what is kept here" if holder is None else holder.path
+        return self.finding(
+            f"{name} is the result of {function}, not the {'parameter' if is_parameter else 'leaf'} that {function} "
+            "took: no module registers it, no optimizer has it, and it keeps its first value",
+            symptom="grad_none",
+            why="an operation on a parameter returns a plain tensor with a history; the gradient goes to the parameter "
+            "itself, which has no name any more",
+            fix="compute first, and wrap the result: torch.nn.Parameter(torch.tensor(...).double())",
+            location=location_of_call(flow, conversion),
+            tensors=() if holder is None else (holder.path,),
+            evidence={"function": flow.log.calls[conversion].function},
+        )
 
     def _is_intermediate(self, histories: ParameterHistories, call: Call) -> bool:
         """Whether it was computed from something that the program still has, not from a leaf that only was to become

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isclose
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -10,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class SumOverBatch(Rule):
@@ -19,7 +20,9 @@ class SumOverBatch(Rule):
     What it finds
     -------------
     ``sum()`` without ``dim`` over values of all samples, whose single number is then added to one value for each of
-    these samples, before a mean over them. Sums over parameters, such as a penalty on weights, are left alone.
+    these samples, before a mean over them; also where it is first added to others of its kind, as the layers of a flow
+    add up their log-determinants. Left alone are sums that are divided by the number of samples, which are means, and
+    sums over parameters, such as a penalty on weights.
 
     Why it matters
     --------------
@@ -93,22 +96,38 @@ class SumOverBatch(Rule):
 
 _MIN_SAMPLES = 2
 _MAX_ARITHMETIC = 6
+_MAX_TERMS = 60
 _KEEPS = frozenset({"neg", "mul", "div", "clone", "float", "to"})
 
 
 def _sum_of_all(case: Case, use: TensorUse, row: int, samples: int) -> int | None:
-    """The ``sum()`` over all values of these samples that a single number comes from; None if it comes from another."""
-    flow, tensor = case.dataflow, use.tensor
-    if shape_of(flow, tensor) != ():
-        return None
-    for maker, call in flow.makers(tensor, row, _MAX_ARITHMETIC):
-        name = plain_name(call.function)
+    """A ``sum()`` over all values of these samples that a single number contains; None if it contains none.
+
+    The number may be a total that a loop adds up, such as over the layers of a flow.
+    """
+    flow, waiting = case.dataflow, [(use.tensor, row)]
+    for _ in range(_MAX_TERMS):
+        if not waiting:
+            break
+        tensor, before = waiting.pop()
+        made = flow.producers(tensor, before) if shape_of(flow, tensor) == () else ()
+        if not made:
+            continue
+        call, name = flow.log.calls[made[-1]], plain_name(flow.log.calls[made[-1]].function)
         if name == "sum" and len(call.inputs) == 1:
-            is_of_samples = shape_of(flow, call.inputs[0].tensor)[:1] == (samples,)
-            return maker if is_of_samples and _is_of_data(case, call.inputs[0].tensor, maker, samples) else None
-        if name not in _KEEPS or len(call.inputs) != 1:
-            return None
+            given = call.inputs[0].tensor
+            if shape_of(flow, given)[:1] == (samples,) and _is_of_data(case, given, made[-1], samples):
+                return made[-1]
+        elif (name in _KEEPS and len(call.inputs) == 1 and not _is_divided(call, samples)) or name in ("add", "sub"):
+            waiting += [(each.tensor, made[-1]) for each in call.live_inputs]
     return None
+
+
+def _is_divided(call: Call, samples: int) -> bool:
+    """Whether a call divides by the number of samples, or of all values, and so makes a mean of a sum."""
+    numbers = [abs(each) for each in call.scalars.values() if isinstance(each, (int, float)) and each]
+    times = [each / samples if each >= 1 else 1 / (each * samples) for each in numbers]
+    return any(round(each) >= 1 and isclose(each, round(each), rel_tol=1e-6) for each in times)
 
 
 def _is_of_data(case: Case, tensor: int, row: int, samples: int) -> bool:

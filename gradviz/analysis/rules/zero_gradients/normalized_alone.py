@@ -6,12 +6,13 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import line_that_gave, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, line_that_gave, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import leaves_without_overlap
-from gradviz.analysis.rules.bases.centred_alone import Centred, centred_alone
+from gradviz.analysis.rules.bases.centred_alone import Centred, centred_alone, layers_of_one
 from gradviz.graph.call_log import Call
 
 
@@ -22,7 +23,8 @@ class NormalizedAlone(Rule):
     -------------
     ``normalize()`` along an axis of length 1, of something that is trained: its axis is 1 where none is named, which is
     the channel of ``(batch, 1, features)``. Values minus their mean along an axis of length 1, such as rewards of shape
-    ``(samples, 1)`` that are whitened along the last axis.
+    ``(samples, 1)`` that are whitened along the last axis. `LayerNorm` of one feature, and `GroupNorm` with a group for
+    every value.
 
     Why it matters
     --------------
@@ -70,6 +72,8 @@ class NormalizedAlone(Rule):
                     continue
                 told.add(call.call_site)
                 yield self._of_normalize(case, row, axis % len(shape))
+        for row, axes in layers_of_one(flow):
+            yield self._of_layer(case, row, axes)
         for centred in centred_alone(flow):
             yield self._of_mean(case, centred)
 
@@ -86,6 +90,28 @@ class NormalizedAlone(Rule):
             fix="name the axis of the features: normalize(x, dim=-1)",
             location=location_of_call(flow, row),
             tensors=names_of(flow, sorted(leaves & case.histories.trained)),
+            evidence={"shape": str(shape)},
+        )
+
+    def _of_layer(self, case: Case, row: int, axes: str) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        taken = call.inputs[0].tensor
+        leaves, _ = case.histories.live_leaves((taken,), row)
+        shape = shape_of(flow, taken)
+        has_bias = any(use.place == "bias" for use in call.inputs)
+        used = location_of_call(flow, row)
+        made = _line_that_made(case, row) or used
+        return self.finding(
+            f"{call_words(call)} normalizes each value of {shape} alone, over {axes}: every value becomes "
+            f"{'the bias' if has_bias else '0'}, whatever it was, and nothing depends on the input",
+            symptom="grad_zero",
+            why="a single number minus its own mean is 0",
+            fix="leave the normalization out where there is a single value, or normalize over values that belong "
+            "together",
+            location=made,
+            symptom_location=used if used != made else None,
+            tensors=(*names_of(flow, sorted(leaves & case.histories.trained)), *leaves_without_overlap(case, row)),
             evidence={"shape": str(shape)},
         )
 
@@ -107,6 +133,16 @@ class NormalizedAlone(Rule):
             tensors=leaves_without_overlap(case, centred.difference),
             evidence={"shape": str(shape)},
         )
+
+
+def _line_that_made(case: Case, row: int) -> Location | None:
+    """The line that made the module of torch that a normalization belongs to; None if the program called it itself."""
+    call = case.dataflow.log.calls[row]
+    if call.scope is None or case.dataflow.log.scopes[call.scope].class_name not in ("LayerNorm", "GroupNorm"):
+        return None
+    weight = next((use.tensor for use in call.inputs if use.place == "weight"), None)
+    made = None if weight is None else case.histories.line_where_made(weight)
+    return location_of_line(made or line_of_layer(case.dataflow, row))
 
 
 def _axis(call: Call) -> int:

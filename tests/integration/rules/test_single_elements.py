@@ -1,0 +1,55 @@
+"""Normalizations that have a single value to normalize."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+ALONE = "normalized_alone"
+SERIES = """
+class Net(nn.Module):
+    def __init__(self, n, hidden=4):
+        super().__init__()
+        {made}
+        self.gru, self.out = nn.GRU(n, hidden, batch_first=True), nn.Linear(hidden, 1)
+
+    def forward(self, x):
+        {normed}
+        return self.out(self.gru(x)[0][:, -1])
+
+net = Net({n})
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.randn(12, 5, {n})
+for i in range(3):
+    x = data[4 * i : 4 * i + 4]
+    loss = (net(x) - x[:, -1, :1]).square().mean()
+"""
+SINGLE = (
+    ("self.norm = nn.LayerNorm(n)  # HERE", "x = self.norm(x)"),
+    ("self.norm = nn.LayerNorm((n,), elementwise_affine=False)  # HERE", "x = self.norm(x)"),
+    ("self.norm = nn.Identity()", "x = F.layer_norm(x, x.shape[-1:])  # HERE"),
+    ("self.norm = nn.GroupNorm(5 * n, 5 * n)  # HERE", "x = self.norm(x.flatten(1)).view(x.shape)"),
+    ("self.norm = nn.Identity()", "x = F.group_norm(x.flatten(1), 5 * x.shape[-1]).view(x.shape)  # HERE"),
+)
+SEVERAL = (
+    ("self.norm = nn.LayerNorm(n)", "x = self.norm(x)", 3),
+    ("self.norm = nn.LayerNorm((5, n))", "x = self.norm(x)", 1),
+    ("self.norm = nn.GroupNorm(1, 5)", "x = self.norm(x)", 1),
+    ("self.norm = nn.GroupNorm(5, 5)", "x = self.norm(x)", 3),
+    ("self.norm = nn.LayerNorm(5)", "x = self.norm(x.transpose(1, 2)).transpose(1, 2)", 1),
+    ("self.norm = nn.InstanceNorm1d(n)", "x = self.norm(x.transpose(1, 2)).transpose(1, 2)", 1),
+)
+
+
+@pytest.mark.parametrize(("made", "normed"), SINGLE)
+def test_a_normalization_of_single_values_is_told(made: str, normed: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SERIES.format(made=made, normed=normed, n=1) + TRAIN, ALONE, tmp_path)
+
+
+@pytest.mark.parametrize(("made", "normed", "n"), SEVERAL)
+def test_a_normalization_of_several_values_is_right(made: str, normed: str, n: int, tmp_path: Path) -> None:
+    found = alarms(HEAD + SERIES.format(made=made, normed=normed, n=n) + TRAIN, tmp_path)
+    assert ALONE not in {finding.cause for finding in found}
