@@ -146,6 +146,8 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
         if not lines or _has_frozen_parameters(histories, term, row, flow.step_before(backward)):
             continue
         for cuts in lines:
+            if _is_constant_of_a_density(flow, row, cuts):
+                break
             trained = _trained_above(histories, cuts)
             if trained and not _only_shifts_the_value(flow, cuts[0], live):
                 yield DeadTerm(term, cuts[0], row, backward, trained)
@@ -167,6 +169,17 @@ def _only_shifts_the_value(flow: Dataflow, cut: Cut, live: set[int]) -> bool:
     rows = [row for tensor in cut.live_inputs if (row := flow.newest_producer(tensor, cut.call)) is not None]
     makers = [call for row in rows if plain_name((call := flow.log.calls[row]).function) == "sub"]
     return not live.isdisjoint({*cut.live_inputs, *(use.tensor for call in makers for use in call.inputs)})
+
+
+def _is_constant_of_a_density(flow: Dataflow, row: int, cuts: list[Cut]) -> bool:
+    """Whether what a sum of elements adds without a history was cut on purpose along with what the live side of the
+    sum was computed with: the log-density of a live sample, whose mean and scale are constants."""
+    call = flow.log.calls[row]
+    if cuts[0].kind not in _ON_PURPOSE or all(_is_number(flow, use) for use in call.inputs):
+        return False
+    dead = {tensor for cut in cuts for tensor in cut.dead_outputs}
+    above = (each for use in call.live_inputs for each in flow.ancestors(use.tensor, row, cuts[0].call))
+    return any(use.tensor in dead for each in above for use in flow.log.calls[each].inputs)
 
 
 def _has_frozen_parameters(histories: ParameterHistories, term: int, row: int, since: int) -> bool:

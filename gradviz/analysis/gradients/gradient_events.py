@@ -205,7 +205,7 @@ class GradientEvents:
         """Steps with gradients that an earlier step has used, grouped by the call to blame."""
         groups: dict[tuple[int | None, bool | None], list[tuple[int, list[tuple[int, int, int]]]]] = defaultdict(list)
         for tensor, events in self.events.items():
-            again = list(_steps_that_use_again(events))
+            again = [each for each in _steps_that_use_again(events) if self._is_all_kept(each[0], each[1])]
             if again:
                 groups[self._clear_to_blame(tensor, events, again[0])].append((tensor, again))
         return [
@@ -219,6 +219,11 @@ class GradientEvents:
             )
             for (clear, clears_them), each in groups.items()
         ]
+
+    def _is_all_kept(self, start: int, end: int) -> bool:
+        """Whether the log has all calls between two rows: where some are missing, one may have cleared gradients."""
+        missing = self._log.dropped_at
+        return missing is None or not start < missing <= end
 
     def _clear_to_blame(
         self, tensor: int, events: list[tuple[int, Event]], again: tuple[int, int, int]

@@ -21,11 +21,13 @@ class Leftover(Struct, frozen=True):
 
     tensors: tuple[int, ...]
     backward: int
-    """The first backward that left them."""
+    """The last backward that left them."""
     own: int
     """The backward after it whose gradients were added."""
     times: int
     """How many steps used both."""
+    clear: int | None
+    """What cleared the gradients before both."""
 
 
 def leftover_gradients(histories: ParameterHistories, events: GradientEvents) -> Iterator[Leftover]:
@@ -38,8 +40,11 @@ def leftover_gradients(histories: ParameterHistories, events: GradientEvents) ->
             if len(mixed) >= max(_MIN_TIMES, sum(kind == "step" for _, kind in of_tensor) / 2):
                 found[owners[0]][tensor] = mixed
     for by_tensor in found.values():
-        backward, own, _ = next(iter(by_tensor.values()))[0]
-        yield Leftover(tuple(by_tensor), backward, own, max(len(each) for each in by_tensor.values()))
+        tensor, mixed = next(iter(by_tensor.items()))
+        backward, own, _ = mixed[-1]
+        before = [row for row, kind in events.events[tensor] if kind == "clear" and row < backward]
+        clear = before[-1] if before else None
+        yield Leftover(tuple(by_tensor), backward, own, max(len(each) for each in by_tensor.values()), clear)
 
 
 _MIN_TIMES = 2

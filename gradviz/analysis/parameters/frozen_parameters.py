@@ -11,7 +11,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.refused_calls import frozen_above, is_refused_hook, refused_roots
 from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.parameters.frozen_by_default import TextOf, picked_by_program
-from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.parameter_histories import GIVES_A_GRADIENT, ParameterHistories
 from gradviz.capture.capture import ScriptError
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -114,15 +114,17 @@ def frozen_in_optimizer(histories: ParameterHistories, text_of: TextOf) -> Itera
     chose them beside others. One that trained for a while counts only
     if it was frozen again and again: freezing once may be a plan, as in the stages of a training.
     """
+    by_hand = _moved_by_given_gradients(histories)
     for number, optimizer in enumerate(histories.log.optimizers):
         if number not in histories.steps_by_optimizer:
             continue
         # Another optimizer may have trained them before, as in a pretraining.
         steps = (histories.log.calls[row] for row in histories.steps_by_optimizer[number])
         live = {use.tensor for step in steps for use in step.inputs if use.requires_grad}
-        told: set[int] = set()
+        told = set(by_hand)
         for group in optimizer.groups:
-            never = [tensor for tensor in group if tensor not in live or _is_frozen_repeatedly(histories, tensor)]
+            given = [tensor for tensor in group if tensor not in by_hand]
+            never = [tensor for tensor in given if tensor not in live or _is_frozen_repeatedly(histories, tensor)]
             late: dict[int, list[int]] = defaultdict(list)
             for tensor in never:
                 row = _frozen_after(histories, tensor, number)
@@ -141,6 +143,14 @@ def frozen_in_optimizer(histories: ParameterHistories, text_of: TextOf) -> Itera
         picked = [each for each in picked_by_program(histories, number, text_of) if each not in told]
         if picked:
             yield picked, None
+
+
+def _moved_by_given_gradients(histories: ParameterHistories) -> frozenset[int]:
+    """Tensors that steps move by what the program assigns to their ``.grad``, which needs no ``requires_grad``: a
+    direction that it computed itself, or the gradient of a copy."""
+    calls = (call for call in histories.log.calls if call.function == GIVES_A_GRADIENT and len(call.inputs) > 1)
+    given = {call.inputs[0].tensor for call in calls}
+    return frozenset(tensor for tensor in given if histories.tensor(tensor).is_moved is not False)
 
 
 class TiedToFrozen(Struct, frozen=True):

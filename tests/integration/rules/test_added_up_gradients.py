@@ -5,8 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from gradviz.analysis.case import Case
 from gradviz.recording.calls.rows import Rows
+from gradviz.recording.run.program import find_script
+from gradviz.recording.run.recording_plan import RecordingPlan
+from gradviz.recording.script_runner import run
 from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
 
 MODEL = HEAD + "model = nn.Linear(6, 1)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
@@ -142,3 +147,44 @@ def test_a_long_run_of_which_steps_are_left_out_has_cleared_its_gradients(
 ) -> None:
     monkeypatch.setattr(Rows.__init__, "__defaults__", (rows,))
     assert not alarms(TWO_PLAYERS.format(update), tmp_path)
+
+
+def test_what_the_loss_of_an_actor_leaves_in_the_critic_is_told_at_its_own_backward(tmp_path: Path) -> None:
+    script = HEAD + (
+        "actor, critic = nn.Linear(3, 1), nn.Linear(4, 1)\n"
+        "first = torch.optim.SGD(actor.parameters(), lr=0.1)\n"
+        "second = torch.optim.SGD(critic.parameters(), lr=0.1)\n"
+        "for step in range(4):\n"
+        "    s, a, q = torch.randn(8, 3), torch.randn(8, 1), torch.randn(8, 1)\n"
+        "    first.zero_grad()\n"
+        "    second.zero_grad()  # CLEARED\n"
+        "    aim = -critic(torch.cat([s, actor(s)], 1)).mean()\n"
+        "    aim.backward()\n"
+        "    first.step()\n"
+        "    loss = F.mse_loss(critic(torch.cat([s, a], 1)), q)\n"
+        "    loss.backward()  # HERE\n"
+        "    second.step()\n"
+    )
+    here, cleared = (
+        next(number for number, line in enumerate(script.splitlines(), 1) if line.endswith(mark))
+        for mark in ("# HERE", "# CLEARED")
+    )
+    found = [each for each in alarms(script, tmp_path) if each.code == "GV601"]
+    assert [each.location and each.location.line for each in found] == [here]
+    assert (found[0].fix or "").endswith(f"right before this backward(), not only at line {cleared}")
+    again = script.replace("    loss.backward()", "    second.zero_grad()\n    loss.backward()")
+    assert "GV601" not in [each.code for each in alarms(again, tmp_path)]
+
+
+def test_a_clearing_among_calls_that_were_not_kept_is_not_missed(tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(
+        MODEL + "for step in range(4):\n    loss = model(torch.randn(5, 6)).square().mean()\n"
+        "    if step != 2:\n        optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n"
+    )
+    capture = run(find_script(str(path)), (), RecordingPlan(backward=None, keep_going=True, calls=True)).capture
+    assert capture.calls is not None
+    reused = Case(capture).gradient_events.reused
+    assert [each.steps for each in reused] == [1]
+    missing = replace(capture.calls, dropped=1, dropped_at=reused[0].backward)
+    assert not Case(replace(capture, calls=missing)).gradient_events.reused

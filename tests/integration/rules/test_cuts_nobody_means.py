@@ -185,6 +185,10 @@ HEALTHY = {
     + "    loss = mse(head(net(x)), y)\n" + STEP,
     "the last two losses are kept": HEAD + "import collections\nkept = collections.deque(maxlen=2)\n"
     + LOOP.removeprefix(HEAD) + "    loss = head(net(x)).square().mean()\n    kept.append(loss)\n" + STEP,
+    "the log-density of a sample, with a mean and a scale that are constants": LOOP
+    + "    mu, logvar = net(x)[:, :2], net(x)[:, 2:4]\n    z = mu + (0.5 * logvar).exp() * torch.randn_like(mu)\n"
+    "    m, s = mu.detach(), logvar.detach()\n    log_q = -0.5 * (s + (z - m).square() / s.exp()).sum(1)\n"
+    "    loss = mse(head(torch.cat([z, z * x[:, :1], net(x)[:, 4:]], 1)), y) + log_q.mean()\n" + STEP,
 }  # fmt: skip
 
 

@@ -82,3 +82,36 @@ def test_a_frozen_table_in_a_model_may_be_meant(items: str, optimizers: str, tmp
     if "Sequential" in items:
         script = script.replace("tables = [model.users.weight, model.items.weight]\n", "")
     assert alarms(script, tmp_path) == []
+
+
+SWITCHES = """
+model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 1))
+for p in model.parameters():
+    p.requires_grad = False
+{}
+model[4] = nn.Linear(4, 1)
+optimizer = torch.optim.SGD([{{"params": model[2].parameters()}}, {{"params": model[4].parameters()}}], lr=0.1)
+for step in range(3):
+    loss = model(torch.randn(6, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+UNFREEZE_NOTHING = (
+    "model[2].requires_grad = True",
+    "for part in (model[2],):\n    part.requires_grad = True",
+)
+
+
+@pytest.mark.parametrize("switch", UNFREEZE_NOTHING)
+def test_an_attribute_that_unfreezes_nothing_is_told_at_its_line(switch: str, tmp_path: Path) -> None:
+    script = HEAD + SWITCHES.format(switch)
+    here = next(n for n, line in enumerate(script.splitlines(), 1) if line.endswith(".requires_grad = True"))
+    first, *_ = alarms(script, tmp_path)
+    assert (first.code, first.location and first.location.line) == ("GV701", here)
+    assert "requires_grad = True" in first.message
+    assert "requires_grad_(True)" in (first.fix or "")
+
+
+def test_a_module_that_is_unfrozen_trains(tmp_path: Path) -> None:
+    assert not alarms(HEAD + SWITCHES.format("model[2].requires_grad_(True)"), tmp_path)

@@ -64,3 +64,35 @@ for step in range(3):
 )
 def test_a_target_whose_gradients_are_only_measured_is_still_told(line: str, tmp_path: Path) -> None:
     assert "GV612" in [each.code for each in alarms(HEAD + TARGET.format(line=line), tmp_path)]
+
+
+BY_HAND = {
+    "a direction": (
+        "particles = torch.randn(6, 2)\n"
+        "optimizer = torch.optim.Adam([particles], lr=0.1)\n"
+        "for step in range(3):\n"
+        "    x = particles.detach().requires_grad_(True)\n"
+        "    score, = torch.autograd.grad(x.square().sum(), x)\n"
+        "    {}\n"
+        "    optimizer.step()\n"
+    ),
+    "one of two groups": (
+        "net, scale = nn.Linear(2, 1), torch.ones(2)\n"
+        "optimizer = torch.optim.SGD([{{'params': net.parameters()}}, {{'params': [scale], 'lr': 0.01}}], lr=0.1)\n"
+        "for step in range(3):\n"
+        "    particles, x = scale, torch.randn(6, 2)\n"
+        "    loss = net(x * scale).square().mean()\n"
+        "    optimizer.zero_grad()\n"
+        "    loss.backward()\n"
+        "    score = scale.log()\n"
+        "    {}\n"
+        "    optimizer.step()\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("script", BY_HAND.values(), ids=BY_HAND.keys())
+def test_a_tensor_that_steps_move_by_a_given_gradient_trains(script: str, tmp_path: Path) -> None:
+    given, none = (HEAD + script.format(line) for line in ("particles.grad = score + 1", "particles.grad = None"))
+    assert [each.code for each in alarms(given, tmp_path)] == []
+    assert [each.code for each in alarms(none, tmp_path)] == ["GV701"]

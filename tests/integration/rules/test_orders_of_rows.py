@@ -129,6 +129,13 @@ def test_rows_risk_sets_and_factors_of_the_wrong_kind_are_told(name: str, tmp_pa
     assert_first_alarm(script, cause, tmp_path)
 
 
+def test_single_numbers_of_copied_rows_hide_no_mistake(tmp_path: Path) -> None:
+    script = FAULTS["a list of copies, grouped at the end"][1]
+    numbers = "    row = torch.randn(6).repeat(3)\n    first, last = row[0], row[-1]\n    x = torch"
+    assert script.count("    x = torch") == 1
+    assert_first_alarm(script.replace("    x = torch", numbers), "rows_grouped_otherwise", tmp_path)
+
+
 HEALTHY = {
     "joined views, split and stacked, and a mask of joined views": (
         VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n    z = torch.stack(z.split(12), dim=1)\n"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.refused_calls import is_refused_hook, refused_roots
@@ -22,6 +24,7 @@ from gradviz.analysis.parameters.frozen_parameters import (
 )
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.graph.modules_and_schedules import IdleAttribute
 
 
 class RequiresGradFalse(Rule):
@@ -77,7 +80,9 @@ class RequiresGradFalse(Rule):
             return
         for frozen, freezing in frozen_in_optimizer(histories, case.source_line):
             made = frozen_when_made(histories, frozen[0], case.source_line)
-            yield self._in_optimizer(histories, frozen, freezing, made)
+            found = self._in_optimizer(histories, frozen, freezing, made)
+            switch = _switch_without_effect(case, frozen)
+            yield found if switch is None else _told_at_switch(found, *switch)
         for tied in tied_to_frozen(histories):
             yield self._tied(case, tied)
 
@@ -190,6 +195,29 @@ _ASKS = re.compile(r"\.grad\s+is\s+(not\s+)?None|\b(if|and|or|not)\s+[\w.]+\.gra
 def _asks_whether_there_is_one(case: Case, row: int) -> bool:
     """Whether the line that reads a gradient asks whether it is there: then it goes on without it."""
     return bool(_ASKS.search(case.source_line(location_of_call(case.dataflow, row)) or ""))
+
+
+def _switch_without_effect(case: Case, frozen: list[int]) -> tuple[IdleAttribute, Location] | None:
+    """What should have unfrozen all of these, and only sets an attribute that nothing reads; with its only line."""
+    for each in case.dataflow.log.idle_attributes:
+        if each.value and set(frozen).issubset(each.tensors):
+            places = [Location(*line) for line in each.lines]
+            lines = [place for place in places if "True" in (case.source_line(place) or "")]
+            return (each, lines[0]) if len(lines) == 1 else None
+    return None
+
+
+def _told_at_switch(found: Finding, switch: IdleAttribute, line: Location) -> Finding:
+    call = f"{switch.owner or 'module'}.requires_grad_(True)"
+    return replace(
+        found,
+        message=f"{found.message}: {switch.name} = True on {switch.owner or 'a module'} unfreezes nothing",
+        why=f"{'modules' if switch.is_of_module else 'parameters'} have no switch {switch.name}: Python makes a new "
+        "attribute, which nothing reads",
+        fix=f"call {call}",
+        location=line,
+        symptom_location=found.location,
+    )
 
 
 def _line_of_tie(case: Case, tied: TiedToFrozen) -> Location | None:

@@ -174,7 +174,8 @@ class MissingZeroGrad(Rule):
             f"backward{at_line(left)} left there: it trained what comes before them, and nothing cleared them since",
             symptom="grad_wrong",
             why="backward() adds to .grad, so two losses are mixed that have opposite aims at times",
-            fix="call zero_grad() of their own optimizer right before this backward(), not only after its step()",
+            fix="call zero_grad() of their own optimizer right before this backward()"
+            + (f", not only{at_line(location_of_call(flow, leftover.clear))}" if leftover.clear is not None else ""),
             location=cleared,
             symptom_location=left,
             tensors=names_of(flow, leftover.tensors),

@@ -56,7 +56,8 @@ class CopiedRows:
         return self._found
 
     def _keep(self, tensor: int, axes: Axes | None) -> None:
-        if axes is None or not any(axes):
+        """Note the axes of a result, if it has as many: some calls can leave out or add axes in ways unknown here."""
+        if axes is None or not any(axes) or len(axes) != len(shape_of(self._flow, tensor)):
             self._axes.pop(tensor, None)
         else:
             self._axes[tensor] = axes

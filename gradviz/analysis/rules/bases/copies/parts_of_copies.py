@@ -144,6 +144,8 @@ def _without(axes: Axes, axis: int, number: object) -> Axes:
 def selected(call: Call, axes: Axes, before: Shape, after: Shape, row: int) -> Axes | None:
     """The axes after indexing with numbers and slices."""
     told = {place for place in call.scalars if place in _OF_FIRST_AXIS}
+    if not before or not after:
+        return None
     if after[1:] == before and not told:
         return (None, *axes)
     if len(after) == len(before) + 1 and (after[:1], after[2:]) == (before[:1], before[1:]) and not told:
