@@ -52,6 +52,8 @@ def _centred(flow: Dataflow, row: int, call: Call) -> Centred | None:
     axis = axis_of(call, len(shape))
     if axis is None or shape[axis] != 1 or max(shape) == 1:
         return None
+    if call.inputs[0].requires_grad:
+        return None  # GV201 tells that its gradient is zero
     mean = call.outputs[-1].tensor
     users = flow.users(mean, row)
     if users and plain_name(flow.log.calls[users[0]].function) in _AROUND and flow.log.calls[users[0]].outputs:
