@@ -98,9 +98,9 @@ class ScaleBoundedOnce(Rule):
         location, other = location_of_call(flow, found.edited), location_of_call(flow, found.bound)
         name, elsewhere = call_words(flow.log.calls[found.bound]), at_line(other) if other != location else ""
         return self.finding(
-            f"{found.words.format(f'{name}{elsewhere}')}: they belong to different scales",
+            found.words.format(f"{name}{elsewhere}", name),
             symptom="grad_wrong",
-            why="they no longer hold each other: where the bound keeps the scale, what is not bounded moves on",
+            why="both have to be of one scale: here the part without the bound grows on where the scale itself cannot",
             fix=f"bound it once, and use the result for both: s = {name.removesuffix('()')}(s) before it is used",
             location=location,
             symptom_location=other if other != location else None,
@@ -207,7 +207,9 @@ def _sides_apart(flow: Dataflow, noise: list[Power], variance: list[Power]) -> I
                 yield _Apart(free.row, bounded.row, bounded.given.tensor, words)
 
 
-_RAW_LOGARITHM = "a scale is made of what {} returns, and the loss takes what goes into that for its logarithm"
-_BOUNDED_LOGARITHM = "a scale is made of what goes into {}, and the loss takes what that returns for its logarithm"
-_NOISE = "noise is multiplied with a scale made of what {} returns, and the divergence takes what goes into that"
-_VARIANCE = "noise is multiplied with a scale made of what goes into {}, and the divergence takes what that returns"
+_RAW_LOGARITHM = "a scale is bounded by {0}, but the loss takes for its logarithm what goes into {1}, without the bound"
+_BOUNDED_LOGARITHM = (
+    "a scale is made of what goes into {0}, without its bound, but the loss takes for its logarithm what {1} returns"
+)
+_NOISE = "noise has a scale that {0} bounds, but the divergence takes what goes into {1}, without the bound"
+_VARIANCE = "noise has a scale made of what goes into {0}, without its bound, but the divergence takes what {1} returns"
