@@ -67,6 +67,12 @@ def location_of_call(flow: Dataflow, row: int) -> Location | None:
     return location_of_line(flow.line_of(row))
 
 
+def two_lines(flow: Dataflow, edited: int, shown: int) -> tuple[Location | None, Location | None]:
+    """The line of a call, and that of another one; None for the other one where it is on the same line."""
+    location, other = location_of_call(flow, edited), location_of_call(flow, shown)
+    return location, other if other != location else None
+
+
 # -- callers -----------------------------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -85,7 +85,7 @@ class DataChangedAgain(Rule):
         flow = case.dataflow
         first = changes[0]
         base = case.tensor_name(flow.log.calls[first.view].inputs[0].tensor)
-        location, taken = location_of_call(flow, first.row), location_of_call(flow, first.view)
+        location, taken = two_lines(flow, first.row, first.view)
         return self.finding(
             f"{len(changes):,} calls change {base} in place through views of it, {times:.1f} times as many values as "
             "it has: what is read again was changed before",
@@ -93,14 +93,14 @@ class DataChangedAgain(Rule):
             why="a slice or an element of a tensor shares its memory, so the change is kept for the next time",
             fix="compute a new tensor (x = x - mean instead of x -= mean), or clone() the slice first",
             location=location,
-            symptom_location=taken if taken != location else None,
+            symptom_location=taken,
             evidence={"changes": len(changes), "times": round(times, 1)},
         )
 
     def _finding_of_masks(self, case: Case, masked: MaskedAgain) -> Finding:
         flow = case.dataflow
         base = case.tensor_name(flow.log.calls[masked.view].inputs[0].tensor)
-        location, taken = location_of_call(flow, masked.row), location_of_call(flow, masked.view)
+        location, taken = two_lines(flow, masked.row, masked.view)
         return self.finding(
             f"{masked.calls:,} calls write {masked.constant} into {base} in place through views of it, at other places "
             "each time that a part is read: what was masked before stays so",
@@ -109,7 +109,7 @@ class DataChangedAgain(Rule):
             "left",
             fix="clone() the slice before it is masked, or use what returns a new tensor (masked_fill, where)",
             location=location,
-            symptom_location=taken if taken != location else None,
+            symptom_location=taken,
             evidence={"changes": masked.calls, "parts": masked.parts},
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -69,8 +69,8 @@ class EntropyWithoutLog(Rule):
                         yield self._finding(flow, term.row, softmax)
 
     def _finding(self, flow: Dataflow, row: int, softmax: int) -> Finding:
-        location, made = location_of_call(flow, row), location_of_call(flow, softmax)
-        at = at_line(made) if made != location else ""
+        location, made = two_lines(flow, row, softmax)
+        at = at_line(made)
         return self.finding(
             f"the cross entropy multiplies soft targets by the probabilities of a softmax{at}, not by their logarithms",
             symptom="grad_wrong",
@@ -78,7 +78,7 @@ class EntropyWithoutLog(Rule):
             "others",
             fix="take log_softmax() of the scores: -(target * torch.log_softmax(scores, dim=-1)).sum(-1)",
             location=location,
-            symptom_location=made if made != location else None,
+            symptom_location=made,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -74,18 +74,18 @@ class GumbelNoise(Rule):
                 yield self._finding(flow, noise, row)
 
     def _finding(self, flow: Dataflow, noise: _Noise, row: int) -> Finding:
-        location, used = location_of_call(flow, noise.row), location_of_call(flow, row)
+        location, used = two_lines(flow, noise.row, row)
         if noise.logarithms == 1:
             what = "one logarithm of numbers from 0 to 1: this is noise of the exponential distribution"
         else:
             what = "a double logarithm with the wrong sign: this is Gumbel noise turned around"
         return self.finding(
-            f"scores get {what}, before the softmax{at_line(used) if used != location else ''}",
+            f"scores get {what}, before the softmax{at_line(used)}",
             symptom="grad_wrong",
             why="only with Gumbel noise is each class the largest as often as the softmax of the scores says",
             fix="add -torch.log(-torch.log(u)) to the scores, or call torch.nn.functional.gumbel_softmax(scores)",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
         )
 
 

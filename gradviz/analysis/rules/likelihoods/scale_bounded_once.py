@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
@@ -95,15 +95,15 @@ class ScaleBoundedOnce(Rule):
 
     def _finding(self, case: Case, found: _Apart) -> Finding:
         flow = case.dataflow
-        location, other = location_of_call(flow, found.edited), location_of_call(flow, found.bound)
-        name, elsewhere = call_words(flow.log.calls[found.bound]), at_line(other) if other != location else ""
+        location, other = two_lines(flow, found.edited, found.bound)
+        name, elsewhere = call_words(flow.log.calls[found.bound]), at_line(other)
         return self.finding(
             found.words.format(f"{name}{elsewhere}", name),
             symptom="grad_wrong",
             why="both have to be of one scale: here the part without the bound grows on where the scale itself cannot",
             fix=f"bound it once, and use the result for both: s = {name.removesuffix('()')}(s) before it is used",
             location=location,
-            symptom_location=other if other != location else None,
+            symptom_location=other,
             tensors=leaf_names_above(flow, found.tensor, found.bound, flow.step_before(found.bound)),
         )
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.masked_exponentials import MaskedScale, masked_scales
@@ -83,17 +83,17 @@ class ScaleWhereMasked(Rule):
 
     def _finding(self, case: Case, found: MaskedScale) -> Finding:
         flow = case.dataflow
-        location, masked = location_of_call(flow, found.summed), location_of_call(flow, found.masked)
+        location, masked = two_lines(flow, found.summed, found.masked)
         name = call_words(flow.log.calls[found.summed])
         return self.finding(
             f"{name} counts log-scales of all elements, but their exp() acts only where a mask lets it"
-            f"{at_line(masked) if masked != location else ''}: at {found.hidden:,} of its {found.elements:,} elements "
+            f"{at_line(masked)}: at {found.hidden:,} of its {found.elements:,} elements "
             "nothing holds them",
             symptom="grad_wrong",
             why="the loss falls without limit when the log-scales move there",
             fix=f"multiply them with the same mask before {name}",
             location=location,
-            symptom_location=masked if masked != location else None,
+            symptom_location=masked,
             evidence={"hidden": found.hidden, "elements": found.elements},
         )
 

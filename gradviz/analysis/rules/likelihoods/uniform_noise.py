@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -72,7 +72,7 @@ class UniformNoise(Rule):
                 yield self._finding(flow, draw, use, words)
 
     def _finding(self, flow: Dataflow, draw: int, use: int, words: str) -> Finding:
-        location, used = location_of_call(flow, draw), location_of_call(flow, use)
+        location, used = two_lines(flow, draw, use)
         call = flow.log.calls[draw]
         normal = call_words(call).replace("rand", "randn").replace("uniform", "normal_")
         return self.finding(
@@ -82,7 +82,7 @@ class UniformNoise(Rule):
             "that a normal distribution gives later",
             fix=f"draw from a normal distribution: {normal}",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
         )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS, RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.numbers.gradient_origins import state_of
@@ -83,7 +83,7 @@ class StateCutEachStep(Rule):
 
     def _finding(self, case: Case, rows: list[int], cut: int) -> Finding:
         flow = case.dataflow
-        location, used = location_of_call(flow, cut), location_of_call(flow, rows[-1])
+        location, used = two_lines(flow, cut, rows[-1])
         name = plain_name(flow.log.calls[rows[-1]].function)
         return self.finding(
             f"the state is cut off before each of {len(rows):,} calls of {name}(), and the loss uses the last: no "
@@ -92,7 +92,7 @@ class StateCutEachStep(Rule):
             why="detach() keeps the values and drops the history, so nothing learns to carry something on",
             fix="give the cell its state as it is, and detach it only after backward(), for the next sequence",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
             evidence={"time_steps": len(rows)},
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -59,17 +59,17 @@ class DropoutBeforeLoss(Rule):
                 yield self._finding(flow, rows[-1], dropped[-1])
 
     def _finding(self, flow: Dataflow, row: int, dropped: int) -> Finding:
-        location, loss = location_of_call(flow, dropped), location_of_call(flow, row)
+        location, loss = two_lines(flow, dropped, row)
         function = call_words(flow.log.calls[row])
         share = flow.log.calls[dropped].scalars.get("p", flow.log.calls[dropped].scalars.get("1"))
         part = f"{share:.0%} of the answers are" if type(share) is float else "some of the answers are"
         return self.finding(
-            f"{part} replaced by zero at random right before {function}{at_line(loss) if loss != location else ''}",
+            f"{part} replaced by zero at random right before {function}{at_line(loss)}",
             symptom="grad_wrong",
             why="an answer that is thrown away by chance cannot be learned: this error never goes away",
             fix="move the dropout before the last layer, or leave it out",
             location=location,
-            symptom_location=loss if loss != location else None,
+            symptom_location=loss,
         )
 
 

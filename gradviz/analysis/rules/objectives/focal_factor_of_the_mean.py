@@ -8,7 +8,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -65,10 +65,10 @@ class FocalFactorOfTheMean(Rule):
                 yield self._finding(flow, rows[-1], found[-1])
 
     def _finding(self, flow: Dataflow, row: int, weighing: int) -> Finding:
-        location, used = location_of_call(flow, row), location_of_call(flow, weighing)
+        location, used = two_lines(flow, row, weighing)
         name = call_words(flow.log.calls[row])
         return self.finding(
-            f"the focal factor{at_line(used) if used != location else ''} is computed from one number, the loss of all "
+            f"the focal factor{at_line(used)} is computed from one number, the loss of all "
             f"{_samples(flow, row):,} samples: every sample gets the same factor",
             symptom="grad_wrong",
             why="a focal loss weighs each sample by its own probability, this one weighs all of them alike",
@@ -77,7 +77,7 @@ class FocalFactorOfTheMean(Rule):
             if plain_name(flow.log.calls[row].function) in _LOSSES
             else f"leave {name} to the end: ((1 - pt) ** gamma * ce).mean()",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
             evidence={"samples": _samples(flow, row)},
         )
 

@@ -7,7 +7,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -89,7 +89,7 @@ class OneNormForAllSamples(Rule):
 
     def _of_parts(self, flow: Dataflow, norm: int, row: int) -> Finding:
         call = flow.log.calls[norm]
-        location, grad = location_of_call(flow, norm), location_of_call(flow, row)
+        location, grad = two_lines(flow, norm, row)
         shape, norms = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
         count = prod(norms) // shape[0]
         return self.finding(
@@ -100,7 +100,7 @@ class OneNormForAllSamples(Rule):
             f"norms of 1 for all parts make it {count**0.5:.3g}",
             fix="take one norm for each sample: g.flatten(1).norm(dim=1)",
             location=location,
-            symptom_location=grad if grad != location else None,
+            symptom_location=grad,
             evidence={"parts": count},
         )
 

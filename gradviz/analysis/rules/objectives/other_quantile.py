@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -71,18 +71,18 @@ class OtherQuantile(Rule):
                 yield self._finding(flow, made[0], row, found)
 
     def _finding(self, flow: Dataflow, made: int, row: int, found: WeighedError) -> Finding:
-        location, used = location_of_call(flow, made), location_of_call(flow, row)
+        location, used = two_lines(flow, made, row)
         order = ("the prediction minus the target", "the target minus the prediction")
         now, instead = order if found.is_q_above else order[::-1]
         q = found.above if found.is_q_above else found.below
         which = "1 - q instead of q" if q is None else f"{1 - q:.3g} instead of {q:.3g}"
         return self.finding(
-            f"the loss{at_line(used) if used != location else ''} fits the {found.kind} {which}: the error is {now}",
+            f"the loss{at_line(used)} fits the {found.kind} {which}: the error is {now}",
             symptom="grad_wrong",
             why="it weighs predictions that are too high with the number that is meant for those that are too low",
             fix=f"subtract the other way round: {instead}",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
             evidence={} if q is None else {"q": q},
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -79,14 +79,14 @@ class OverlapNotClamped(Rule):
         flow = case.dataflow
         values = flow.log.calls[side].outputs[0].values
         least = "" if values is None or values.minimum is None else f", down to {values.minimum:.3g},"
-        location, product = location_of_call(flow, side), location_of_call(flow, row)
+        location, product = two_lines(flow, side, row)
         return self.finding(
             f"the sides of an overlap are negative{least} where boxes are apart, and they are multiplied as they are",
             symptom="grad_wrong",
             why="the product of two negative sides is positive: boxes that are apart seem to overlap",
             fix="clamp the sides at 0 before they are multiplied: .clamp(min=0)",
             location=location,
-            symptom_location=product if product != location else None,
+            symptom_location=product,
         )
 
 

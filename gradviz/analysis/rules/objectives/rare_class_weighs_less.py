@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -84,16 +84,16 @@ class RareClassWeighsLess(Rule):
                 yield self._of_counts(flow, row, made)
 
     def _of_counts(self, flow: Dataflow, row: int, made: int) -> Finding:
-        location, used = location_of_call(flow, made), location_of_call(flow, row)
+        location, used = two_lines(flow, made, row)
         return self.finding(
-            f"the weights of the classes rise with their counts{at_line(used) if used != location else ''}: what is "
+            f"the weights of the classes rise with their counts{at_line(used)}: what is "
             "frequent weighs more, and what is rare even less than without weights",
             symptom="grad_wrong",
             why="each sample is multiplied with the weight of its class, so that a class counts with the square of its "
             "frequency",
             fix="turn the ratio around: weight = counts.sum() / (len(counts) * counts)",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
         )
 
     def _finding(self, case: Case, last: _Weighted, zeros: int, ones: int) -> Finding:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -77,15 +77,15 @@ class FeaturesRedrawn(Rule):
                 yield self._finding(flow, of_line[-1])
 
     def _finding(self, flow: Dataflow, found: _Features) -> Finding:
-        location, product = location_of_call(flow, found.draw), location_of_call(flow, found.product)
-        at = at_line(product) if product != location else ""
+        location, product = two_lines(flow, found.draw, found.product)
+        at = at_line(product)
         return self.finding(
             f"every step draws new frequencies for the sines and cosines of its data{at}, which a trained layer gets",
             symptom="grad_wrong",
             why="what the layer has learned for the frequencies of one step is wrong for those of the next",
             fix="draw them once, where the model is made: self.register_buffer('frequencies', torch.randn(...))",
             location=location,
-            symptom_location=product if product != location else None,
+            symptom_location=product,
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -75,7 +75,7 @@ class AdvantageReversed(Rule):
                         yield self._finding(flow, row, term.row)
 
     def _finding(self, flow: Dataflow, row: int, used: int) -> Finding:
-        location, loss = location_of_call(flow, row), location_of_call(flow, used)
+        location, loss = two_lines(flow, row, used)
         return self.finding(
             "the weight of the log-probabilities is the value minus what the value is fitted to: what was better than "
             "expected becomes less likely",
@@ -83,7 +83,7 @@ class AdvantageReversed(Rule):
             why="an advantage is positive where the return is above the value",
             fix="turn the difference around: advantage = returns - value.detach()",
             location=location,
-            symptom_location=loss if loss != location else None,
+            symptom_location=loss,
         )
 
 

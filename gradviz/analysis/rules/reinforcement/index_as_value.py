@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -72,16 +72,16 @@ class IndexAsValue(Rule):
                 yield self._finding(flow, taken, row)
 
     def _finding(self, flow: Dataflow, taken: int, row: int) -> Finding:
-        location, loss = location_of_call(flow, taken), location_of_call(flow, row)
+        location, loss = two_lines(flow, taken, row)
         words = call_words(flow.log.calls[taken])
         return self.finding(
-            f"the target{at_line(loss) if loss != location else ''} adds where {words} found the best action, an "
+            f"the target{at_line(loss)} adds where {words} found the best action, an "
             "integer, to the rewards, and not what that action is worth",
             symptom="grad_wrong",
             why="the number of an action says nothing of its value",
             fix="take the values: scores.max(dim).values, which is max(dim)[0]; or gather them at the indexes",
             location=location,
-            symptom_location=loss if loss != location else None,
+            symptom_location=loss,
         )
 
 

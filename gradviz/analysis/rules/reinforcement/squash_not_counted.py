@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -76,16 +76,15 @@ class SquashNotCounted(Rule):
                         yield self._finding(flow, squash, score)
 
     def _finding(self, flow: Dataflow, squash: int, score: int) -> Finding:
-        location, squashed = location_of_call(flow, score), location_of_call(flow, squash)
+        location, squashed = two_lines(flow, score, squash)
         return self.finding(
-            "the loss takes the log-probability of what goes into tanh() for that of the action"
-            f"{at_line(squashed) if squashed != location else ''}",
+            f"the loss takes the log-probability of what goes into tanh() for that of the action{at_line(squashed)}",
             symptom="grad_wrong",
             why="tanh presses actions near -1 and 1 together: their log-probability has to be less by "
             "log(1 - tanh(u) ** 2)",
             fix="subtract torch.log(1 - action.pow(2) + 1e-6) from the log-probability, before it is summed",
             location=location,
-            symptom_location=squashed if squashed != location else None,
+            symptom_location=squashed,
         )
 
 

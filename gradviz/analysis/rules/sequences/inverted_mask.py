@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -76,10 +76,10 @@ class InvertedMask(Rule):
 
     def _finding(self, case: Case, row: int, origin: int, hides: bool) -> Finding:
         flow = case.dataflow
-        location, made = location_of_call(flow, row), location_of_call(flow, origin)
+        location, made = two_lines(flow, row, origin)
         named = _COMPARED[plain_name(flow.log.calls[origin].function)]
         return self.finding(
-            f"the mask{at_line(made) if made != location else ''} is the wrong way round: it is True for "
+            f"the mask{at_line(made)} is the wrong way round: it is True for "
             f"{'real positions' if hides else 'padding'} ({named}), and True {'hides' if hides else 'shows'} a "
             "position here",
             symptom="grad_wrong",
@@ -87,7 +87,7 @@ class InvertedMask(Rule):
             fix="invert the mask here: ~mask; True means hidden in masked_fill() and key_padding_mask, and shown in "
             "scaled_dot_product_attention()",
             location=location,
-            symptom_location=made if made != location else None,
+            symptom_location=made,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -107,17 +107,16 @@ class MaskWithoutEffect(Rule):
 
     def _of_scores(self, case: Case, row: int, edit: Edit, what: str) -> Finding:
         flow = case.dataflow
-        location, used = location_of_call(flow, edit.row), location_of_call(flow, row)
+        location, used = two_lines(flow, edit.row, row)
         softmax = call_words(flow.log.calls[row])
         return self.finding(
-            f"{what} before {softmax}{at_line(used) if used != location else ''}: what should be hidden keeps its "
-            "weight",
+            f"{what} before {softmax}{at_line(used)}: what should be hidden keeps its weight",
             symptom="grad_wrong",
             why=f"{softmax} takes the exponential of the scores: only those far below all others get a weight of 0",
             fix='fill in minus infinity: scores.masked_fill(mask, float("-inf")), with a mask that is true where it '
             "hides",
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
         )
 
     def _of_weights(self, case: Case, row: int, masked: int, axis: int, until: int) -> Finding | None:
@@ -126,16 +125,16 @@ class MaskWithoutEffect(Rule):
         is_attention = any(end.kind == "contracted" and axis in end.axes and not end.is_divided for end in ends)
         if not is_attention or any(end.kind in ("summed", "normalized") and axis in end.axes for end in ends):
             return None
-        location, made = location_of_call(flow, masked), location_of_call(flow, row)
+        location, made = two_lines(flow, masked, row)
         return self.finding(
             f"a mask multiplies the weights after {call_words(flow.log.calls[row])}"
-            f"{at_line(made) if made != location else ''}, and nothing divides them by their sum again",
+            f"{at_line(made)}, and nothing divides them by their sum again",
             severity="note",
             symptom="grad_wrong",
             why="hidden positions took part in the sum: the others get too little weight, the less the more is hidden",
             fix='mask the scores instead: scores.masked_fill(mask, float("-inf")) before the softmax',
             location=location,
-            symptom_location=made if made != location else None,
+            symptom_location=made,
         )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -73,17 +73,16 @@ class MeanOverHidden(Rule):
     def _finding(self, flow: Dataflow, row: int, masked: int, mask: int) -> Finding:
         values = flow.values(mask, masked)
         hidden = "some" if values is None else f"{values.zeros / values.count:.0%}"
-        location, made = location_of_call(flow, row), location_of_call(flow, masked)
+        location, made = two_lines(flow, row, masked)
         is_of_all = shape_of(flow, flow.log.calls[row].outputs[0].tensor) == ()
         return self.finding(
-            f"this mean also counts the {hidden} of the positions that a mask set to zero"
-            f"{at_line(made) if made != location else ''}",
+            f"this mean also counts the {hidden} of the positions that a mask set to zero{at_line(made)}",
             severity="note" if is_of_all else "warning",
             symptom="grad_wrong",
             why="it divides by the number of all positions: the more of them are hidden, the smaller the result",
             fix="divide by the number of positions that count: (h * mask).sum(1) / mask.sum(1).clamp(min=1)",
             location=location,
-            symptom_location=made if made != location else None,
+            symptom_location=made,
         )
 
 

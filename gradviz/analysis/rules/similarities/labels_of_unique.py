@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -74,17 +74,17 @@ class LabelsOfUnique(Rule):
                 yield self._finding(flow, rows[-1], fewer[-1])
 
     def _finding(self, flow: Dataflow, row: int, counted: _Counted) -> Finding:
-        location, loss = location_of_call(flow, counted.unique), location_of_call(flow, row)
+        location, loss = two_lines(flow, counted.unique, row)
         name = call_words(flow.log.calls[counted.unique])
         return self.finding(
             f"{name} makes {counted.kept:,} candidates of the positives of {counted.queries:,} queries, and the labels"
-            f"{at_line(loss) if loss != location else ''} count from 0 to {counted.queries - 1:,}: the positive of a "
+            f"{at_line(loss)} count from 0 to {counted.queries - 1:,}: the positive of a "
             "query stands at another place",
             symptom="grad_wrong",
             why=f"{name} changes the places of the positives, and leaves out those that occur twice",
             fix="ask for the places: items, labels = torch.unique(positive, return_inverse=True)",
             location=location,
-            symptom_location=loss if loss != location else None,
+            symptom_location=loss,
             evidence={"queries": counted.queries, "candidates": counted.kept},
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -76,7 +76,7 @@ class NothingKeepsApart(Rule):
 
     def _finding(self, case: Case, pair: _Pair, backward: int) -> Finding:
         flow = case.dataflow
-        location, sent = location_of_call(flow, pair.row), location_of_call(flow, backward)
+        location, sent = two_lines(flow, pair.row, backward)
         return self.finding(
             "every term of the loss draws two results of the same network together, and nothing keeps the results of "
             "different inputs apart",
@@ -85,7 +85,7 @@ class NothingKeepsApart(Rule):
             fix="keep one side still with detach(), behind a predictor: D(p, z.detach()); or add pairs that are to be "
             "apart, or a term for their variance",
             location=location,
-            symptom_location=sent if sent != location else None,
+            symptom_location=sent,
             tensors=names_of(flow, sorted(pair.shared)),
         )
 

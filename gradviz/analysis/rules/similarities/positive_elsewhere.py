@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -69,15 +69,15 @@ class PositiveElsewhere(Rule):
                 yield self._finding(flow, rows[-1], *found[-1])
 
     def _finding(self, flow: Dataflow, row: int, joined: int, label: int, place: int) -> Finding:
-        location, loss = location_of_call(flow, joined), location_of_call(flow, row)
+        location, loss = two_lines(flow, joined, row)
         return self.finding(
             f"the single column stands at place {place}, and all labels name place {label}"
-            f"{at_line(loss) if loss != location else ''}: a negative is taken for the right answer",
+            f"{at_line(loss)}: a negative is taken for the right answer",
             symptom="grad_wrong",
             why="a label is the index of the right column",
             fix="put the positive where the labels say: cat([positive, negatives], dim=1) for labels of 0",
             location=location,
-            symptom_location=loss if loss != location else None,
+            symptom_location=loss,
         )
 
 

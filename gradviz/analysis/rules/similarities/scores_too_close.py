@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -75,7 +75,7 @@ class ScoresTooClose(Rule):
 
     def _finding(self, flow: Dataflow, row: int, cosines: _Cosines) -> Finding:
         factor, classes = cosines.factor, cosines.classes
-        location, loss = location_of_call(flow, cosines.scaled), location_of_call(flow, row)
+        location, loss = two_lines(flow, cosines.scaled, row)
         best = log(1 + (classes - 1) * exp(-2 * factor))
         return self.finding(
             f"{call_words(flow.log.calls[row])} gets cosines times {factor:.3g}, from {-factor:.3g} to {factor:.3g}: "
@@ -86,7 +86,7 @@ class ScoresTooClose(Rule):
             f"{best:.3g}, and chance is {log(classes):.3g}",
             fix="divide cosines by a temperature below 1, such as 0.07; do not multiply them by it",
             location=location,
-            symptom_location=loss if loss != location else None,
+            symptom_location=loss,
             evidence={"factor": factor, "classes": classes},
         )
 

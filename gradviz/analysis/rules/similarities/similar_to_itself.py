@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -80,17 +80,17 @@ class SimilarToItself(Rule):
     def _finding(self, case: Case, row: int, end: int) -> Finding:
         flow = case.dataflow
         count = shape_of(flow, flow.log.calls[row].outputs[0].tensor)[0]
-        location, used = location_of_call(flow, row), location_of_call(flow, end)
+        location, used = two_lines(flow, row, end)
         return self.finding(
             f"the table of similarities compares all {count} samples with each other, and goes with its diagonal into "
-            f"{call_words(flow.log.calls[end])}{at_line(used) if used != location else ''}: each sample is among its "
+            f"{call_words(flow.log.calls[end])}{at_line(used)}: each sample is among its "
             "own candidates",
             symptom="grad_wrong",
             why="nothing is as similar to a sample as itself: the diagonal dominates each row, and the right answer is "
             "pushed away with all others",
             fix='hide the diagonal: similar.masked_fill(torch.eye(n, dtype=torch.bool), float("-inf"))',
             location=location,
-            symptom_location=used if used != location else None,
+            symptom_location=used,
             evidence={"samples": count},
         )
 

@@ -7,7 +7,7 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -92,16 +92,16 @@ class AxesMixedUp(Rule):
         flow = case.dataflow
         call = flow.log.calls[row]
         given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-        location, origin = location_of_call(flow, row), location_of_call(flow, mixed.origin)
+        location, origin = two_lines(flow, row, mixed.origin)
         name = plain_name(call.function)
-        where = at_line(origin) if origin != location else ""
+        where = at_line(origin)
         return self.finding(
             f"{name}() makes {made} of {given}, where {mixed.what}{where}: it mixes {mixed.pair}",
             symptom="grad_wrong",
             why=f"{name}() keeps the order of the numbers in memory, so it cannot exchange two axes",
             fix=mixed.fix,
             location=location,
-            symptom_location=origin if origin != location else None,
+            symptom_location=origin,
             evidence={"shapes": f"{given}, {made}"},
         )
 

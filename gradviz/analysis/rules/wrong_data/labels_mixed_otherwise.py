@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -76,9 +76,9 @@ class LabelsMixedOtherwise(Rule):
                 yield self._finding(flow, *pairs[-1], len(pairs))
 
     def _finding(self, flow: Dataflow, data: Mix, labels: Mix, times: int) -> Finding:
-        location, mixed = location_of_call(flow, labels.row), location_of_call(flow, data.row)
+        location, mixed = two_lines(flow, labels.row, data.row)
         share, weight = data.own[0], labels.own[0]
-        at = at_line(mixed) if mixed != location else ""
+        at = at_line(mixed)
         return self.finding(
             f"each sample keeps a share of {share:.3g} of its own{at}, and its own label counts {weight:.3g}: the "
             f"weights of the two labels are swapped ({times:,} times)",
@@ -86,7 +86,7 @@ class LabelsMixedOtherwise(Rule):
             why="the model is told that a mixed sample is mostly what it contains least of",
             fix="swap the weights: that of y is the share of x, and that of y[order] the share of x[order]",
             location=location,
-            symptom_location=mixed if mixed != location else None,
+            symptom_location=mixed,
             evidence={"share": share, "weight": weight, "times": times},
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -83,7 +83,7 @@ class OrderAppliedTwice(Rule):
 
     def _finding(self, case: Case, row: int, found: TakenTwice) -> Finding:
         flow = case.dataflow
-        location, first = location_of_call(flow, found.second), location_of_call(flow, found.first)
+        location, first = two_lines(flow, found.second, found.first)
         made = location_of_call(flow, row)
         return self.finding(
             f"these rows are already in the order of {call_words(flow.log.calls[row])}"
@@ -92,7 +92,7 @@ class OrderAppliedTwice(Rule):
             why="each sample gets the result of another one",
             fix="take them with the inverse of the order: done[order.argsort()]",
             location=location,
-            symptom_location=first if first != location else None,
+            symptom_location=first,
         )
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.sorted_rows import CombinedApart, SortedRows
@@ -80,7 +80,7 @@ class SortedApart(Rule):
 
     def _finding(self, case: Case, row: int, apart: CombinedApart) -> Finding:
         flow = case.dataflow
-        location, taken = location_of_call(flow, apart.call), location_of_call(flow, apart.taken)
+        location, taken = two_lines(flow, apart.call, apart.taken)
         name, sort = case.tensor_name(apart.other), call_words(flow.log.calls[row])
         sorted_at = location_of_call(flow, row)
         return self.finding(
@@ -90,7 +90,7 @@ class SortedApart(Rule):
             why="each value meets the one of another sample",
             fix="take it in the same order before: values[order]",
             location=location,
-            symptom_location=taken if taken != location else None,
+            symptom_location=taken,
         )
 
 

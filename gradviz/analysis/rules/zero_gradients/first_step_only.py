@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -71,7 +71,7 @@ class FirstStepOnly(Rule):
     def _finding(self, case: Case, row: int, read: int) -> Finding:
         flow = case.dataflow
         call = flow.log.calls[row]
-        location, layer = location_of_call(flow, read), location_of_call(flow, row)
+        location, layer = two_lines(flow, read, row)
         kind = plain_name(call.function).partition("_")[0].upper()
         time = time_axis(call) or 0
         last = "out[:, -1]" if time else "out[-1]"
@@ -83,7 +83,7 @@ class FirstStepOnly(Rule):
             "the state get a gradient of zero",
             fix=f"take the result of the last time step: {last}, or the last state h_n[-1]",
             location=location,
-            symptom_location=layer if layer != location else None,
+            symptom_location=layer,
             tensors=names_of(flow, (use.tensor for use in call.inputs if use.is_live_leaf)),
             evidence={"time_steps": steps},
         )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -73,11 +73,11 @@ class LeastOfHidden(Rule):
 
     def _finding(self, flow: Dataflow, row: int, product: int, times: int) -> Finding:
         call = flow.log.calls[row]
-        location, hidden = location_of_call(flow, row), location_of_call(flow, product)
+        location, hidden = two_lines(flow, row, product)
         is_least, number = _is_least(call), "-1e9"
         if is_least:
             number = "1e9"
-        at = at_line(hidden) if hidden != location else ""
+        at = at_line(hidden)
         return self.finding(
             f"{call_words(call)} always finds a 0 that the mask has put there{at}: its results are all zero, {times:,} "
             f"time{'s' if times > 1 else ''} of {times:,}",
@@ -86,7 +86,7 @@ class LeastOfHidden(Rule):
             f"a number the {'smallest' if is_least else 'largest'} one instead of hiding it",
             fix=f"hide it behind a number that is never chosen: distances.masked_fill(mask == 0, {number})",
             location=location,
-            symptom_location=hidden if hidden != location else None,
+            symptom_location=hidden,
             evidence={"times": times},
         )
 
