@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from operator import itemgetter
 
@@ -57,6 +57,20 @@ class CallIndex:
             if not call.inputs:
                 return
             tensor = call.inputs[0].tensor
+
+    def makers_above(
+        self, tensor: int, before: int, at_most: int, onward: Callable[[Call], Iterable[TensorUse]]
+    ) -> Iterator[tuple[int, Call]]:
+        """The same along all inputs of a call that `onward` names, each call once."""
+        waiting, seen = [(tensor, before)], set[int]()
+        while waiting and len(seen) < at_most:
+            tensor, before = waiting.pop()
+            row = self.newest_producer(tensor, before)
+            if row is not None and row not in seen:
+                seen.add(row)
+                call = self.log.calls[row]
+                yield row, call
+                waiting += [(use.tensor, row) for use in onward(call)]
 
     def users(self, tensor: int, after: int | None = None) -> tuple[int, ...]:
         """Calls that used the tensor, oldest first, only those after the row `after`."""

@@ -130,16 +130,7 @@ def _is_soft_target(flow: Dataflow, use: TensorUse, row: int) -> bool:
 
 def _is_of_classes(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether a tensor was made of ``one_hot()`` or ``scatter()``, and of numbers."""
-    waiting, seen = [(tensor, row)], set[int]()
-    while waiting and len(seen) < _MAX_CALLS:
-        tensor, before = waiting.pop()
-        made = flow.newest_producer(tensor, before)
-        if made is None or made in seen:
-            continue
-        seen.add(made)
-        call = flow.log.calls[made]
-        name = plain_name(call.function)
-        if name in ("one_hot", "scatter"):
-            return True
-        waiting += [(each.tensor, made) for each in call.inputs if name in _MIXES]
-    return False
+    makers = flow.makers_above(
+        tensor, row, _MAX_CALLS, lambda call: call.inputs if plain_name(call.function) in _MIXES else ()
+    )
+    return any(plain_name(call.function) in ("one_hot", "scatter") for _, call in makers)

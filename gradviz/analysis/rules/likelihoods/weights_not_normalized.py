@@ -13,7 +13,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, is_squared, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class WeightsNotNormalized(Rule):
@@ -183,20 +183,13 @@ def _is_only_added(flow: Dataflow, tensor: int, row: int) -> bool:
 
 def _is_density(flow: Dataflow, use: TensorUse, row: int) -> bool:
     """Whether a summand contains the square of a difference of data and something trained."""
-    waiting, seen = [(use.tensor, row)], set[int]()
-    while waiting and len(seen) < _MAX_CALLS:
-        tensor, before = waiting.pop()
-        made = flow.newest_producer(tensor, before)
-        if made is None or made in seen:
-            continue
-        seen.add(made)
-        call = flow.log.calls[made]
-        if is_squared(call):
-            if _is_of_difference(flow, call.inputs[0].tensor, made):
-                return True
-        elif plain_name(call.function) in _OF_DENSITIES:
-            waiting += [(each.tensor, made) for each in call.live_inputs]
-    return False
+    makers = flow.makers_above(use.tensor, row, _MAX_CALLS, _parts_of_density)
+    return any(is_squared(call) and _is_of_difference(flow, call.inputs[0].tensor, made) for made, call in makers)
+
+
+def _parts_of_density(call: Call) -> tuple[TensorUse, ...]:
+    is_between = not is_squared(call) and plain_name(call.function) in _OF_DENSITIES
+    return call.live_inputs if is_between else ()
 
 
 def _is_of_difference(flow: Dataflow, tensor: int, before: int) -> bool:
