@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -83,17 +83,17 @@ class RiskSetNotSorted(Rule):
                 yield self._finding(flow, drawn[-1])
 
     def _finding(self, flow: Dataflow, drawn: _Taken) -> Finding:
-        summed, taken = location_of_call(flow, drawn.summed), location_of_call(flow, drawn.row)
+        summed, taken = two_lines(flow, drawn.summed, drawn.row)
         return self.finding(
             f"{call_words(flow.log.calls[drawn.summed])} adds up the risk sets over samples in a random order"
-            f"{at_line(taken) if taken != summed else ''}: nothing sorts them by their times",
+            f"{at_line(taken)}: nothing sorts them by their times",
             symptom="grad_wrong",
             why="the cumulative sum is the risk set only if the samples of the batch are sorted by descending times; a "
             "data set that was sorted before is shuffled again",
             fix="give the loss the times, and sort each batch in it: order = torch.argsort(time, descending=True); "
             "risk, event = risk[order], event[order]",
             location=summed,
-            symptom_location=taken if taken != summed else None,
+            symptom_location=taken,
         )
 
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -77,18 +77,18 @@ class RiskSetReversed(Rule):
                 yield self._finding(flow, last)
 
     def _finding(self, flow: Dataflow, ordered: _Ordered) -> Finding:
-        made, summed = location_of_call(flow, ordered.sorted), location_of_call(flow, ordered.summed)
+        made, summed = two_lines(flow, ordered.sorted, ordered.summed)
         name = call_words(flow.log.calls[ordered.summed])
         return self.finding(
             f"{call_words(flow.log.calls[ordered.sorted])} orders by ascending times, so that {name}"
-            f"{at_line(summed) if summed != made else ''} adds up those with shorter times: the risk set of an event "
+            f"{at_line(summed)} adds up those with shorter times: the risk set of an event "
             "holds who left before it",
             symptom="grad_wrong",
             why="at risk are those whose times are as long or longer",
             fix="sort by descending times: torch.argsort(time, descending=True); or flip the scores before the sum and "
             "the sum after it",
             location=made,
-            symptom_location=summed if summed != made else None,
+            symptom_location=summed,
         )
 
 
