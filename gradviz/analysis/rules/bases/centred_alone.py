@@ -29,7 +29,10 @@ class Centred(Struct, frozen=True):
 
 
 def centred_alone(flow: Dataflow) -> Iterator[Centred]:
-    """The last one of each line at which every mean runs along a single element, in code that trains with it."""
+    """The last one of each line at which every mean runs along a single element, in code that trains with it.
+
+    Of values that need no gradient: for the others GV201 tells that their gradient is zero.
+    """
     lines: dict[Location | None, list[Centred | None]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
         if plain_name(call.function) in _MEANS and call.inputs and call.outputs:
@@ -50,10 +53,8 @@ def _centred(flow: Dataflow, row: int, call: Call) -> Centred | None:
     value = call.inputs[0].tensor
     shape = shape_of(flow, value)
     axis = axis_of(call, len(shape))
-    if axis is None or shape[axis] != 1 or max(shape) == 1:
+    if axis is None or shape[axis] != 1 or max(shape) == 1 or call.inputs[0].requires_grad:
         return None
-    if call.inputs[0].requires_grad:
-        return None  # GV201 tells that its gradient is zero
     mean = call.outputs[-1].tensor
     users = flow.users(mean, row)
     if users and plain_name(flow.log.calls[users[0]].function) in _AROUND and flow.log.calls[users[0]].outputs:

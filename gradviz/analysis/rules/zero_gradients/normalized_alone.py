@@ -22,9 +22,9 @@ class NormalizedAlone(Rule):
     What it finds
     -------------
     ``normalize()`` along an axis of length 1, of something that is trained: its axis is 1 where none is named, which is
-    the channel of ``(batch, 1, features)``. Values minus their mean along an axis of length 1, such as rewards of shape
-    ``(samples, 1)`` that are whitened along the last axis. `LayerNorm` of one feature, and `GroupNorm` with a group for
-    every value.
+    the channel of ``(batch, 1, features)``. Values without gradient minus their mean along an axis of length 1, such as
+    rewards of shape ``(samples, 1)`` that are whitened along the last axis. `LayerNorm` of one feature, and `GroupNorm`
+    with a group for every value.
 
     Why it matters
     --------------
