@@ -115,3 +115,23 @@ def test_an_attribute_that_unfreezes_nothing_is_told_at_its_line(switch: str, tm
 
 def test_a_module_that_is_unfrozen_trains(tmp_path: Path) -> None:
     assert not alarms(HEAD + SWITCHES.format("model[2].requires_grad_(True)"), tmp_path)
+
+
+PLAYERS = """
+generator, critic = torch.nn.Linear(2, 2), torch.nn.Linear(2, 1)
+of_generator, of_critic = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (generator, critic))
+for _ in range(4):
+    critic.requires_grad_(False)
+    loss = critic(generator(torch.ones(3, 2))).mean()
+    of_generator.zero_grad()
+    loss.backward()
+    of_generator.step()
+    loss = critic(generator(torch.ones(3, 2))).square().mean()
+    of_critic.zero_grad()
+    loss.backward()
+    of_critic.step()
+"""
+
+
+def test_a_player_that_stays_frozen_is_told_and_not_what_its_backward_left_in_the_other(tmp_path: Path) -> None:
+    assert [found.code for found in alarms(HEAD + PLAYERS, tmp_path)] == ["GV701"]

@@ -189,12 +189,12 @@ def _have_optimizer_of_others(histories: ParameterHistories, reused: ReusedGradi
 
 
 def _is_for_a_silent_step(histories: ParameterHistories, backward: int) -> bool:
-    """Whether the step after a backward is one of others, which never move because no gradient reaches them: that is
-    the mistake, and not that what the backward left elsewhere is cleared."""
+    """Whether the step after a backward is one of others, which never move because they are frozen or no gradient
+    reaches them: that is the mistake, and not that what the backward left elsewhere is cleared."""
     step = next((row for row in histories.steps if row > backward), None)
-    tensors = set[int]() if step is None else {use.tensor for use in histories.log.calls[step].live_inputs}
-    is_still = all(histories.tensor(number).is_moved is False for number in tensors)
-    return bool(tensors) and is_still and tensors.isdisjoint(histories.reached_by[backward])
+    uses = () if step is None else histories.log.calls[step].inputs
+    is_still = all(not use.requires_grad or histories.tensor(use.tensor).is_moved is False for use in uses)
+    return bool(uses) and is_still and histories.reached_by[backward].isdisjoint(use.tensor for use in uses)
 
 
 def _remedy(histories: ParameterHistories, reused: ReusedGradients) -> str:
