@@ -23,6 +23,7 @@ from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.gradients.received_gradients import ReceivedGradients, names_reached
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
+from gradviz.analysis.numbers.rounding_gradients import RoundingGradient, rounding_gradients
 from gradviz.analysis.numbers.zero_gradients import UnexplainedZero, ZeroGradient, ZeroGradients
 from gradviz.analysis.parameters.copied_parameters import copies_in_optimizers, forgotten_parameters
 from gradviz.analysis.parameters.copies_used import CopyUsed, copies_used
@@ -114,6 +115,11 @@ class Case:
     def unexplained_zeros(self) -> tuple[UnexplainedZero, ...]:
         """Leaves whose gradient is exactly zero at every step, for a reason that is not known."""
         return self._zero_gradients.unexplained()
+
+    @cached_property
+    def rounding_gradients(self) -> tuple[RoundingGradient, ...]:
+        """Leaves whose gradient is only rounding error at every step."""
+        return tuple(rounding_gradients(self.graphs))
 
     @cached_property
     def _zero_gradients(self) -> ZeroGradients:

@@ -209,6 +209,7 @@ from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnd
 from gradviz.analysis.rules.zero_gradients.least_of_hidden import LeastOfHidden
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
 from gradviz.analysis.rules.zero_gradients.normalized_alone import NormalizedAlone
+from gradviz.analysis.rules.zero_gradients.only_rounding import OnlyRounding
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
 from gradviz.analysis.rules.zero_gradients.second_derivative_zero import SecondDerivativeZero
 from gradviz.analysis.rules.zero_gradients.vanishing_chain import VanishingChain
@@ -246,6 +247,7 @@ RULES: tuple[type[Rule], ...] = (
     FirstStepOnly,
     NormalizedAlone,
     LeastOfHidden,
+    OnlyRounding,
     NanFromOp,
     NanInMaskedBranch,
     Overflow,

@@ -169,6 +169,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV692": (("without turning mask", (("logits[~mask], tokens[~mask]", "logits[mask], tokens[mask]"),)),),
     "GV684": (("add that error to the loss", (("- 0.5 * adversary", "+ 0.5 * adversary"),)),),
     "GV213": (("masked_fill", (("(distances * (1 - same))", "distances.masked_fill(same > 0, 1e9)"),)),),
+    "GV214": (("an activation after the sum", (("key(x) + query(x[:, :1])", "(key(x) + query(x[:, :1])).tanh()"),)),),
     "GV749": (("draw from a normal distribution", (("rand_like", "randn_like"),)),),
     "GV750": (
         (

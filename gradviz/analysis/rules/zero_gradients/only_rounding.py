@@ -1,0 +1,146 @@
+"""GV214."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.numbers.gradient_origins import senders
+from gradviz.analysis.numbers.rounding_gradients import RoundingGradient
+from gradviz.analysis.rule import Rule
+from gradviz.graph.query.operation_names import operation_word
+
+
+class OnlyRounding(Rule):
+    """A parameter gets only rounding errors as its gradient, because what comes back to it cancels out.
+
+    What it finds
+    -------------
+    Parameters whose gradient is not exactly zero, but at every step smaller than the last digits of what it is the sum
+    of. What they compute is added to all members of a softmax, a normalization or a difference alike, or an operation
+    along an axis of one element returns its input, which is then subtracted from itself. A bias that is added right
+    there is left out: most models have such biases, and they do no harm.
+
+    Why it matters
+    --------------
+    The gradient has a norm and looks alive, but it is noise. Adam even scales it up to steps of the usual size, so that
+    the parameter wanders about.
+
+    Example
+    -------
+    key, query = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*key.parameters(), *query.parameters()], lr=0.1)
+    for step in range(4):
+        x, y = torch.randn(8, 5, 4), torch.randn(8, 4)
+        scores = key(x) + query(x[:, :1])
+        loss = ((torch.softmax(scores, 1) * x).sum(1) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    key, query = torch.nn.Linear(4, 1), torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD([*key.parameters(), *query.parameters()], lr=0.1)
+    for step in range(4):
+        x, y = torch.randn(8, 5, 4), torch.randn(8, 4)
+        scores = torch.tanh(key(x) + query(x[:, :1]))
+        loss = ((torch.softmax(scores, 1) * x).sum(1) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV214"
+    name = "only_rounding"
+    severity = "warning"
+    yields_to = ("cancels_to_zero", "normalized_alone", "ratio_always_one")
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        histories = case.histories
+        trained = {name for number in histories.trained for name in histories.tensor(number).names}
+        groups: dict[tuple[Location | None, bool], list[RoundingGradient]] = defaultdict(list)
+        for found in case.rounding_gradients:
+            if found.leaf in trained:
+                groups[case.location_of(found.graph, _start(found)), found.at.is_meeting].append(found)
+        for group in groups.values():
+            yield self._finding(case, group)
+
+    def _finding(self, case: Case, group: list[RoundingGradient]) -> Finding:
+        first = group[0]
+        names = tuple(found.leaf for found in group)
+        alone = _along_one_element(case, first)
+        start = case.location_of(first.graph, _start(first))
+        return self.finding(
+            f"the gradient of {together(names)} is only rounding error at all {first.steps:,} steps: "
+            + (_cancels(case, first) if alone is None else alone.words),
+            symptom="grad_zero",
+            why="what is the same for all members of a softmax, a normalization or a difference has no influence on it"
+            if alone is None
+            else "the gradients of x and of f(x) = x cancel out in x - f(x)",
+            fix=(
+                "let it act on each member in its own way: an activation after the sum, a product instead of a sum; "
+                "or take it out"
+            )
+            if alone is None
+            else "name the axis that has the elements (dim=0), or take the axis of size 1 away first: squeeze(-1)",
+            location=start if alone is None else case.location_of_call(alone.call),
+            tensors=names,
+            nodes=case.nodes_in(first.graph, (_start(first), *(found.leaf_node for found in group))),
+            evidence={"steps": first.steps, "leaves": len(names)},
+        )
+
+
+def _start(found: RoundingGradient) -> int:
+    """The node to tell: that from which the paths come, or that which sends the sum."""
+    return found.at.node if found.split is None else found.split
+
+
+class _Alone(Struct, frozen=True):
+    """A call along an axis of one element."""
+
+    call: int
+    words: str
+
+
+_ALONG_AN_AXIS = frozenset({"logcumsumexp", "cumsum", "logsumexp", "mean", "sum", "amax", "max", "cummax"})
+
+
+def _along_one_element(case: Case, found: RoundingGradient) -> _Alone | None:
+    """The call on one of the paths that works along an axis with one element, and so returns its input."""
+    graph, flow = case.graphs[found.graph], case.dataflow
+    for sender in sorted(senders(graph).get(found.at.node, ())) if found.at.is_meeting else ():
+        row = flow.call_of_node(graph.nodes[sender])
+        words = None if row is None else _along_one(flow, row)
+        if row is not None and words is not None:
+            return _Alone(row, words)
+    return None
+
+
+def _along_one(flow: Dataflow, row: int) -> str | None:
+    call = flow.log.calls[row]
+    shape = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+    axis = axis_of(call, len(shape)) if plain_name(call.function) in _ALONG_AN_AXIS else None
+    if axis is None or shape[axis] != 1:
+        return None
+    sizes = " x ".join(map(str, shape))
+    return f"{call_words(call)} works along axis {axis} of {sizes}, which has one element, and returns what it got"
+
+
+def _cancels(case: Case, found: RoundingGradient) -> str:
+    node = case.graphs[found.graph].nodes[_start(found)]
+    row = case.dataflow.call_of_node(node)
+    what = call_words(case.dataflow.log.calls[row]) if row is not None else f"{operation_word(node.name)}()"
+    where = at_line(case.location_of(found.graph, node.id))
+    if found.at.is_meeting:
+        return f"what comes back on the several paths from {what}{where} cancels out"
+    return f"what {what}{where} uses several times gets gradients that cancel out"

@@ -1,0 +1,95 @@
+"""Parameters whose gradient is only rounding error, because what comes back to them cancels out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+SCRIPT = """
+{made}
+optimizer = torch.optim.SGD([each for net in nets for each in net.parameters()], lr=0.05)
+for _ in range(4):
+    x, y = torch.randn(12, 5, 4), torch.randn(12, 4)
+    {loss}
+"""
+ATTENTION = "nets = key, query = nn.Linear(4, 1, bias=False), nn.Linear(4, 1)"
+GRAPH = """nets = source, target = nn.Linear(4, 1), nn.Linear(4, 1)
+ends = torch.arange(12).repeat_interleave(5)"""
+CANCELLING = (
+    (
+        ATTENTION,
+        "a = torch.softmax(key(x) + query(x[:, :1]), 1)  # HERE\n    loss = ((a * x).sum(1) - y).square().mean()",
+    ),
+    (
+        ATTENTION,
+        "s = F.leaky_relu(key(x)) + F.leaky_relu(query(y))[:, None]  # HERE\n"
+        "    loss = (torch.einsum('bn,bnd->bd', F.softmax(s[..., 0], -1), x) - y).square().mean()",
+    ),
+    (
+        GRAPH,
+        "scores = (source(x).flatten() + torch.tanh(target(y)).flatten()[ends]).exp()  # HERE\n"
+        "    shares = scores / torch.zeros(12).index_add(0, ends, scores)[ends]\n"
+        "    loss = (torch.zeros(12, 4).index_add(0, ends, shares[:, None] * x.flatten(0, 1)) - y).square().mean()",
+    ),
+    (
+        "nets = (net,) = (nn.Linear(4, 1),)",
+        "scores = net(y)[torch.randperm(12)]\n"
+        "    below = torch.logcumsumexp(scores, dim=-1)  # HERE\n    loss = (below - scores).mean()",
+    ),
+)
+HARMLESS = (
+    # The bias of the keys moves all scores of a softmax alike.
+    (
+        "nets = key, query = nn.Linear(4, 4), nn.Linear(4, 4)",
+        "a = torch.softmax(query(y)[:, None] @ key(x).mT, -1)\n    loss = ((a @ x)[:, 0] - y).square().mean()",
+    ),
+    # A bias before a normalization.
+    (
+        "nets = (net,) = (nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)),)",
+        "loss = (net(y) - y.flip(1)).square().mean()",
+    ),
+    # The bias of a user is in both scores of a pair.
+    (
+        "nets = users, bias, items = nn.Embedding(6, 4), nn.Embedding(6, 1), nn.Embedding(9, 4)",
+        "u, i, j = torch.randint(6, (12,)), torch.randint(9, (12,)), torch.randint(9, (12,))\n"
+        "    score = lambda item: (users(u) * items(item)).sum(1) + bias(u)[:, 0]\n"
+        "    loss = -F.logsigmoid(score(i) - score(j)).mean()",
+    ),
+    # The largest score is subtracted for stability, with its gradient.
+    (
+        "nets = (net,) = (nn.Linear(4, 3),)",
+        "s = net(y)\n    top = s.max(1, keepdim=True).values\n"
+        "    total = top + (s - top).exp().sum(1, keepdim=True).log()\n    loss = (total[:, 0] - s[:, 0]).mean()",
+    ),
+    # An activation after the sum.
+    (
+        ATTENTION,
+        "a = torch.softmax(torch.tanh(key(x) + query(x[:, :1])), 1)\n    loss = ((a * x).sum(1) - y).square().mean()",
+    ),
+)
+
+
+@pytest.mark.parametrize(("made", "loss"), CANCELLING)
+def test_a_parameter_whose_gradients_cancel_out_is_told_where_they_do(made: str, loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SCRIPT.format(made=made, loss=loss) + TRAIN, "only_rounding", tmp_path)
+
+
+@pytest.mark.parametrize(("made", "loss"), HARMLESS)
+def test_biases_that_cancel_and_sums_that_do_not_are_left_alone(made: str, loss: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + SCRIPT.format(made=made, loss=loss) + TRAIN, tmp_path)
+
+
+def test_a_regression_that_has_found_its_best_weights_is_left_alone(tmp_path: Path) -> None:
+    script = """
+net = nn.Sequential(nn.Linear(2, 2, bias=False), nn.Linear(2, 1, bias=False)).double()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.3)
+x = torch.randn(8, 2).double()
+y = x @ torch.tensor([[1.0], [-1.0]]).double()
+for _ in range(60):
+    h = net(x)
+    loss = (h - y).square().mean() + (h[:4] - y[:4]).abs().square().mean()
+"""
+    assert not alarms(HEAD + script + TRAIN, tmp_path)
