@@ -566,3 +566,27 @@ for step in range(3):
 def test_a_frozen_normalization_is_in_evaluation_mode_on_purpose(*, trained: bool, tmp_path: Path) -> None:
     found = {each.cause for each in alarms(HEAD + FROZEN_NORMALIZATION.format(trained=trained) + TRAIN, tmp_path)}
     assert ("evaluation_mode" in found) == trained
+
+
+FROZEN_BASE = """
+base = nn.Sequential(nn.Linear(4, 6), nn.Linear(6, 6), nn.Dropout(0.5))
+head = nn.Linear(6, 2)
+base.requires_grad_(False)
+model = nn.Sequential(base, head)
+model.eval()
+optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
+adapter = nn.Parameter(torch.zeros(4))
+optimizer.add_param_group({{"params": [adapter]}})
+{before}
+for step in range(3):
+    loss = F.cross_entropy(model(torch.randn(8, 4) * (1 + adapter)), torch.randint(0, 2, (8,)))
+"""
+
+
+@pytest.mark.parametrize("is_evaluated", [False, True])
+def test_adapters_may_be_trained_without_dropout_where_nothing_was_evaluated_before(
+    *, is_evaluated: bool, tmp_path: Path
+) -> None:
+    before = "with torch.no_grad():\n    print(model(torch.randn(8, 4)).mean())" if is_evaluated else ""
+    found = {each.cause for each in alarms(HEAD + FROZEN_BASE.format(before=before) + TRAIN, tmp_path)}
+    assert ("evaluation_mode" in found) == is_evaluated

@@ -65,10 +65,10 @@ class EvaluationMode(Rule):
             drops = [mode for row, mode in modes if OTHERWISE_IN_TRAINING[flow.log.calls[row].function] == "dropout"]
             asleep = [row for row, mode in modes if not mode and _is_trained_there(case, row)]
             if asleep and not any(drops):
-                yield self._finding(case, asleep, backward)
+                yield self._finding(case, asleep, backward, is_meant=_is_of_adapters(case, rows, asleep))
                 return
 
-    def _finding(self, case: Case, asleep: list[int], backward: int) -> Finding:
+    def _finding(self, case: Case, asleep: list[int], backward: int, *, is_meant: bool) -> Finding:
         flow = case.dataflow
         words = sorted({OTHERWISE_IN_TRAINING[flow.log.calls[row].function] for row in asleep})
         forward = location_of_call(flow, asleep[0])
@@ -77,13 +77,30 @@ class EvaluationMode(Rule):
             f"the model is in evaluation mode while it is trained: {' and '.join(words)} "
             f"{'does' if len(words) == 1 else 'do'} not work as in training"
             f"{at_line(location_of_call(flow, backward))}",
+            severity="note" if is_meant else self.severity,
             symptom="grad_wrong",
             why="eval() stays until train() is called",
-            fix="call model.train() before training, and again after each evaluation",
+            fix=("if that is not meant, " if is_meant else "")
+            + "call model.train() before training, and again after each evaluation",
             location=switch or forward,
             symptom_location=forward if switch is not None else None,
             evidence={"calls": len(asleep)},
         )
+
+
+def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
+    """Whether dropout is off while adapters of a frozen model are trained, as some do on purpose: most of its parameters
+    are frozen, and it was never evaluated before, so that nobody forgot to call ``train()`` afterwards."""
+    flow = case.dataflow
+    if any(OTHERWISE_IN_TRAINING[flow.log.calls[row].function] != "dropout" for row in asleep):
+        return False
+    uses = [use for row in rows for use in flow.log.calls[row].inputs]
+    given = {use.tensor: use.requires_grad for use in uses if flow.log.tensors[use.tensor].role == "parameter"}
+    frozen = [tensor for tensor, is_trained in given.items() if not is_trained]
+    users = (flow.log.calls[row] for tensor in frozen for row in flow.users(tensor) if row < asleep[0])
+    computed = (call for call in users if call.kind == "operation" and call.grad_mode != "enabled")
+    was_evaluated = any(not given.keys() >= {use.tensor for use in call.outputs} for call in computed)
+    return 2 * len(frozen) > len(given) and not was_evaluated
 
 
 def _graph(case: Case, root: int, backward: int) -> tuple[int, ...]:
