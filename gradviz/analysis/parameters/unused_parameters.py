@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import NamedTuple
 
 from msgspec import Struct
 
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import callers, location_of_call
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.refused_calls import refused_roots
 from gradviz.analysis.finding import Location, location_of_line
@@ -31,13 +31,17 @@ class UnusedParameters(Struct, frozen=True):
     """True for modules that a library made: its users cannot change that."""
     is_chosen: bool = False
     """True for elements of a list among which the program chooses, as a router does among experts."""
+    is_set_by_name: bool = False
+    """True where `location` gave their module to ``setattr()``."""
 
 
 _OFTEN_MEANT = ("no_grad", "inference", "value")
 """Cuts of evaluations and of numbers that are printed."""
 
 
-def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
+def never_used(
+    histories: ParameterHistories, source_line: Callable[[Location | None], str | None]
+) -> list[UnusedParameters]:
     """Parameters that optimizers step, and that nothing is computed from."""
     if not histories.steps or not histories.reached:
         return []
@@ -46,7 +50,7 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
         for number in sorted(histories.trained - histories.reached)
         if histories.is_ever_stepped_live(number) and _is_on(histories, number) and not histories.is_used(number)
     ]
-    groups: dict[tuple[Location | None, bool, bool, str], list[tuple[int, int | None]]] = defaultdict(list)
+    groups: dict[tuple[Location | None, bool, bool, str, bool], list[tuple[int, int | None]]] = defaultdict(list)
     siblings = Siblings(histories)
     used = {_place(histories.line_where_made(number)) for number in histories.reached}
     for number in silent:
@@ -57,18 +61,33 @@ def never_used(histories: ParameterHistories) -> list[UnusedParameters]:
             line = histories.log.call_sites[line.caller]
         if location is None and line is not own:
             location = location_of_line(line)
+        set_by_name = _line_of_setattr(histories, number, source_line) if location is None else None
+        location = location or set_by_name
         is_chosen = instead is None and is_one_of_chosen(histories, number)
         key = (
             None if is_chosen else location,
             _is_made_by_library(histories, number),
             is_chosen,
             str(line) if location is None and not is_chosen else "",
+            set_by_name is not None,
         )
         groups[key].append((number, instead))
     return [
-        UnusedParameters(tuple(number for number, _ in each), location, None, each[0][1], is_of_library, is_chosen)
-        for (location, is_of_library, is_chosen, _), each in groups.items()
+        UnusedParameters(
+            tuple(number for number, _ in each), location, None, each[0][1], is_of_library, is_chosen, is_set_by_name
+        )
+        for (location, is_of_library, is_chosen, _, is_set_by_name), each in groups.items()
     ]
+
+
+def _line_of_setattr(
+    histories: ParameterHistories, number: int, source_line: Callable[[Location | None], str | None]
+) -> Location | None:
+    """The line that made the module of a parameter, and gave it to ``setattr()``."""
+    made = histories.made_by(number)
+    lines = () if made is None else callers(histories.flow, made)
+    locations = (location_of_line(line) for line in lines)
+    return next((each for each in locations if "setattr(" in (source_line(each) or "")), None)
 
 
 def _place(site: CallSite | None) -> tuple[str, int] | None:

@@ -426,3 +426,77 @@ def test_a_second_cut_is_named_beside_a_parameter_that_goes_on_as_a_number(tmp_p
     (found,) = alarms(HEAD + script, tmp_path)
     assert found.location is not None
     assert f"the detach() at line {found.location.line + 1} cuts it off, too" in found.fix
+
+
+TEACHER = """
+class Distilled(nn.Module):
+    def __init__(self, teacher, student):
+        super().__init__()
+        self.teacher, self.student = teacher, student
+        self.teacher.requires_grad_(False).eval()
+
+    def forward(self, x):
+        with torch.no_grad():
+            wanted = self.teacher(x)
+        return (self.student(x) - wanted).square().mean()
+
+def warm_up(net):
+    net.train()
+    net(torch.randn(8, 4))
+
+teacher = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 2))
+warm_up(teacher)
+model = Distilled(teacher, nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.student.parameters(), lr=0.1)
+for epoch in range(2):
+    model.train()  # HERE
+    for step in range(3):
+        loss = model(torch.randn(8, 4))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+NORMALIZED = """
+def normalize(model):
+    for layer in model:
+        torch.nn.utils.parametrizations.weight_norm(layer)
+
+model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+normalize(model)  # HERE
+for step in range(3):
+    loss = model(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+ADAPTED = """
+class Adapter(nn.Module):
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.down = base, nn.Parameter(torch.randn(2, base.in_features))
+        self.up = nn.Parameter(torch.zeros(base.out_features, 2))
+
+    def forward(self, x):
+        return self.base(x) + F.linear(F.linear(x, self.down), self.up)
+
+model = nn.Sequential(nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 1))
+model[0].requires_grad_(False)
+for name, layer in list(model.named_modules()):
+    if isinstance(layer, nn.Linear) and name == "0.0":
+        setattr(model, name, Adapter(layer))  # HERE
+optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
+for step in range(3):
+    loss = model[1](model[0](torch.randn(8, 4))).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    ("cause", "script"),
+    [("training_mode", TEACHER), ("stale_optimizer_params", NORMALIZED), ("unused_parameter", ADAPTED)],
+)
+def test_of_several_places_the_one_to_edit_is_named(cause: str, script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, cause, tmp_path)

@@ -89,8 +89,10 @@ class EvaluationMode(Rule):
 
 
 def _is_of_adapters(case: Case, rows: list[int], asleep: list[int]) -> bool:
-    """Whether dropout is off while adapters of a frozen model are trained, as some do on purpose: most of its parameters
-    are frozen, and it was never evaluated before, so that nobody forgot to call ``train()`` afterwards."""
+    """Whether dropout is off while adapters of a frozen model are trained, as some do on purpose.
+
+    Most of its parameters are frozen, and it was never evaluated before: nobody forgot to call ``train()`` afterwards.
+    """
     flow = case.dataflow
     if any(OTHERWISE_IN_TRAINING[flow.log.calls[row].function] != "dropout" for row in asleep):
         return False

@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    callers,
+    line_outside_modules,
+    location_of_call,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import drops_attention, is_training, word_of_layer
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -209,7 +216,7 @@ class TrainingMode(Rule):
         flow = case.dataflow
         words = word_of_layer(flow.log.calls[row])
         used = location_of_line(line_outside_modules(flow, row))
-        switch = _only_line_of_train(case) if is_part else None
+        switch = _line_that_trains_all(case, row) if is_part else None
         here = switch or _line_of_model(case, path, used) or used
         return self.finding(
             f"{path or 'a model'} computes targets{at_line(used)} in training mode: its {words} works as in training, "
@@ -226,6 +233,14 @@ class TrainingMode(Rule):
             tensors=names_of(flow, [use.tensor for use in flow.log.calls[row].outputs]),
             evidence={"function": flow.log.calls[row].function},
         )
+
+
+def _line_that_trains_all(case: Case, row: int) -> Location | None:
+    """The line that puts a model into training mode: the only one, or that above the next backward."""
+    backward = next((each for each in case.histories.backward_calls if each > row), None)
+    lines = () if backward is None else callers(case.dataflow, backward)
+    above = (_line_of_train(case, location_of_line(line)) for line in lines)
+    return _only_line_of_train(case) or next((line for line in above if line is not None), None)
 
 
 def _only_line_of_train(case: Case) -> Location | None:

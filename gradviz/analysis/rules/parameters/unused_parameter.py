@@ -99,7 +99,7 @@ class UnusedParameter(Rule):
         reduced = {name for each in case.capture.parameters if each.gets_reduced_gradient for name in each.names}
         copies = copies_in_optimizers(histories, forgotten_parameters(histories))
         without_path = {number for found in case.cut_off for number in found.tensors}
-        for group in _without(reduced, histories, never_used(histories)):
+        for group in _without(reduced, histories, never_used(histories, case.source_line)):
             if not (copies.keys() | without_path) >= set(group.tensors):
                 yield from self._never_used(case, group)
         for term in case.lost_terms:
@@ -188,6 +188,12 @@ class UnusedParameter(Rule):
             what = f"{used}{_instead(histories, group.instead)}"
             why = "for the loss such a copy is a constant"
             fix = "use the parameter itself, or take it out of the optimizer"
+        elif group.is_set_by_name:
+            what = f"nothing is ever computed from {pronoun}: setattr() gave the model a child that forward never calls"
+            why, fix = (
+                _NAMES_WITH_DOTS,
+                "model.set_submodule(name, module), or setattr() on the parent that has the child",
+            )
         else:
             what = f"nothing is ever computed from {pronoun}{_instead(histories, group.instead)}"
             why, fix = "forward never uses it, so the loss does not depend on it", _CALL_OR_REMOVE
@@ -323,6 +329,9 @@ class UnusedParameter(Rule):
             tensors=names_of(histories.flow, silent),
             evidence={"parameters": len(silent)},
         )
+
+
+_NAMES_WITH_DOTS = "setattr() does not follow the dots of a name into submodules: it adds a child with that very name"
 
 
 def _without(

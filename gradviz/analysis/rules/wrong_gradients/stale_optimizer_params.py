@@ -141,7 +141,7 @@ class StaleOptimizerParams(Rule):
     ) -> Finding:
         optimizer_location = location_of_call(histories.flow, optimizer_made)
         after = [n for n in late if _is_made_after(histories, n, optimizer_made)]
-        made = _location_where_made(histories, after[0]) if after else optimizer_location
+        made = _location_to_move(histories, after[0], optimizer_made) if after else optimizer_location
         what = "were made after it" if after else "belong to another model than those that it got"
         old = f", and nothing uses {len(forgotten)} of those that it has" if forgotten else ""
         return self.finding(
@@ -177,6 +177,15 @@ def _location_where_made(histories: ParameterHistories, number: int) -> Location
     if made is None or other is None:
         return location_of_line(histories.line_where_made(number))
     return location_of_line(line_apart(histories.flow, made, other))
+
+
+def _location_to_move(histories: ParameterHistories, number: int, optimizer_made: int) -> Location | None:
+    """Where it was made; if a helper of the program did that, and no forward, the line that called the helper in the
+    function that also made the optimizer."""
+    made = histories.made_by(number)
+    is_by_helper = made is not None and histories.log.calls[made].scope is None
+    apart = line_in_function_of(histories.flow, made, optimizer_made) if made is not None and is_by_helper else None
+    return _location_where_made(histories, number) if apart is None else location_of_line(apart)
 
 
 def _replacements(histories: ParameterHistories, newcomers: frozenset[int], since: int) -> Iterator[tuple[int, int]]:
