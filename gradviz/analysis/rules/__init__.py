@@ -137,6 +137,7 @@ from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierR
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
 from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFromBefore
+from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnGrid
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
@@ -409,6 +410,7 @@ RULES: tuple[type[Rule], ...] = (
     PenaltyWithoutAbs,
     FeaturesRedrawn,
     DrawnTwice,
+    ShareLostOnGrid,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -198,6 +198,10 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV781": (
+        ("(high - x + (low == high))", (("high - place)", "high - place + (low == high))"),)),
+        ("let high be low + 1", (("place.ceil().long()", "place.floor().long() + 1"),)),
+    ),
     "GV758": (("dist.log_prob(action)", (("log_prob(distribution.sample())", "log_prob(action)"),)),),
     "GV753": (("swap the weights", (("(1 - lam) * entropy(out, y) + lam", "lam * entropy(out, y) + (1 - lam)"),)),),
     "GV681": (

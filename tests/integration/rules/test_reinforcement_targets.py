@@ -203,3 +203,46 @@ for step in range(75):
     loss = (decoder(z) - x).square().sum(1).mean() + torch.distributions.kl_divergence(posterior, prior).sum(1).mean()
 """
     assert_first_alarm(HEAD + script + TRAIN, "sampled_without_gradient", tmp_path)
+
+
+SPLIT = """
+model = nn.Linear(4, 11)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    place = {place}
+    probability = torch.full((8, 5), 0.2)
+    with torch.no_grad():
+        {split}
+    loss = -(target * F.log_softmax(model(torch.randn(8, 4)), 1)).sum(1).mean()
+"""
+ON_POINTS, BETWEEN = "torch.arange(40).view(8, 5) / 4", "torch.rand(8, 5) * 9.9 + 0.01"
+LOST = (
+    "target, below, above = torch.zeros(8, 11), place.floor().long(), place.ceil().long()\n"
+    "        target.scatter_add_(1, below, probability * (above.float() - place))  # HERE\n"
+    "        target.scatter_add_(1, above, probability * (place - below.float()))",
+    "target, shift = torch.zeros(88), torch.arange(8)[:, None] * 11\n"
+    "        low, high = torch.floor(place), torch.ceil(place)\n"
+    "        target.index_add_(0, (shift + low.long()).flatten(), ((high - place) * probability).view(-1))  # HERE\n"
+    "        target.index_add_(0, (shift + high.long()).flatten(), ((place - low) * probability).view(-1))\n"
+    "        target = target.view(8, 11)",
+)
+KEPT = (
+    LOST[0].replace("above.float() - place", "above.float() - place + (above == below)"),
+    LOST[0].replace("place.ceil().long()", "place.floor().long() + 1"),
+    LOST[0].replace(
+        "\n",
+        "\n        below[(above > 0) & (below == above)] -= 1\n        above[(below < 9) & (below == above)] += 1\n",
+        1,
+    ),
+)
+
+
+@pytest.mark.parametrize("split", LOST)
+def test_a_share_of_both_neighbours_that_is_lost_on_the_points_is_told(split: str, tmp_path: Path) -> None:
+    script = HEAD + SPLIT.format(place=ON_POINTS, split=split) + TRAIN
+    assert_first_alarm(script, "share_lost_on_grid", tmp_path)
+
+
+@pytest.mark.parametrize(("place", "split"), [*((ON_POINTS, split) for split in KEPT), (BETWEEN, LOST[0])])
+def test_a_share_that_is_kept_or_never_on_a_point_is_no_finding(place: str, split: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + SPLIT.format(place=place, split=split) + TRAIN, tmp_path)
