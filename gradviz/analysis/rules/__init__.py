@@ -83,6 +83,7 @@ from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.objectives.penalty_without_abs import PenaltyWithoutAbs
 from gradviz.analysis.rules.objectives.players_agree import PlayersAgree
 from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWeighsLess
+from gradviz.analysis.rules.objectives.reversed_for_all import ReversedForAll
 from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
@@ -411,6 +412,7 @@ RULES: tuple[type[Rule], ...] = (
     FeaturesRedrawn,
     DrawnTwice,
     ShareLostOnGrid,
+    ReversedForAll,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

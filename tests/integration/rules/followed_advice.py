@@ -202,6 +202,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("(high - x + (low == high))", (("high - place)", "high - place + (low == high))"),)),
         ("let high be low + 1", (("place.ceil().long()", "place.floor().long() + 1"),)),
     ),
+    "GV782": (("turned = h.view_as(h)", (("turned = h\n", "turned = h.view_as(h)\n"),)),),
     "GV758": (("dist.log_prob(action)", (("log_prob(distribution.sample())", "log_prob(action)"),)),),
     "GV753": (("swap the weights", (("(1 - lam) * entropy(out, y) + lam", "lam * entropy(out, y) + (1 - lam)"),)),),
     "GV681": (

@@ -8,12 +8,11 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.gradients.reversals import reversals_of, up_to_reversals
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.all_objectives import AllObjectives
 from gradviz.analysis.rules.bases.losses.fits import Fit, fits_in, turns_sign
 from gradviz.analysis.rules.bases.losses.objectives import Objective
-from gradviz.graph.gradients import TensorFigures
-from gradviz.graph.model import Node
 
 
 class ReversedTwice(Rule):
@@ -81,7 +80,7 @@ class ReversedTwice(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         program, told = AllObjectives(case), set[int | None]()
         for objective in program.objectives:
-            reversals = _reversals(case, objective.backward) if objective.is_whole else frozenset()
+            reversals = reversals_of(case.backward_calls, objective.backward) if objective.is_whole else frozenset()
             for fit in fits_in(case.dataflow, objective.terms) if reversals else ():
                 finding = self._finding(case, program, objective, fit, reversals)
                 site = case.dataflow.log.calls[fit.term.row].call_site
@@ -95,7 +94,7 @@ class ReversedTwice(Rule):
         flow = case.dataflow
         if not (fit.is_worsened and fit.term.is_sure) or fit.is_drawn:
             return None
-        behind, passed = _up_to(case, fit.term.row, reversals)
+        behind, passed = up_to_reversals(case.dataflow, fit.term.row, reversals)
         between = behind & objective.leaves_of(fit.term) - program.trained_otherwise
         if not between or not passed:
             return None
@@ -116,53 +115,3 @@ class ReversedTwice(Rule):
             symptom_location=reversal if reversal != here else None,
             tensors=names_of(flow, sorted(between)),
         )
-
-
-def _reversals(case: Case, backward: int) -> frozenset[int]:
-    """The calls whose node or hook sent back what it got with the other sign."""
-    number = case.backward_calls.graph_of(backward)
-    nodes = () if number is None else case.graphs[number].nodes
-    rows = (case.dataflow.call_of_node(node) for node in nodes if _reverses(node))
-    return frozenset(row for row in rows if row is not None)
-
-
-def _reverses(node: Node) -> bool:
-    if node.hooks and any(map(_is_opposite, node.before_hooks, node.arrived)):
-        return True
-    sent = [each for each in node.gradients if each is not None and each.largest]
-    return node.kind == "custom" and len(sent) == len(node.arrived) == 1 and _is_opposite(node.arrived[0], sent[0])
-
-
-def _is_opposite(got: TensorFigures | None, sent: TensorFigures | None) -> bool:
-    """Whether one is the other times a negative number."""
-    if got is None or sent is None or got.count != sent.count or not got.largest or not sent.largest:
-        return False
-    if got.minimum is None or got.maximum is None or sent.minimum is None or sent.maximum is None:
-        return False
-    factor = sent.largest / got.largest
-    near = _ROUNDING * sent.largest
-    is_turned = abs(sent.minimum + factor * got.maximum) <= near and abs(sent.maximum + factor * got.minimum) <= near
-    return is_turned and abs(got.minimum + got.maximum) > _ROUNDING * got.largest
-
-
-_ROUNDING = 1e-3
-"""Of the largest gradient."""
-
-
-def _up_to(case: Case, row: int, reversals: frozenset[int]) -> tuple[frozenset[int], frozenset[int]]:
-    """The leaves from which a call was computed without passing a reversal, and the reversals that it met."""
-    flow, leaves, met = case.dataflow, set[int](), set[int]()
-    waiting, seen = [row], {row}
-    while waiting:
-        row = waiting.pop()
-        if row in reversals:
-            met.add(row)
-            continue
-        for use in flow.log.calls[row].live_inputs:
-            made = None if use.is_live_leaf else flow.newest_producer(use.tensor, row)
-            if use.is_live_leaf:
-                leaves.add(use.tensor)
-            elif made is not None and made not in seen:
-                seen.add(made)
-                waiting.append(made)
-    return frozenset(leaves), frozenset(met)

@@ -88,7 +88,7 @@ class ShareLostOnGrid(Rule):
             f"{count:,} values that are split between the points below and above them go to neither: what is computed"
             f"{at_line(made)} is a whole number there, both points are the same, and both weights are 0",
             symptom="grad_wrong",
-            why="for a whole number x.ceil() - x and x - x.floor() are 0, so that its share is in no class of the target",
+            why="for a whole number x.ceil() - x and x - x.floor() are 0, so that no class gets its share",
             fix="add what is lost to one of them: (high - x + (low == high)); or let high be low + 1",
             location=location,
             symptom_location=other,
