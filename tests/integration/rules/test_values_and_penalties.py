@@ -101,6 +101,12 @@ FAULTS = {
             "            loss = loss + 0.01 * p.mean()  # HERE"
         ),
     ),
+    "a penalty of squares of sums": (
+        "penalty_without_abs",
+        WEIGHTS.format(
+            "    loss = fit + sum(1e-3 * p.sum() ** 2 for n, p in net.named_parameters() if 'weight' in n)  # HERE"
+        ),
+    ),
     "a total variation without absolute values": (
         "penalty_without_abs",
         IMAGES.format(
@@ -159,6 +165,8 @@ def test_the_mistake_is_the_first_alarm(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "weights that should add up to one": WEIGHTS.format("    loss = fit + 1e-3 * (net[0].weight.sum() - 1) ** 2"),
+    "the square of a mean of results": WEIGHTS.format("    loss = fit + 1e-3 * net(x).mean() ** 2"),
     "a hinge that asks for deviations": VARIANCES.format(
         "    loss = F.mse_loss(a, b) + F.relu(1 - s).mean() + F.relu(1 - t).mean() + covariance(a) + covariance(b)"
     ),

@@ -22,9 +22,9 @@ class PenaltyWithoutAbs(Rule):
 
     What it finds
     -------------
-    A loss that adds the plain sum or mean of the weights of layers to something else; or that of the differences of
-    neighbouring pixels of a result, along two axes or in a line that names it a variation. The weights or differences
-    have both signs.
+    A loss that adds the plain sum or mean of the weights of layers, or the square of it, to something else; or that of
+    the differences of neighbouring pixels of a result, along two axes or in a line that names it a variation. The
+    weights or differences have both signs.
 
     Why it matters
     --------------
@@ -74,10 +74,13 @@ class PenaltyWithoutAbs(Rule):
 
     def _finding(self, flow: Dataflow, found: _Plain) -> Finding:
         what = "weights" if found.weights else "the differences of neighbours"
+        added = "the square of the plain sum" if found.is_squared else "the plain sum"
         return self.finding(
-            f"the loss adds the plain sum of {what}, which have both signs, without their absolute values",
+            f"the loss adds {added} of {what}, which have both signs, without their absolute values",
             symptom="grad_wrong",
-            why="such a sum gets smaller without end as the weights go to minus infinity; it does not draw them to zero"
+            why="weights of both signs cancel: it draws their mean to zero, and not them"
+            if found.is_squared
+            else "such a sum falls without end as the weights go to minus infinity; it does not draw them to zero"
             if found.weights
             else "the differences cancel: their sum is that of the edges alone, and nothing becomes smooth",
             fix="add p.abs().sum() of each, or the square p.pow(2).sum()"
@@ -94,6 +97,8 @@ class _Plain(Struct, frozen=True):
     row: int
     weights: tuple[int, ...] = ()
     """The leaves that are added up; empty for differences of neighbours."""
+    is_squared: bool = False
+    """Whether the loss takes the square of their sum."""
 
 
 _FITS = frozenset({
@@ -111,13 +116,31 @@ _IMAGE = 3
 def _sums_of_weights(case: Case, terms: list[Term]) -> _Plain | None:
     """The weights of layers that the loss adds as they are."""
     flow, found = case.dataflow, list[tuple[int, int]]()
+    is_squared = False
     for term in terms:
-        call = flow.log.calls[term.row]
+        row = _squared(flow, term.row)
+        call = flow.log.calls[row]
         is_added = term.sign > 0 and term.is_sure and plain_name(call.function) in _ADDS_UP
         if is_added and not _is_of_constraint(flow, term):
             weights = (use.tensor for use in call.live_inputs if use.tensor in case.histories.trained)
-            found += [(term.row, weight) for weight in weights if _is_weight(flow, weight, term.row)]
-    return _Plain(min(row for row, _ in found), tuple(sorted({each for _, each in found}))) if found else None
+            known = len(found)
+            found += [(row, weight) for weight in weights if _is_weight(flow, weight, row)]
+            is_squared |= len(found) > known and row != term.row
+    if not found:
+        return None
+    return _Plain(min(row for row, _ in found), tuple(sorted({each for _, each in found})), is_squared)
+
+
+def _squared(flow: Dataflow, row: int) -> int:
+    """If a call squares a single number: the call that made it, else itself."""
+    call = flow.log.calls[row]
+    is_square = plain_name(call.function) in ("square", "pow") and len(call.inputs) == 1
+    made = (
+        flow.newest_producer(call.inputs[0].tensor, row)
+        if is_square and not shape_of(flow, call.inputs[0].tensor)
+        else None
+    )
+    return row if made is None else made
 
 
 def _is_of_constraint(flow: Dataflow, term: Term) -> bool:
