@@ -152,6 +152,7 @@ from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBat
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
+from gradviz.analysis.rules.similarities.margin_in_favour import MarginInFavour
 from gradviz.analysis.rules.similarities.margin_without_clamp import MarginWithoutClamp
 from gradviz.analysis.rules.similarities.negative_preferred import NegativePreferred
 from gradviz.analysis.rules.similarities.no_unit_vectors import NoUnitVectors
@@ -413,6 +414,7 @@ RULES: tuple[type[Rule], ...] = (
     DrawnTwice,
     ShareLostOnGrid,
     ReversedForAll,
+    MarginInFavour,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

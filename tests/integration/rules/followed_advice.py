@@ -203,6 +203,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("let high be low + 1", (("place.ceil().long()", "place.floor().long() + 1"),)),
     ),
     "GV782": (("turned = h.view_as(h)", (("turned = h\n", "turned = h.view_as(h)\n"),)),),
+    "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV758": (("dist.log_prob(action)", (("log_prob(distribution.sample())", "log_prob(action)"),)),),
     "GV753": (("swap the weights", (("(1 - lam) * entropy(out, y) + lam", "lam * entropy(out, y) + (1 - lam)"),)),),
     "GV681": (

@@ -176,3 +176,42 @@ def test_a_factor_that_is_the_learning_rate_makes_its_square(factor: str, tmp_pa
 )
 def test_factors_of_one_and_warm_ups_are_right(schedule: str, tmp_path: Path) -> None:
     assert "rate_multiplied_twice" not in causes(HEAD + SCHEDULE.format(schedule=schedule) + STEP, tmp_path)
+
+
+CLASSES = """
+embed, centres = nn.Linear(8, 6), nn.Parameter(torch.randn(5, 6))
+optimizer = torch.optim.SGD([*embed.parameters(), centres], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(32, 8), torch.randint(0, 5, (32,))
+    cos = F.linear(F.normalize(embed(x)), F.normalize(centres)).clamp(-0.999, 0.999)
+    {loss}
+"""
+IN_FAVOUR = (
+    "loss = F.cross_entropy(16 * (cos + 0.3 * F.one_hot(y, 5)), y)  # HERE",
+    "margin = torch.zeros_like(cos).scatter_(1, y[:, None], 0.35)\n"
+    "    loss = F.cross_entropy((cos + margin) * 30, y)  # HERE",
+    "right = torch.cos(torch.acos(cos) - 0.5)  # HERE\n"
+    "    loss = F.cross_entropy(30 * torch.where(F.one_hot(y, 5).bool(), right, cos), y)",
+    "hot = F.one_hot(y, 5).float()\n    right = (cos.acos() - 0.4).cos()  # HERE\n"
+    "    loss = F.cross_entropy(30 * (hot * right + (1 - hot) * cos), y)",
+)
+AGAINST = (
+    "loss = F.cross_entropy(16 * (cos - 0.3 * F.one_hot(y, 5)), y)",
+    "margin = torch.zeros_like(cos).scatter_(1, y[:, None], -0.35)\n    loss = F.cross_entropy((cos + margin) * 30, y)",
+    "right = torch.cos(torch.acos(cos) + 0.5)\n"
+    "    loss = F.cross_entropy(30 * torch.where(F.one_hot(y, 5).bool(), right, cos), y)",
+    "hot = F.one_hot(y, 5).float()\n    right = (cos.acos() + 0.4).cos()\n"
+    "    loss = F.cross_entropy(30 * (hot * right + (1 - hot) * cos), y)",
+    # The frequencies of classes, for all samples alike.
+    "loss = F.cross_entropy(8 * cos + torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1]).log(), y)",
+)
+
+
+@pytest.mark.parametrize("loss", IN_FAVOUR)
+def test_a_margin_in_favour_of_the_right_class_is_told(loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + CLASSES.format(loss=loss) + TRAIN, "margin_in_favour", tmp_path)
+
+
+@pytest.mark.parametrize("loss", AGAINST)
+def test_a_margin_against_the_right_class_is_no_finding(loss: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + CLASSES.format(loss=loss) + TRAIN, tmp_path)

@@ -1,0 +1,184 @@
+"""GV783."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training, value_maker
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
+
+
+class MarginInFavour(Rule):
+    """A margin makes the score of the right class larger before the cross entropy, not smaller.
+
+    What it finds
+    -------------
+    ``cross_entropy`` of scores to which something positive was added where the class is the right one, or whose right
+    one was exchanged for a larger one, as ``cos(acos(score) - margin)``.
+
+    Why it matters
+    --------------
+    A margin (CosFace, ArcFace) asks more of the right class, so that classes move apart. With the other sign it asks
+    less than no margin would: the loss is small though the classes lie together.
+
+    Example
+    -------
+    embed, centres = torch.nn.Linear(8, 6), torch.nn.Parameter(torch.randn(5, 6))
+    optimizer = torch.optim.SGD([*embed.parameters(), centres], lr=0.1)
+    unit = torch.nn.functional.normalize
+    for step in range(3):
+        x, y = torch.randn(32, 8), torch.randint(0, 5, (32,))
+        score = unit(embed(x)) @ unit(centres).T
+        right = torch.nn.functional.one_hot(y, 5)
+        loss = torch.nn.functional.cross_entropy(30 * (score + 0.35 * right), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    embed, centres = torch.nn.Linear(8, 6), torch.nn.Parameter(torch.randn(5, 6))
+    optimizer = torch.optim.SGD([*embed.parameters(), centres], lr=0.1)
+    unit = torch.nn.functional.normalize
+    for step in range(3):
+        x, y = torch.randn(32, 8), torch.randint(0, 5, (32,))
+        score = unit(embed(x)) @ unit(centres).T
+        right = torch.nn.functional.one_hot(y, 5)
+        loss = torch.nn.functional.cross_entropy(30 * (score - 0.35 * right), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV783"
+    name = "margin_in_favour"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        for rows in calls_in_training(case.dataflow, frozenset({"cross_entropy"})):
+            found = [_favour(case.dataflow, row) for row in rows]
+            if all(each is not None for each in found) and found[-1] is not None:
+                yield self._finding(case.dataflow, found[-1], rows[-1])
+
+    def _finding(self, flow: Dataflow, made: int, row: int) -> Finding:
+        location, loss = two_lines(flow, made, row)
+        return self.finding(
+            "a margin makes the score of the right class larger before cross_entropy() compares it with the others",
+            symptom="grad_wrong",
+            why="a margin should ask more of the right class: with this sign the loss is small before the classes are "
+            "apart",
+            fix="turn its sign: score - margin, or cos(acos(score) + margin)",
+            location=location,
+            symptom_location=loss,
+        )
+
+
+_BOTH, _THREE = 2, 3
+_MAX_CALLS = 8
+_SHIFT = 1e-4
+"""The least by which one tensor must lie above another one."""
+
+
+class _Exchange(Struct, frozen=True):
+    """What stands for the score of the right class, and the scores of the others."""
+
+    right: TensorUse
+    others: TensorUse
+    mask: TensorUse
+
+
+def _favour(flow: Dataflow, row: int) -> int | None:
+    """The call that made the scores of the right classes larger, if one did."""
+    scores, target = argument(flow.log.calls[row], 0, "input"), argument(flow.log.calls[row], 1, "target")
+    made = value_maker(flow, scores.tensor, row, through=frozenset({"mul", "div"})) if scores is not None else None
+    if made is None or target is None:
+        return None
+    number, call = made
+    added = _added(call)
+    if added is not None:
+        values = flow.values_of(added, number)
+        is_positive = values is not None and values.minimum == 0 and (values.maximum or 0) > 0
+        return number if is_positive and _is_one_hot(flow, added, number, target) else None
+    exchange = _exchange(flow, number, call)
+    if exchange is None or not _is_one_hot(flow, exchange.mask, number, target):
+        return None
+    is_larger = _is_above(flow.values_of(exchange.right, number), flow.values_of(exchange.others, number))
+    return (flow.newest_producer(exchange.right.tensor, number) or number) if is_larger else None
+
+
+def _added(call: Call) -> TensorUse | None:
+    """The constant that a call adds to scores."""
+    if plain_name(call.function) != "add" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return None
+    return next(use for use in call.inputs if not use.requires_grad)
+
+
+def _exchange(flow: Dataflow, row: int, call: Call) -> _Exchange | None:
+    name = plain_name(call.function)
+    if name == "where" and len(call.inputs) == _THREE and len(call.live_inputs) == _BOTH:
+        return _Exchange(call.inputs[1], call.inputs[2], call.inputs[0])
+    if name != "add" or len(call.live_inputs) != _BOTH:
+        return None
+    # mask * changed + (1 - mask) * score
+    parts = [part for use in call.inputs if (part := _weighed(flow, use, row)) is not None]
+    for first, second in (parts, parts[::-1]) if len(parts) == _BOTH else ():
+        if any(plain_name(made.function) in ("rsub", "sub") for _, made in flow.makers(second.mask.tensor, row, 1)):
+            return _Exchange(first.scores, second.scores, first.mask)
+    return None
+
+
+class _Weighed(Struct, frozen=True):
+    """A product of scores and a mask."""
+
+    scores: TensorUse
+    mask: TensorUse
+
+
+def _weighed(flow: Dataflow, use: TensorUse, row: int) -> _Weighed | None:
+    _, call = next(flow.makers(use.tensor, row, 1), (row, None))
+    if call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return None
+    return _Weighed(call.live_inputs[0], next(each for each in call.inputs if not each.requires_grad))
+
+
+def _is_one_hot(flow: Dataflow, use: TensorUse, row: int, target: TensorUse) -> bool:
+    """Whether a mask was made from the classes of the target, perhaps multiplied by a margin."""
+    same = {target.tensor, *flow.sharing_memory(target.tensor)}
+    made = flow.makers_above(use.tensor, row, _MAX_CALLS, lambda call: call.inputs if _passes(call) else ())
+    return any(
+        plain_name(call.function).strip("_") in _ONE_HOT and not same.isdisjoint(_behind(flow, call, number))
+        for number, call in made
+    )
+
+
+def _behind(flow: Dataflow, call: Call, row: int) -> Iterator[int]:
+    """The inputs of a call, before they were brought into another shape."""
+    for use in call.inputs:
+        yield use.tensor
+        for _, made in flow.makers(use.tensor, row, 1):
+            if plain_name(made.function) in SHAPE_ONLY and made.inputs:
+                yield made.inputs[0].tensor
+
+
+def _passes(call: Call) -> bool:
+    return plain_name(call.function) in _KEEP
+
+
+_ONE_HOT = frozenset({"one_hot", "scatter", "eq", "index_put", "setitem"})
+_KEEP = SHAPE_ONLY | {"mul", "bool", "type", "long", "half", "zeros_like", "scatter", "scatter_", "setitem"}
+
+
+def _is_above(right: ValueFacts | None, others: ValueFacts | None) -> bool:
+    """Whether all of these values lie above those of the others, which are as many."""
+    if right is None or others is None or right.count != others.count:
+        return False
+    if right.minimum is None or right.maximum is None or others.minimum is None or others.maximum is None:
+        return False
+    return right.minimum > others.minimum + _SHIFT and right.maximum > others.maximum - _SHIFT
