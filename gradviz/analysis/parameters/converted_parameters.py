@@ -6,6 +6,7 @@ name any more, no module registers it, and no optimizer can have it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from gradviz.analysis.dataflow.call_words import plain_name
@@ -24,9 +25,11 @@ def converted_parameters(histories: ParameterHistories) -> Iterator[tuple[int, i
     """Each such parameter that every training step would reach, the result that is kept, and the call that made it."""
     if not histories.steps:
         return
+    reached = [leaves for row, leaves in histories.reached_by.items() if histories.flow.has_step_after(row)]
+    times = Counter(leaf for leaves in reached for leaf in leaves)
     for leaf in histories.untrained:
         tensor = histories.tensor(leaf)
-        if tensor.names or tensor.hidden_in is not None or len(_reached_in(histories, leaf)) < _MIN_BACKWARD_CALLS:
+        if tensor.names or tensor.hidden_in is not None or times[leaf] < _MIN_BACKWARD_CALLS:
             continue
         kept = _kept_instead(histories, leaf)
         if kept is None or _is_asked_for(histories, kept[0]):
@@ -34,12 +37,6 @@ def converted_parameters(histories: ParameterHistories) -> Iterator[tuple[int, i
         holder = histories.tensor(kept[0]).holder
         if tensor.role == "parameter" or (holder is not None and holder.is_in_module):
             yield leaf, *kept
-
-
-def _reached_in(histories: ParameterHistories, leaf: int) -> list[int]:
-    return [
-        row for row, leaves in histories.reached_by.items() if leaf in leaves and histories.flow.has_step_after(row)
-    ]
 
 
 def _kept_instead(histories: ParameterHistories, leaf: int) -> tuple[int, int] | None:
