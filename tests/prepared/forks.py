@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -35,7 +35,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def serve(requests: socket.socket) -> None:
     """Answer until the other end is closed."""
-    loads = _load_all()
+    groups = _load_all()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us will close the socket
     while True:
         byte, descriptors, _, _ = socket.recv_fds(requests, 1, 2 + len(_STREAMS))
@@ -43,28 +43,37 @@ def serve(requests: socket.socket) -> None:
             return
         if os.fork() == 0:
             requests.close()
-            _oversee(loads, *descriptors)
+            _oversee(groups, *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _forget_the_ended()
 
 
-def _load_all() -> tuple[set[str], set[str]]:
-    """Import what programs need; the modules of torch, and those that it imports itself for an optimizer."""
+def _load_all() -> list[set[str]]:
+    """Import what programs need. The modules that a program should not see at first, in groups that come together:
+    those of torch, those that it imports itself for an optimizer, and those for what is compiled."""
     import numpy  # noqa: F401
     import torch  # noqa: F401
 
+    load_gradviz()
+    groups = [{name for name in sys.modules if name.partition(".")[0] == "torch"}]
+    for name in ("torch._dynamo", "torch._inductor.compile_fx"):
+        before = set(sys.modules)
+        with warnings.catch_warnings():  # they bring filters of their own
+            import_module(name)
+        groups.append(set(sys.modules) - before)
+    gc.collect()
+    gc.freeze()  # no program needs to copy what it only looks through for garbage
+    return groups
+
+
+def load_gradviz() -> None:
+    """Import all its modules, and with them torch."""
     import gradviz
 
     for module in pkgutil.walk_packages(gradviz.__path__, "gradviz."):
         if module.name not in ("gradviz.__main__", "gradviz.pytest_plugin"):
             import_module(module.name)
-    at_first = set(sys.modules)
-    with warnings.catch_warnings():  # it brings filters of its own
-        import_module("torch._dynamo")
-    gc.collect()
-    gc.freeze()  # no program needs to copy what it only looks through for garbage
-    return {name for name in at_first if name.partition(".")[0] == "torch"}, set(sys.modules) - at_first
 
 
 def _forget_the_ended() -> None:
@@ -75,7 +84,7 @@ def _forget_the_ended() -> None:
         pass
 
 
-def _oversee(loads: Iterable[set[str]], request: int, replies: int, *streams: int) -> NoReturn:
+def _oversee(groups: Sequence[set[str]], request: int, replies: int, *streams: int) -> NoReturn:
     """Fork the program, and tell how it ended; at the time limit, end it and every process that it has started."""
     with os.fdopen(request) as file:
         asked: dict[str, Any] = json.load(file)
@@ -84,7 +93,7 @@ def _oversee(loads: Iterable[set[str]], request: int, replies: int, *streams: in
     program = os.fork()
     if program == 0:
         os.close(replies)
-        _be_the_program(loads, asked, streams)
+        _be_the_program(groups, asked, streams)
     for stream in streams:
         os.close(stream)  # or who reads what the program prints would wait for us
     time_limit = time.monotonic() + asked["seconds"]
@@ -111,11 +120,11 @@ def _has_ended(process: int, time_limit: float) -> bool:
         os.close(descriptor)
 
 
-def _be_the_program(loads: Iterable[set[str]], asked: dict[str, Any], streams: Sequence[int]) -> NoReturn:
+def _be_the_program(groups: Sequence[set[str]], asked: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     code = 1
     try:
         _take_surroundings(asked, streams)
-        for modules in loads:
+        for modules in reversed(groups):  # a module is an attribute of its package, which must still be there
             unload(modules)
         code = _exit_code(asked["entry"])
         threading._shutdown()  # type: ignore[attr-defined]

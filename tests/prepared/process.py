@@ -38,7 +38,7 @@ class PreparedProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.prepared.forks", str(theirs.fileno())],
             cwd=ROOT,
-            env={**(env or os.environ), "OPENBLAS_NUM_THREADS": "1"},
+            env={**(env or os.environ), "OPENBLAS_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"},
             pass_fds=[theirs.fileno()],
         )
         theirs.close()

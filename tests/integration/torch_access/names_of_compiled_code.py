@@ -7,6 +7,7 @@ with the name get the report, the graph (``.json``), and what the program and gr
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from importlib import import_module
@@ -16,18 +17,22 @@ import torch
 import torch._dynamo
 
 from tests.integration.torch_access.child import run_gradviz
+from tests.prepared.forks import load_gradviz
 
-LOADED_ONCE = ("torch._functorch.aot_autograd", "torch._inductor.compile_fx", "click", "msgspec", "rich.console")
-"""What each run would load, besides gradviz."""
+LOADED_ONCE = ("torch._functorch.aot_autograd", "torch._inductor.compile_fx")
+"""What each run would load, besides gradviz. Of that `run_gradviz` loads anew what asks torch for names."""
 
 
 def main() -> None:
     program, folder, *names = sys.argv[1:]
+    load_gradviz()
     for module in LOADED_ONCE:
         import_module(module)
     # Without a gradient: where autograd's engine has run, some builds of torch refuse to run it in a fork.
     torch.compile(torch.sin, backend="aot_eager")(torch.ones(2))
     torch._dynamo.reset()
+    gc.collect()
+    gc.freeze()  # no run needs to copy what it only looks through for garbage
     for name in names:
         child = os.fork()
         if child == 0:
