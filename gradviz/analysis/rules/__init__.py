@@ -44,6 +44,7 @@ from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOn
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
 from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
+from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReversed
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
@@ -78,6 +79,7 @@ from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.other_quantile import OtherQuantile
 from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
+from gradviz.analysis.rules.objectives.overlap_minimized import OverlapMinimized
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.objectives.penalty_without_abs import PenaltyWithoutAbs
@@ -332,6 +334,7 @@ RULES: tuple[type[Rule], ...] = (
     SameTermTwice,
     PositiveElsewhere,
     NextStateIsState,
+    OverlapMinimized,
     OptimisticClip,
     MixedWithoutRoot,
     RareClassWeighsLess,
@@ -343,6 +346,7 @@ RULES: tuple[type[Rule], ...] = (
     RiskSetReversed,
     FocalFactorOfTheMean,
     ReversedTwice,
+    VelocityReversed,
     WeightsOfLossesFall,
     MultiplierReversed,
     SortedApart,
