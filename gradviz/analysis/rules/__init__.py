@@ -140,6 +140,7 @@ from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIs
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
 from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFromBefore
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
+from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
@@ -401,6 +402,7 @@ RULES: tuple[type[Rule], ...] = (
     RateSetElsewhere,
     OrderAppliedTwice,
     ScaleBoundedOnce,
+    TargetNeverUpdated,
     UniformNoise,
     GumbelNoise,
     OtherQuantile,
