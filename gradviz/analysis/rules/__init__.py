@@ -132,6 +132,7 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
+from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
@@ -403,6 +404,7 @@ RULES: tuple[type[Rule], ...] = (
     OrderAppliedTwice,
     ScaleBoundedOnce,
     TargetNeverUpdated,
+    EntropyContradicts,
     UniformNoise,
     GumbelNoise,
     OtherQuantile,
