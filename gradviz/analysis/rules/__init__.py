@@ -136,6 +136,7 @@ from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyCont
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
+from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
@@ -405,6 +406,7 @@ RULES: tuple[type[Rule], ...] = (
     ScaleBoundedOnce,
     TargetNeverUpdated,
     EntropyContradicts,
+    MultiplierNotDetached,
     UniformNoise,
     GumbelNoise,
     OtherQuantile,
