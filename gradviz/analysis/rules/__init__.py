@@ -43,6 +43,7 @@ from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
+from gradviz.analysis.rules.likelihoods.schedule_not_accumulated import ScheduleNotAccumulated
 from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
 from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReversed
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
@@ -417,6 +418,7 @@ RULES: tuple[type[Rule], ...] = (
     PenaltyWithoutAbs,
     FeaturesRedrawn,
     DrawnTwice,
+    ScheduleNotAccumulated,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,
