@@ -153,6 +153,7 @@ from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
+from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOtherSamples
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
@@ -419,6 +420,7 @@ RULES: tuple[type[Rule], ...] = (
     FeaturesRedrawn,
     DrawnTwice,
     ScheduleNotAccumulated,
+    StateOfOtherSamples,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,
