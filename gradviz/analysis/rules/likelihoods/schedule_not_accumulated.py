@@ -97,25 +97,26 @@ _MAX_FOLLOWED = 200
 
 def _kept_of_data(flow: Dataflow, row: int, summands: tuple[TensorUse, ...]) -> TableFactor | None:
     """The factor of the data, if it and that of the noise come from one table of steps, and it is always large."""
-    data: TableFactor | None = None
-    noise: TableFactor | None = None
-    for use in summands:
-        made = flow.newest_producer(use.tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH:
-            return None
-        factors = [table_factor(flow, each.tensor, made) for each in call.inputs]
-        known = next((each for each in factors if each is not None), None)
-        if known is None or all(factors):
-            return None
-        if has_normal_draw(flow, call.inputs, made):
-            noise = known
-        else:
-            data = known
-    if data is None or noise is None or data.source != noise.source or not noise.has_root:
+    found = [_factor_of(flow, row, use.tensor) for use in summands]
+    known = [(min(factor.ends), factor, is_drawn) for factor, is_drawn in found if factor is not None]
+    if len(known) < _BOTH:
+        return None
+    (_, noise, is_drawn), (_, data, _) = sorted(known, key=lambda each: each[0])
+    if not is_drawn or not noise.has_root or data.source != noise.source:
         return None
     is_whole = abs(min(data.ends) ** 2 + max(noise.ends) ** 2 - 1) < _ROUNDED
     return data if is_whole and min(data.ends) ** 2 > _MOST_LEFT else None
+
+
+def _factor_of(flow: Dataflow, before: int, tensor: int) -> tuple[TableFactor | None, bool]:
+    """The factor of a summand, and whether the rest of it was drawn from a normal distribution."""
+    row = flow.newest_producer(tensor, before)
+    call = None if row is None else flow.log.calls[row]
+    if row is None or call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH:
+        return None, False
+    factors = [table_factor(flow, use.tensor, row) for use in call.inputs]
+    known = [each for each in factors if each is not None]
+    return (known[0] if len(known) == 1 else None), has_normal_draw(flow, call.inputs, row)
 
 
 def _reaches_a_network(flow: Dataflow, row: int, tensor: int) -> bool:

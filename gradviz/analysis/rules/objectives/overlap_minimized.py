@@ -133,14 +133,15 @@ def _made_from(flow: Dataflow, overlap: Overlap) -> Iterator[LoggedTensor]:
 
 def _has_other_target(flow: Dataflow, objective: Objective, overlap: Overlap) -> bool:
     """Whether another term of the loss compares something with another target."""
-    target = root(flow, overlap.target, overlap.product)
-    data = {target, *(use.tensor for row in flow.ancestors(target, overlap.product) for use in flow.log.calls[row].inputs)}
-    for fit in fits_in(flow, objective.terms):
-        for tensor in () if fit.is_worsened else fit.targets:
-            above = flow.ancestors(tensor, fit.term.row)
-            if data.isdisjoint({tensor, *(use.tensor for row in above for use in flow.log.calls[row].inputs)}):
-                return True
-    return False
+    data = _sources(flow, root(flow, overlap.target, overlap.product), overlap.product)
+    fits = (fit for fit in fits_in(flow, objective.terms) if not fit.is_worsened)
+    return any(data.isdisjoint(_sources(flow, each, fit.term.row)) for fit in fits for each in fit.targets)
+
+
+def _sources(flow: Dataflow, tensor: int, row: int) -> set[int]:
+    """A tensor, and all from which it was computed."""
+    above = flow.ancestors(tensor, row)
+    return {tensor, *(use.tensor for each in above for use in flow.log.calls[each].inputs)}
 
 
 def _line_to_edit(case: Case, term: Term) -> Location | None:

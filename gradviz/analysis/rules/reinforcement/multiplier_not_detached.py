@@ -26,9 +26,9 @@ class MultiplierNotDetached(Rule):
 
     What it finds
     -------------
-    Two losses of which one multiplies a quantity with a constant copy of a multiplier, as ``alpha.detach() * log_prob``,
-    and the other subtracts the product of both with the gradients of both, as ``-log_alpha * (log_prob + entropy)``;
-    and a step that uses the sum of the two gradients.
+    Two losses of which one multiplies a quantity with a constant copy of a multiplier (``alpha.detach() * log_prob``),
+    and the other subtracts the product of both with the gradients of both (``-log_alpha * (log_prob + entropy)``); and
+    a step that uses the sum of the two gradients.
 
     Why it matters
     --------------

@@ -148,7 +148,8 @@ def _bootstrap(flow: Dataflow, row: int) -> int | None:
 def _parts(flow: Dataflow, row: int, call: Call, part: _Part) -> Iterator[_Part]:
     name = plain_name(call.function)
     is_sum = name in ("add", "sub") and len(call.inputs) == _BOTH
-    is_discount = name == "mul" and (_is_discount(call) or any(_is_discounted(flow, use.tensor, row) for use in call.inputs))
+    factors = any(_is_discounted(flow, use.tensor, row) for use in call.inputs)
+    is_discount = name == "mul" and (_is_discount(call) or factors)
     for use in call.inputs:
         yield _Part(use.tensor, row, part.is_added or is_sum, part.is_discounted or is_discount)
 

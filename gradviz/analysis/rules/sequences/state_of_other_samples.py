@@ -81,8 +81,8 @@ class StateOfOtherSamples(Rule):
             "begins with the state in which it left those of the batch before",
             symptom="grad_wrong",
             why="the state of another sequence tells nothing about this one",
-            fix="begin each batch with a new state: give the layer none, or zeros; or keep the sequences in their order, "
-            "each row going on where it ended",
+            fix="begin each batch with a new state: give the layer none, or zeros; or keep the sequences in their "
+            "order, each row going on where it ended",
             location=location,
             symptom_location=batch if batch != location else None,
         )

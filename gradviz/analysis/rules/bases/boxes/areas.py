@@ -38,8 +38,8 @@ def overlap_with_target(flow: Dataflow, row: int) -> Overlap | None:
         return None
     above, below = call.inputs
     whole = None
-    for tensor, before in _summed(flow, above.tensor, row):
-        found = _product(flow, tensor, before)
+    for tensor, before in summed(flow, above.tensor, row):
+        found = product_with_target(flow, tensor, before)
         if found is not None:
             whole = _Whole(flow, below.tensor, row) if whole is None else whole
             if whole.contains(found):
@@ -60,7 +60,7 @@ class _Whole:
         self._added: set[int] = set()
         self._products: list[set[int]] = []
         self._rows: set[int] = set()
-        for each, row in _summed(flow, tensor, before):
+        for each, row in summed(flow, tensor, before):
             self._added.add(tensor_before(flow, each, row, SHAPE_ONLY))
             made = flow.newest_producer(each, row)
             if made is not None:
@@ -83,7 +83,7 @@ class _Whole:
         return overlap.product in self._rows and set().union(*of_one) >= {area, target}
 
 
-def _product(flow: Dataflow, tensor: int, before: int) -> Overlap | None:
+def product_with_target(flow: Dataflow, tensor: int, before: int) -> Overlap | None:
     """The product of a result and a target of zeros and ones that made a tensor."""
     row = flow.newest_producer(tensor, before)
     call = None if row is None else flow.log.calls[row]
@@ -94,10 +94,11 @@ def _product(flow: Dataflow, tensor: int, before: int) -> Overlap | None:
     live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
     values = flow.values_of(dead, row)
     is_target = values is not None and values.minimum == 0 and values.maximum == 1
-    return Overlap(row, live, dead) if is_target and shape_of(flow, live.tensor) == shape_of(flow, dead.tensor) else None
+    is_one_shape = shape_of(flow, live.tensor) == shape_of(flow, dead.tensor)
+    return Overlap(row, live, dead) if is_target and is_one_shape else None
 
 
-def _summed(flow: Dataflow, tensor: int, before: int) -> Iterator[tuple[int, int]]:
+def summed(flow: Dataflow, tensor: int, before: int) -> Iterator[tuple[int, int]]:
     """Every tensor of which a number is a sum, perhaps times a weight, at any depth, with the call that takes it."""
     waiting, seen = [(tensor, before)], set[int]()
     while waiting and len(seen) < _MAX_TERMS:

@@ -37,6 +37,7 @@ _LOOKUPS = frozenset({"getitem", "gather", "index_select", "take", "embedding"})
 _DRAWS = frozenset({"randint", "rand", "random", "randint_like", "multinomial"})
 _OF_INDEX = frozenset({"long", "mul", "sub", "add", "int", "floor", "cat", *SHAPE_ONLY})
 _CARRY = frozenset({"repeat", "take", *SHAPE_ONLY})
+_CHANGES = frozenset({"sub", "add", "mul", "sqrt", "square", "pow"})
 
 
 def table_factor(flow: Dataflow, tensor: int, before: int) -> TableFactor | None:
@@ -98,9 +99,8 @@ def _is_root(call: Call) -> bool:
 def _is_known(call: Call) -> bool:
     """Whether a call changes the numbers of a table one by one, in a way that `_changed` knows."""
     name = plain_name(call.function)
-    if len(call.inputs) != 1:
-        return False
-    return name in _CARRY or name in ("sub", "add", "mul", "sqrt", "square", "pow") or (name == "div" and not is_number_first(call))
+    is_ratio = name == "div" and not is_number_first(call)
+    return len(call.inputs) == 1 and (name in _CARRY or name in _CHANGES or is_ratio)
 
 
 def _changed(value: float, changes: list[Call]) -> float | None:
