@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import product
+from math import prod
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.targets.signed_parts import Part, signed_parts
@@ -111,6 +114,7 @@ class EntropyContradicts(Rule):
             else "minimize alpha * log_prob - Q",
             location=location,
             symptom_location=right if right != location else None,
+            tensors=names_of(case.dataflow, sorted(_multipliers(case, wrong.path))),
         )
 
 
@@ -123,10 +127,13 @@ class _Sum(Struct, frozen=True):
     """The parameters from which the log-probability was computed."""
     joined: int
     """The call that adds one to the other."""
+    path: tuple[int, ...]
+    """The calls from the sum down to the log-probability."""
 
 
 _ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
 _BOTH = 2
+_MAX_NEAR = 300
 
 
 def _targets(case: Case) -> Iterator[_Sum]:
@@ -160,13 +167,25 @@ def _sums(flow: Dataflow, use: TensorUse, before: int) -> Iterator[_Sum]:
         values = [part for part in parts if part.kind == "value" and _own(flow, part).isdisjoint(policy)]
         signs = {value.sign * score.sign for value in values}
         if len(signs) == 1 and len({each.sign for each in scores}) == 1:
-            yield _Sum(signs == {1}, policy, _joined(values[0], score))
+            yield _Sum(signs == {1}, policy, _joined(values[0], score), score.path)
 
 
 def _parameters_above(flow: Dataflow, row: int) -> frozenset[int]:
     rows = flow.ancestors(flow.log.calls[row].outputs[0].tensor, row + 1, since=flow.step_before(row))
     numbers = (use.tensor for each in rows for use in flow.log.calls[each].inputs)
     return frozenset(number for number in numbers if flow.log.tensors[number].role == "parameter")
+
+
+def _multipliers(case: Case, path: tuple[int, ...]) -> set[int]:
+    """The trained numbers that a log-probability is multiplied with."""
+    flow, found = case.dataflow, set[int]()
+    for row in path:
+        call = flow.log.calls[row]
+        for use in call.inputs if plain_name(call.function) == "mul" else ():
+            if prod(shape_of(flow, use.tensor)) == 1:
+                above = flow.ancestors(use.tensor, row, since=flow.step_before(row) - _MAX_NEAR)
+                found |= {each.tensor for made in above for each in flow.log.calls[made].inputs}
+    return found & case.histories.trained
 
 
 def _own(flow: Dataflow, value: Part) -> frozenset[int]:

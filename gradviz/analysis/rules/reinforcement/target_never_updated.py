@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
@@ -16,9 +15,8 @@ from gradviz.analysis.parameters.copied_parameters import original_of
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
-from gradviz.analysis.rules.bases.unread_names import indent_of
+from gradviz.analysis.rules.bases.losses.targets.update_lines import may_be_updated_later
 from gradviz.graph.call_log import Call
-from gradviz.graph.model import CallSite
 
 
 class TargetNeverUpdated(Rule):
@@ -78,7 +76,7 @@ class TargetNeverUpdated(Rule):
             told.add(call.call_site)
             used = _bootstrap(flow, row)
             copies = {} if used is None else _fixed_copies(case, used)
-            if used is not None and copies and not _may_be_updated_later(case, list(copies)):
+            if used is not None and copies and not may_be_updated_later(case, list(copies)):
                 yield self._finding(case, row, used, copies)
 
     def _finding(self, case: Case, row: int, used: int, copies: dict[int, int]) -> Finding:
@@ -107,14 +105,6 @@ _THROUGH = frozenset({
 _BOTH = 2
 _MAX_CALLS = 60
 _MIN_STEPS = 4
-_UPDATES = re.compile(
-    r"state_dict|copy|lerp|polyak|sync|_foreach|\.data\b|swap|refresh|\.set_\(|(?:mul|add|sub)_\(|zip\(.*param|"
-    r"(?:soft|hard|target|ema|avg|average|polyak|momentum)\w*update|update\w*(?:target|ema|avg|average)|"
-    r"to_parameters|_params?\(|_weights?\(",
-    re.IGNORECASE,
-)
-_BLOCKS = re.compile(r"\s*(?:for|while|if|elif|else|with|try)\b")
-_DEFINES = re.compile(r"\s*(?:async\s+)?def\s+(\w+)|\s*class\s")
 
 
 class _Part(Struct, frozen=True):
@@ -190,48 +180,3 @@ def _is_changed(case: Case, number: int) -> bool:
     flow, first = case.dataflow, case.histories.steps[0]
     is_written = any(row > first for row in flow.data_assignments.get(number, ()))
     return is_written or bool(flow.changes(number, first, len(flow.log.calls)))
-
-
-def _may_be_updated_later(case: Case, copies: list[int]) -> bool:
-    """Whether a line of the program may copy or mix parameters, beside those that made the copies at the beginning."""
-    flow = case.dataflow
-    rows = {row for number in copies for each in flow.sharing_memory(number) for row in flow.producers(each)}
-    sites = {(site.file, site.line): site for row in rows for site in callers(flow, row)}
-    if any(_is_repeated(case, site) for site in sites.values()):
-        return True
-    own = {line.file for row in range(len(flow.log.calls)) if (line := flow.line_of(row)) is not None}
-    lines = (
-        text
-        for file in sorted(own)
-        for number, text in case.capture.sources.get(file, {}).items()
-        if (file, number) not in sites
-    )
-    return any(_UPDATES.search(text.partition("#")[0]) and not _is_import(text) for text in lines)
-
-
-def _is_import(text: str) -> bool:
-    return text.lstrip().startswith(("import ", "from "))
-
-
-def _is_repeated(case: Case, site: CallSite) -> bool:
-    """Whether a line that made the copies is in a block that may run again, or in a function that others call, too."""
-    lines = case.capture.sources.get(site.file, {})
-    number = site.line
-    least = indent_of(lines.get(number, ""))
-    while least and number - 1 in lines:
-        number -= 1
-        text = lines[number]
-        if not text.strip() or indent_of(text) >= least:
-            continue
-        least = indent_of(text)
-        if defined := _DEFINES.match(text):
-            name = defined.group(1)
-            return name is not None and not name.startswith("__") and _mentions(case, name) > _BOTH
-        if _BLOCKS.match(text):
-            return not text.lstrip().startswith(("with", "if __name__"))
-    return False
-
-
-def _mentions(case: Case, name: str) -> int:
-    called = re.compile(rf"\b{re.escape(name)}\b")
-    return sum(bool(called.search(text)) for lines in case.capture.sources.values() for text in lines.values())
