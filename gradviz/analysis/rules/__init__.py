@@ -43,7 +43,9 @@ from gradviz.analysis.rules.likelihoods.risk_set_reversed import RiskSetReversed
 from gradviz.analysis.rules.likelihoods.scale_bounded_once import ScaleBoundedOnce
 from gradviz.analysis.rules.likelihoods.scale_rewarded import ScaleRewarded
 from gradviz.analysis.rules.likelihoods.scale_where_masked import ScaleWhereMasked
+from gradviz.analysis.rules.likelihoods.schedule_not_accumulated import ScheduleNotAccumulated
 from gradviz.analysis.rules.likelihoods.uniform_noise import UniformNoise
+from gradviz.analysis.rules.likelihoods.velocity_reversed import VelocityReversed
 from gradviz.analysis.rules.likelihoods.weights_not_normalized import WeightsNotNormalized
 from gradviz.analysis.rules.likelihoods.weights_of_losses_fall import WeightsOfLossesFall
 from gradviz.analysis.rules.missing_gradients.complex_misuse import ComplexMisuse
@@ -78,6 +80,7 @@ from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
 from gradviz.analysis.rules.objectives.other_quantile import OtherQuantile
 from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
+from gradviz.analysis.rules.objectives.overlap_minimized import OverlapMinimized
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
 from gradviz.analysis.rules.objectives.overlap_of_logits import OverlapOfLogits
 from gradviz.analysis.rules.objectives.penalty_without_abs import PenaltyWithoutAbs
@@ -131,15 +134,18 @@ from gradviz.analysis.rules.parameters.update_discarded import UpdateDiscarded
 from gradviz.analysis.rules.reinforcement.advantage_reversed import AdvantageReversed
 from gradviz.analysis.rules.reinforcement.bootstraps_at_ends import BootstrapsAtEnds
 from gradviz.analysis.rules.reinforcement.drawn_twice import DrawnTwice
+from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyContradicts
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
+from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
 from gradviz.analysis.rules.reinforcement.optimistic_clip import OptimisticClip
 from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFromBefore
 from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnGrid
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
+from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
@@ -149,6 +155,7 @@ from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
+from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOtherSamples
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
 from gradviz.analysis.rules.similarities.labels_of_unique import LabelsOfUnique
@@ -337,6 +344,7 @@ RULES: tuple[type[Rule], ...] = (
     SameTermTwice,
     PositiveElsewhere,
     NextStateIsState,
+    OverlapMinimized,
     OptimisticClip,
     MixedWithoutRoot,
     RareClassWeighsLess,
@@ -348,6 +356,7 @@ RULES: tuple[type[Rule], ...] = (
     RiskSetReversed,
     FocalFactorOfTheMean,
     ReversedTwice,
+    VelocityReversed,
     WeightsOfLossesFall,
     MultiplierReversed,
     SortedApart,
@@ -402,6 +411,9 @@ RULES: tuple[type[Rule], ...] = (
     RateSetElsewhere,
     OrderAppliedTwice,
     ScaleBoundedOnce,
+    TargetNeverUpdated,
+    EntropyContradicts,
+    MultiplierNotDetached,
     UniformNoise,
     GumbelNoise,
     OtherQuantile,
@@ -412,6 +424,8 @@ RULES: tuple[type[Rule], ...] = (
     PenaltyWithoutAbs,
     FeaturesRedrawn,
     DrawnTwice,
+    ScheduleNotAccumulated,
+    StateOfOtherSamples,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

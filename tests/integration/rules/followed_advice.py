@@ -204,6 +204,64 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV782": (("turned = h.view_as(h)", (("turned = h\n", "turned = h.view_as(h)\n"),)),),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
+    "GV673": (
+        ("1 - overlap", (("loss = dice.mean()", "loss = 1 - dice.mean()"),)),
+        ("the negative overlap", (("loss = dice.mean()", "loss = -dice.mean()"),)),
+    ),
+    "GV685": (("swap the two in the target: b - a", (("target = noise - data", "target = data - noise"),)),),
+    "GV746": (
+        (
+            "target.load_state_dict(network.state_dict())",
+            (
+                (
+                    "    optimizer.step()",
+                    "    optimizer.step()\n    if step % 2 == 1:\n        target.load_state_dict(network.state_dict())",
+                ),
+            ),
+        ),
+        (
+            "t.lerp_(p, 0.005)",
+            (
+                (
+                    "    optimizer.step()",
+                    "    optimizer.step()\n    with torch.no_grad():\n"
+                    "        for t, p in zip(target.parameters(), network.parameters()):\n"
+                    "            t.lerp_(p, 0.005)",
+                ),
+            ),
+        ),
+    ),
+    "GV747": (("subtract it", (("+ 0.2 * score)", "- 0.2 * score)"),)),),
+    "GV748": (
+        ("log_alpha * (log_prob.detach() + target)", (("(score - 0.5)).mean()", "(score.detach() - 0.5)).mean()"),)),
+    ),
+    "GV759": (
+        (
+            "alpha_bars = torch.cumprod(1 - betas, 0)",
+            (
+                (
+                    "alphas = 1 - torch.linspace(1e-4, 0.02, 100)",
+                    "bars = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 100), 0)",
+                ),
+                ("a = alphas[t]", "a = bars[t]"),
+            ),
+        ),
+    ),
+    "GV760": (
+        (
+            "give the layer none",
+            (("out, state = network(x, state)\n    state = state.detach()", "out, _ = network(x)"),),
+        ),
+        (
+            "or zeros",
+            (
+                (
+                    "out, state = network(x, state)\n    state = state.detach()",
+                    "out, _ = network(x, torch.zeros(1, 8, 4))",
+                ),
+            ),
+        ),
+    ),
     "GV758": (("dist.log_prob(action)", (("log_prob(distribution.sample())", "log_prob(action)"),)),),
     "GV753": (("swap the weights", (("(1 - lam) * entropy(out, y) + lam", "lam * entropy(out, y) + (1 - lam)"),)),),
     "GV681": (

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.boxes.areas import product_with_target, summed
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 
 
@@ -91,44 +91,17 @@ class OverlapOfLogits(Rule):
 
 _BOTH = 2
 _SLACK = 0.05
-_MAX_TERMS = 40
-_SUMS = frozenset({"add", "sub"})
-_KEEPS = frozenset({"sum", "mean", "mul", "div", "clamp", "clamp_min", "flatten", "view", "reshape", "squeeze"})
-"""They are passed where they take a single tensor."""
 
 
 def _overlap(flow: Dataflow, row: int) -> tuple[int, int] | None:
     """The product ``p * target`` of the numerator of a ratio, and ``p``, if the denominator has a sum of ``p``."""
     above, below = flow.log.calls[row].inputs
-    summed = set(_summed(flow, below.tensor, row))
-    for tensor in _summed(flow, above.tensor, row):
-        made = flow.newest_producer(tensor, row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH:
-            continue
-        live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
-        target = flow.values_of(dead, made)
-        is_area = live.requires_grad and not dead.requires_grad and live.tensor in summed
-        is_target = target is not None and target.minimum == 0 and target.maximum == 1
-        if is_area and is_target and shape_of(flow, live.tensor) == shape_of(flow, dead.tensor):
-            return made, live.tensor
+    areas = {tensor for tensor, _ in summed(flow, below.tensor, row)}
+    for tensor, before in summed(flow, above.tensor, row):
+        found = product_with_target(flow, tensor, before)
+        if found is not None and found.area.tensor in areas:
+            return found.product, found.area.tensor
     return None
-
-
-def _summed(flow: Dataflow, tensor: int, before: int) -> Iterator[int]:
-    """Every tensor of which a number is a sum, perhaps times a number, at any depth."""
-    waiting, seen = [(tensor, before)], set[int]()
-    while waiting and len(seen) < _MAX_TERMS:
-        each, row = waiting.pop()
-        yield each
-        made = flow.newest_producer(each, row)
-        if made is None or made in seen:
-            continue
-        seen.add(made)
-        call = flow.log.calls[made]
-        name = plain_name(call.function)
-        if name in _SUMS or (name in _KEEPS and len(call.inputs) == 1):
-            waiting += [(use.tensor, made) for use in call.live_inputs]
 
 
 def _is_clearly_outside(flow: Dataflow, product: int, area: int) -> bool:

@@ -71,6 +71,7 @@ class MultiplierReversed(Rule):
     code = "GV687"
     name = "multiplier_reversed"
     severity = "warning"
+    yields_to = ("entropy_contradicts",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int]()

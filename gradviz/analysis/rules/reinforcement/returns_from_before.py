@@ -21,8 +21,9 @@ class ReturnsFromBefore(Rule):
     What it finds
     -------------
     A loop ``for r in rewards: R = r + gamma * R; returns.append(R)`` that goes from the first reward to the last, in a
-    program that draws actions and weighs their log-probabilities with what the loop has made. Also a loop through
-    ``reversed(rewards)`` that appends its sums to a list, where no line of the program turns anything around again.
+    program that draws actions and weighs their log-probabilities with what the loop has made; or one that sums up
+    ``delta = r + gamma * next_value - value`` in that order for advantages. Also a loop through ``reversed(rewards)``
+    that appends its sums to a list, where no line of the program turns anything around again.
 
     Why it matters
     --------------

@@ -43,7 +43,7 @@ def is_loaded_as_drawn(flow: Dataflow, row: int, lists: list[int]) -> bool:
         lists: all calls that turned drawn numbers into a list.
     """
     call = flow.log.calls[row]
-    taken = [_number_of_sample(flow, use.tensor, row) for use in call.inputs]
+    taken = [number_of_sample(flow, use.tensor, row) for use in call.inputs]
     if plain_name(call.function) != "stack" or len(taken) < _MIN_ROWS or None in taken:
         return False
     newest = bisect_left(lists, row)
@@ -62,7 +62,7 @@ def lists_of_drawn_numbers(flow: Dataflow) -> list[int]:
     return found
 
 
-def _number_of_sample(flow: Dataflow, tensor: int, row: int) -> int | None:
+def number_of_sample(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The number by which a sample was taken from all of them."""
     for _, call in flow.makers(tensor, row, _MAX_MAKERS):
         number = call.scalars.get("1")

@@ -1,1 +1,1 @@
-"""What rules share about boxes: their overlap, and the bounds of what predicts them."""
+"""What rules share about boxes and areas: their overlap, and the bounds of what predicts them."""

@@ -45,7 +45,7 @@ class ForwardSum(Struct, frozen=True):
 Lines = Mapping[int, str]
 _FOR = re.compile(r"\s*for\s.+\sin\s.+:")
 _TURNS = re.compile(r"reversed\s*\(|\[\s*::\s*-1\s*\]|\.reverse\s*\(|flip|,\s*-1\s*,\s*-1|\brev_|_rev\b|backward_order")
-_REWARDS = re.compile(r"rew|(?:^|[^a-z])(?:rs?|R)(?:$|[^a-z])")
+_REWARDS = re.compile(r"rew|delta|td_?err|(?:^|[^a-z])(?:rs?|R)(?:$|[^a-z])")
 _MAX_BODY = 30
 
 
@@ -96,42 +96,91 @@ def _loop_at(lines: Lines, number: int) -> tuple[int, ast.For | None]:
 
 
 def _sum_of(loop: ast.For) -> str | None:
-    """The list that gets the discounted sums of rewards that a loop makes, in its order."""
+    """The list that gets the discounted sums of rewards, or of what exceeds a value, that a loop makes in its order."""
     items = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)}
+    is_through_rewards = isinstance(loop.target, ast.Name) and _REWARDS.search(ast.unparse(loop.iter)) is not None
+    known = _Known(items, set(items) if is_through_rewards and not _is_counted(loop) else set())
     total = None
     for statement in loop.body:
-        items |= _taken(statement, items)
-        total = _discounted(statement, items) or total
-        if total is not None:
-            stored = _stored(statement, total, items)
-            if stored is not None:
-                return stored
+        known.note(statement)
+        total = _discounted(statement, known) or total
+        stored = None if total is None else _stored(statement, total, known.items)
+        stored = stored or _discounted_in_place(statement, known)
+        if stored is not None:
+            return stored
     return None
 
 
-def _taken(statement: ast.stmt, items: set[str]) -> set[str]:
-    """The name in ``r = rewards[i]``."""
-    match statement:
-        case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as item):
-            return {name} if items & _names(item) and _is_in_order(item) else set()
-    return set()
+def _is_counted(loop: ast.For) -> bool:
+    """Whether a loop only counts: ``for t in range(len(rewards))``."""
+    return "range(" in ast.unparse(loop.iter)
+
+
+class _Known:
+    """The names that a loop has given to the items that it goes through, and to what it made of rewards."""
+
+    def __init__(self, items: set[str], rewards: set[str]) -> None:
+        self.items = items
+        self._rewards = rewards
+
+    def note(self, statement: ast.stmt) -> None:
+        """Take in ``r = rewards[i]``, and ``delta = rewards[i] + gamma * values[i + 1] - values[i]``."""
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Subscript() as item):
+                if self.items & _names(item) and _is_in_order(item):
+                    self.items.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.BinOp() as value):
+                if name not in _names(value) and self.has_reward(value):
+                    self._rewards.add(name)
+
+    def has_reward(self, expression: ast.expr) -> bool:
+        """Whether an expression has a reward of the item that the loop is at."""
+        is_of_item = bool(self.items & _names(expression)) and _is_in_order(expression)
+        is_named = is_of_item and _REWARDS.search(ast.unparse(expression)) is not None
+        return is_named or bool(self._rewards & _names(expression))
 
 
 def _is_in_order(item: ast.expr) -> bool:
-    """Whether an expression counts no index from the end."""
-    indices = [each.slice for each in ast.walk(item) if isinstance(each, ast.Subscript)]
+    """Whether an expression counts no index from the end, apart from those of the values beside rewards."""
+    taken = [each for each in ast.walk(item) if isinstance(each, ast.Subscript)]
+    rewards = [each for each in taken if _REWARDS.search(ast.unparse(each.value))]
+    indices = [each.slice for each in rewards or taken]
     return not any(isinstance(each, ast.BinOp | ast.UnaryOp) for index in indices for each in ast.walk(index))
 
 
-def _discounted(statement: ast.stmt, items: set[str]) -> str | None:
+def _discounted(statement: ast.stmt, known: _Known) -> str | None:
     """The name of the sum in ``total = reward + factor * total``."""
     match statement:
-        case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp(op=ast.Add(), left=left, right=right)):
-            for item, product in ((left, right), (right, left)):
-                is_product = isinstance(product, ast.BinOp) and isinstance(product.op, ast.Mult) and _is_in_order(item)
-                is_reward = bool(items & _names(item)) and _REWARDS.search(ast.unparse(item)) is not None
-                if is_product and is_reward and total in _names(product) and total not in _names(item):
-                    return total
+        case ast.Assign(targets=[ast.Name(id=total)], value=ast.BinOp() as value):
+            terms = list(_terms(value))
+            products = [each for each in terms if isinstance(each, ast.BinOp) and total in _names(each)]
+            others = [each for each in terms if total not in _names(each)]
+            is_sum = len(products) == 1 and len(others) == len(terms) - 1
+            return total if is_sum and any(known.has_reward(each) for each in others) else None
+    return None
+
+
+def _terms(expression: ast.expr) -> Iterator[ast.expr]:
+    """The summands of a sum; those that are subtracted, too."""
+    waiting = [expression]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, ast.BinOp) and isinstance(each.op, ast.Add | ast.Sub):
+            waiting += [each.left, each.right]
+        else:
+            yield each
+
+
+def _discounted_in_place(statement: ast.stmt, known: _Known) -> str | None:
+    """The array in ``sums[i] = reward + factor * sums[i - 1]``."""
+    match statement:
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=sums), slice=ast.Name(id=index))], value=value):
+            before = re.compile(rf"\b{re.escape(sums)}\[{re.escape(index)} - 1\]")
+            terms = list(_terms(value))
+            earlier = [each for each in terms if before.search(ast.unparse(each))]
+            others = [each for each in terms if sums not in _names(each)]
+            is_sum = index in known.items and len(earlier) == 1 and len(others) == len(terms) - 1
+            return sums if is_sum and any(known.has_reward(each) for each in others) else None
     return None
 
 

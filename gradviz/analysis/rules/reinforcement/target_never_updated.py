@@ -1,0 +1,182 @@
+"""GV746."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.copied_parameters import original_of
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
+from gradviz.analysis.rules.bases.losses.targets.update_lines import may_be_updated_later
+from gradviz.graph.call_log import Call
+
+
+class TargetNeverUpdated(Rule):
+    """The target network of a value function keeps the values that it began with.
+
+    What it finds
+    -------------
+    A loss that compares a network's values with rewards plus the discounted values of a copy of that network, where
+    nothing changes the copy after training began, and no line of the program could do so later.
+
+    Why it matters
+    --------------
+    The copy is to follow the network slowly, so that what is learned of a state reaches those before it. A copy that
+    stays as it was gives the values of an untrained network for ever: nothing beyond one reward is learned.
+
+    Example
+    -------
+    network, target = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    target.load_state_dict(network.state_dict())
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(4):
+        states, following, rewards = torch.randn(8, 4), torch.randn(8, 4), torch.randn(8)
+        with torch.no_grad():
+            wanted = rewards + 0.9 * target(following).max(1)[0]
+        loss = torch.nn.functional.mse_loss(network(states)[:, 0], wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    network, target = torch.nn.Linear(4, 3), torch.nn.Linear(4, 3)
+    target.load_state_dict(network.state_dict())
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for step in range(4):
+        states, following, rewards = torch.randn(8, 4), torch.randn(8, 4), torch.randn(8)
+        with torch.no_grad():
+            wanted = rewards + 0.9 * target(following).max(1)[0]
+        loss = torch.nn.functional.mse_loss(network(states)[:, 0], wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 2 == 1:
+            target.load_state_dict(network.state_dict())
+    """
+
+    code = "GV746"
+    name = "target_never_updated"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
+            if not is_error or call.call_site in told or not flow.has_step_after(row):
+                continue
+            told.add(call.call_site)
+            used = _bootstrap(flow, row)
+            copies = {} if used is None else _fixed_copies(case, used)
+            if used is not None and copies and not may_be_updated_later(case, list(copies)):
+                yield self._finding(case, row, used, copies)
+
+    def _finding(self, case: Case, row: int, used: int, copies: dict[int, int]) -> Finding:
+        flow, histories = case.dataflow, case.histories
+        step = next(each for each in histories.steps if each > row)
+        location, read = location_of_call(flow, step), location_of_call(flow, used)
+        originals = set(copies.values())
+        return self.finding(
+            f"{histories.together(sorted(copies))} of the target network {'is' if len(copies) == 1 else 'are'} copied "
+            f"from {histories.together(sorted(originals))} once, and never again in {len(histories.steps):,} steps",
+            symptom="grad_wrong",
+            why="the targets stay those of an untrained network, so nothing but the next reward is learned",
+            fix="let the copy follow after the step: target.load_state_dict(network.state_dict()) every few hundred "
+            "steps, or a part of the way at each, t.lerp_(p, 0.005)",
+            location=location,
+            symptom_location=read if read != location else None,
+            tensors=names_of(flow, sorted(copies)),
+        )
+
+
+_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
+_THROUGH = frozenset({
+    "add", "sub", "mul", "neg", "detach", "div", "max", "min", "amax", "amin", "minimum", "gather", "mean", "sum",
+    "stack", "cat", "logsumexp", "where", "masked_fill", "clamp", "maximum", "softmax", *SHAPE_ONLY,
+})  # fmt: skip
+_BOTH = 2
+_MAX_CALLS = 60
+_MIN_STEPS = 4
+
+
+class _Part(Struct, frozen=True):
+    """Something that a target is made of, as a call received it."""
+
+    tensor: int
+    row: int
+    is_added: bool = False
+    is_discounted: bool = False
+
+
+def _bootstrap(flow: Dataflow, row: int) -> int | None:
+    """The last layer of a network whose discounted values the target of an error adds to something else."""
+    dead = next(use for use in flow.log.calls[row].inputs if not use.requires_grad)
+    waiting, count = [_Part(dead.tensor, row)], 0
+    while waiting and count < _MAX_CALLS:
+        count += 1
+        part = waiting.pop()
+        made = flow.newest_producer(part.tensor, part.row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or call.kind != "operation":
+            continue
+        if any(flow.log.tensors[use.tensor].role == "parameter" for use in call.inputs):
+            if part.is_added and part.is_discounted:
+                return made
+        elif plain_name(call.function) in _THROUGH:
+            waiting += _parts(flow, made, call, part)
+    return None
+
+
+def _parts(flow: Dataflow, row: int, call: Call, part: _Part) -> Iterator[_Part]:
+    name = plain_name(call.function)
+    is_sum = name in ("add", "sub") and len(call.inputs) == _BOTH
+    factors = any(_is_discounted(flow, use.tensor, row) for use in call.inputs)
+    is_discount = name == "mul" and (_is_discount(call) or factors)
+    for use in call.inputs:
+        yield _Part(use.tensor, row, part.is_added or is_sum, part.is_discounted or is_discount)
+
+
+def _is_discount(call: Call) -> bool:
+    return 0 < number_of(call, *OPERAND, missing=1.0) < 1
+
+
+def _is_discounted(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a factor is itself a product with a number between 0 and 1: ``(1 - done) * gamma``."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    return call is not None and plain_name(call.function) == "mul" and len(call.inputs) == 1 and _is_discount(call)
+
+
+def _fixed_copies(case: Case, used: int) -> dict[int, int]:
+    """By parameter of the network that a call belongs to, the trained one that it is a copy of; empty unless all are
+    copies or without a trained counterpart, and none ever changes."""
+    flow, histories = case.dataflow, case.histories
+    if len(histories.steps) < _MIN_STEPS:
+        return {}
+    out = flow.log.calls[used].outputs[0].tensor
+    above = [used, *flow.ancestors(out, used, since=flow.step_before(used))]
+    numbers = {use.tensor for row in above for use in flow.log.calls[row].inputs}
+    own = {use.tensor for use in flow.log.calls[used].inputs}
+    parameters = {each for each in numbers if flow.log.tensors[each].role == "parameter"}
+    copies: dict[int, int] = {}
+    for number in sorted(parameters):
+        original = None if number in histories.trained else original_of(histories, number, histories.trained)
+        if original is not None:
+            if _is_changed(case, number):
+                return {}
+            copies[number] = original
+    return copies if not own.isdisjoint(copies) else {}
+
+
+def _is_changed(case: Case, number: int) -> bool:
+    flow, first = case.dataflow, case.histories.steps[0]
+    is_written = any(row > first for row in flow.data_assignments.get(number, ()))
+    return is_written or bool(flow.changes(number, first, len(flow.log.calls)))
