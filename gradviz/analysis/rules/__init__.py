@@ -76,6 +76,7 @@ from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeL
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
+from gradviz.analysis.rules.objectives.order_as_rank import OrderAsRank
 from gradviz.analysis.rules.objectives.other_quantile import OtherQuantile
 from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
 from gradviz.analysis.rules.objectives.overlap_not_clamped import OverlapNotClamped
@@ -86,6 +87,7 @@ from gradviz.analysis.rules.objectives.rare_class_weighs_less import RareClassWe
 from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
+from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
@@ -407,6 +409,8 @@ RULES: tuple[type[Rule], ...] = (
     PenaltyWithoutAbs,
     FeaturesRedrawn,
     DrawnTwice,
+    WeightsAfterMean,
+    OrderAsRank,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,
