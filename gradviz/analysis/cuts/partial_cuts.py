@@ -2,8 +2,8 @@
 
 Programs cut such paths on purpose, with ``detach()`` or ``no_grad()``: a target, an advantage, a state. So only those
 count that nobody writes for that: a result that is made a list or a NumPy array and a tensor again, or cast to integers
-and computed with, while nothing else uses it; and a cut that is combined with a live path of the same kind, which is
-only noted where some programs mean it.
+and computed with, while nothing else uses it; a cut that is combined with a live path of the same kind, which is
+only noted where some programs mean it; and the value of a parameter that otherwise learns from itself alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from gradviz.analysis.cuts.residual_cuts import (
     joins_its_twin,
     splits_a_draw,
 )
+from gradviz.analysis.cuts.trained_by_itself import is_trained_by_itself
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -41,8 +42,9 @@ def partial_cuts(histories: ParameterHistories) -> Iterator[CutOff]:
                 kind = _kind(histories, cut_path, backward)
                 if kind is None:
                     continue
-                leaves, _ = histories.live_leaves(cut_path.cut.live_inputs, cut_path.cut.call)
-                tensors = tuple(sorted(leaves.union(cut_path.cut.live_inputs) & wanted))
+                same = cuts if cut_path.cut.kind == "value" else (cut_path.cut,)
+                above = (histories.live_leaves(cut.live_inputs, cut.call)[0].union(cut.live_inputs) for cut in same)
+                tensors = tuple(sorted(frozenset().union(*above) & wanted))
                 if tensors:
                     may_be_meant = kind == "may be meant"
                     yield CutOff(
@@ -58,6 +60,7 @@ def _kind(histories: ParameterHistories, cut_path: CutPath, backward: int) -> Li
         or _is_no_purpose(flow, cut_path)
         or is_dead_straight_through(flow, cut_path)
         or splits_a_draw(flow, cut_path, backward)
+        or is_trained_by_itself(histories, cut_path, backward)
     )
     if is_slip:
         return "slip"

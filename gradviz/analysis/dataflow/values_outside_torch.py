@@ -1,7 +1,8 @@
 """Values that left torch and came back: through NumPy, as Python numbers, or as a parameter made from a result.
 
 What happens in between is not recorded, so each connection has a certainty: shared memory proves it, a number that is
-equal to the last digit almost proves it, and otherwise only the order of events suggests it.
+equal to the last digit, or to a usual function of a parameter, almost proves it, and otherwise only the order of events
+suggests it.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.cuts import is_exit
 from gradviz.graph.call_log import Call, CallLog, TensorUse
+from gradviz.graph.functions_of_numbers import FunctionsOfNumbers
 
 Certainty = Literal["memory", "value", "order", "number"]
 """``order``: it came in after the other had left, in the same step, and in a call that makes tensors from outside;
@@ -55,6 +57,8 @@ _TRUTHS = ("__bool__", ".equal", ".allclose", ".is_nonzero")
 """They give true or false, from which no number is made that comes back: torch checks arguments so, too."""
 _STEP_BOUNDARIES = frozenset({"backward", "step"})
 _MANY_DIGITS = 12
+_MAX_PARTS = 4
+_PARTS = (".detach", ".data", ".__getitem__", ".unbind", ".select", ".squeeze", ".cpu", ".float", ".view", ".reshape")
 
 
 class _Finder:
@@ -63,6 +67,7 @@ class _Finder:
     def __init__(self, log: CallLog) -> None:
         self._log = log
         self._left_with_value: dict[float, tuple[int, int]] = {}
+        self._left_of_parameters = FunctionsOfNumbers()
         self._left_in_step: dict[bool, tuple[int, int]] = {}
         """The newest exit of this step: as a number (False), as an array (True)."""
         self._left_as_whole: dict[int, tuple[int, int]] = {}
@@ -102,9 +107,11 @@ class _Finder:
                     yield Reentry(left, tensor.from_numpy_of, use.tensor, "memory")
 
     def _of_numbers(self, call: Call) -> Iterator[Reentry]:
-        for scalar in call.scalars.values():
-            left = self._left_with_value.get(scalar) if isinstance(scalar, float) else None
-            if left is not None and call.outputs:
+        for scalar in call.scalars.values() if call.outputs else ():
+            if not isinstance(scalar, float):
+                continue
+            left = self._left_with_value.get(scalar) or self._left_of_parameters.find(scalar)
+            if left is not None:
                 yield Reentry(*left, call.outputs[0].tensor, "value")
 
     def _of_any_number(self, number: int, call: Call) -> Iterator[Reentry]:
@@ -158,11 +165,26 @@ class _Finder:
             storage = self._log.tensors[left[1]].storage
             if storage is not None:
                 self._left_with_memory[storage] = left
+        is_of_parameter = self._is_part_of_parameter(left[1])
         for value in (call.result, *call.results):
             if isinstance(value, float) and value != int_or_none(value):
                 self._left_with_value[value] = left
+                if is_of_parameter:
+                    self._left_of_parameters.add(value, left)
             elif type(value) is int:
                 self._left_as_whole[value] = left
+
+    def _is_part_of_parameter(self, number: int) -> bool:
+        """Whether a tensor is a parameter, or a part of one."""
+        for _ in range(_MAX_PARTS):
+            tensor = self._log.tensors[number]
+            if tensor.role == "parameter" or (tensor.is_leaf and tensor.requires_grad):
+                return True
+            call = None if tensor.producer is None else self._log.calls[tensor.producer]
+            if call is None or not call.inputs or not call.function.endswith(_PARTS):
+                return False
+            number = call.inputs[0].tensor
+        return False
 
     def _is_from_outside(self, use: TensorUse, number: int) -> bool:
         tensor = self._log.tensors[use.tensor]

@@ -78,6 +78,7 @@ from gradviz.analysis.rules.objectives.dropout_before_loss import DropoutBeforeL
 from gradviz.analysis.rules.objectives.focal_factor_of_the_mean import FocalFactorOfTheMean
 from gradviz.analysis.rules.objectives.no_nonlinearity import NoNonlinearity
 from gradviz.analysis.rules.objectives.one_norm_for_all_samples import OneNormForAllSamples
+from gradviz.analysis.rules.objectives.order_as_rank import OrderAsRank
 from gradviz.analysis.rules.objectives.other_quantile import OtherQuantile
 from gradviz.analysis.rules.objectives.outputs_summed import OutputsSummed
 from gradviz.analysis.rules.objectives.overlap_minimized import OverlapMinimized
@@ -90,6 +91,7 @@ from gradviz.analysis.rules.objectives.reversed_for_all import ReversedForAll
 from gradviz.analysis.rules.objectives.reversed_twice import ReversedTwice
 from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
+from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
@@ -426,6 +428,8 @@ RULES: tuple[type[Rule], ...] = (
     DrawnTwice,
     ScheduleNotAccumulated,
     StateOfOtherSamples,
+    WeightsAfterMean,
+    OrderAsRank,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

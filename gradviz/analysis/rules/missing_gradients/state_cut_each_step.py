@@ -8,25 +8,29 @@ from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS, RECURRENT_LAYERS, is_batch_first
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.numbers.gradient_origins import state_of
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.states_cut import StateCut, states_cut
 from gradviz.graph.call_log import Call
 
 
 class StateCutEachStep(Rule):
-    """The state of a recurrent cell is cut off at every time step, and the loss uses the last one only.
+    """The state of a recurrent cell is cut off at every time step of one backward call.
 
     What it finds
     -------------
     A cell (``LSTMCell``, ``GRUCell``, ``RNNCell``, or a layer called for one time step at a time) that gets its own
-    last state without its history each time, so that only its last call has a gradient.
+    last state without its history each time, so that only its last call has a gradient. Also a state of any formula
+    that is cut off before each of several time steps, whose losses are added for one backward call: the same weights
+    take it once in each step, and nothing else connects the steps.
 
     Why it matters
     --------------
-    The model gets a gradient for the last time step, as if it had no memory: it does not learn to keep anything. To
+    The model gets gradients as if it had no memory: no loss reaches an earlier step, and it does not learn to keep
+    anything. To
     detach the state is right between two backward calls, not between two time steps of one.
 
     Example
@@ -66,7 +70,8 @@ class StateCutEachStep(Rule):
         for backward in histories.last_backward_of_each_line if histories.steps else ():
             reached = case.backward_calls.reached(backward).members
             groups: dict[int, list[int]] = defaultdict(list)
-            for row in range(flow.step_before(backward), backward):
+            start = max(flow.step_before(backward), flow.backward_before(backward) or 0)
+            for row in range(start, backward):
                 call = flow.log.calls[row]
                 if _is_time_step(case, call):
                     groups[_weight(call)].append(row)
@@ -80,6 +85,11 @@ class StateCutEachStep(Rule):
                 if live == rows[-1:] and location not in told:
                     told.add(location)
                     yield self._finding(case, rows, known[-1])
+            for found in states_cut(case, backward):
+                location = location_of_call(case.dataflow, found.cut)
+                if location not in told:
+                    told.add(location)
+                    yield self._of_each_step(case, found)
 
     def _finding(self, case: Case, rows: list[int], cut: int) -> Finding:
         flow = case.dataflow
@@ -94,6 +104,22 @@ class StateCutEachStep(Rule):
             location=location,
             symptom_location=used,
             evidence={"time_steps": len(rows)},
+        )
+
+    def _of_each_step(self, case: Case, found: StateCut) -> Finding:
+        flow = case.dataflow
+        location = location_of_line(line_in_function_of(flow, found.cut, found.used))
+        used = location_of_call(flow, found.used)
+        return self.finding(
+            f"the state is cut off before each of {found.times:,} time steps, whose losses one backward() takes: no "
+            "gradient reaches an earlier step than the one with the loss",
+            symptom="grad_wrong",
+            why="detach() keeps the values and drops the history: each step learns for itself, and nothing learns to "
+            "carry something on",
+            fix="give each step the state as it is, and detach it only after backward(), for the next window",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"time_steps": found.times},
         )
 
 

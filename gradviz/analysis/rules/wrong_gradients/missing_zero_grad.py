@@ -15,6 +15,7 @@ from gradviz.analysis.gradients.gradient_events import (
     ReusedGradients,
     StaleReads,
 )
+from gradviz.analysis.gradients.gradients_of_players import PlayersMixed, players_mixed
 from gradviz.analysis.gradients.leftover_gradients import Leftover, leftover_gradients
 from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
@@ -29,7 +30,8 @@ class MissingZeroGrad(Rule):
     Steps that use gradients which an earlier step has already used, because nothing cleared them in between, and
     calculations with such sums; gradients that are read after each of several backward calls and added up as if each
     were of one sample, though nothing clears them between; gradients that are cleared before any step has used them;
-    and steps that also use what the backward of another model, which is trained through this one, left in ``.grad``.
+    and steps that also use what the backward of another model, which is trained through this one, left in ``.grad``:
+    of an earlier step, or because the losses of both run before the steps of both.
 
     Why it matters
     --------------
@@ -84,6 +86,9 @@ class MissingZeroGrad(Rule):
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
                 yield self._leftover(histories, leftover)
+        for mixed in players_mixed(histories, events):
+            if never_cleared.isdisjoint(mixed.tensors):
+                yield self._mixed(histories, mixed)
 
     def _reused(self, histories: ParameterHistories, reused: ReusedGradients) -> Finding:
         clears = {
@@ -180,6 +185,25 @@ class MissingZeroGrad(Rule):
             symptom_location=left,
             tensors=names_of(flow, leftover.tensors),
             evidence={"steps": leftover.times, "parameters": len(leftover.tensors)},
+        )
+
+    def _mixed(self, histories: ParameterHistories, mixed: PlayersMixed) -> Finding:
+        flow = histories.flow
+        own, passing = location_of_call(flow, mixed.own), location_of_call(flow, mixed.passing)
+        return self.finding(
+            f"{mixed.times:,} steps of {histories.together(mixed.tensors)} use the sum of two gradients: of the loss "
+            f"here, and of that{at_line(passing)}, which only goes through them to train what comes before",
+            severity="warning",
+            symptom="grad_wrong",
+            why="the loss here is cut off from what comes before, so both are to be trained apart; but backward() adds "
+            "to .grad, and both ran before the step",
+            fix="call step() of their own optimizer right after this backward(), before the other loss is computed"
+            if mixed.passing > mixed.own
+            else "call zero_grad() of their own optimizer right before this backward()",
+            location=own,
+            symptom_location=passing,
+            tensors=names_of(flow, mixed.tensors),
+            evidence={"steps": mixed.times, "parameters": len(mixed.tensors)},
         )
 
 

@@ -1,0 +1,118 @@
+"""States of recurrent computations of any spelling that are cut off at each time step of one backward call.
+
+Between two such cuts the same weights are used once, on the state; the loss uses every step; and nothing but the state,
+without its history, connects the steps. States that the loss itself compares with a target are left out: a model that
+is unrolled on its own predictions is cut so on purpose. So are matrices of tokens, as of the memory between segments.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_CELLS
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+
+
+class StateCut(Struct, frozen=True):
+    """The cuts of one line before one backward call."""
+
+    cut: int
+    """The last of them."""
+    used: int
+    """The call after it that takes the state together with weights."""
+    times: int
+
+
+_KINDS = frozenset({"detach", "data"})
+_MIN_CUTS = 4
+_MAX_CUTS = 200
+_RANK = 2
+_WEIGHTED = frozenset({"linear", "matmul", "mm", "addmm", "einsum", *RECURRENT_CELLS})
+_JOINS = frozenset({"stack", "cat"}) | SHAPE_ONLY
+_COMPARES = frozenset({
+    "sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "nll_loss", "log_softmax",
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_similarity", "square", "pow",
+})  # fmt: skip
+_DRAWS = frozenset({"multinomial", "bernoulli"})
+_MAX_EARLIER = 4
+_MAX_FOLLOWED = 20
+
+
+def states_cut(case: Case, backward: int) -> Iterator[StateCut]:
+    """Those of each line that cuts in the step of a backward call."""
+    flow = case.dataflow
+    start = max(flow.step_before(backward), flow.backward_before(backward) or 0)
+    lines: dict[int | None, list[Cut]] = defaultdict(list)
+    for cut in flow.cuts:
+        if start < cut.call < backward and cut.kind in _KINDS and len(cut.dead_outputs) == 1:
+            lines[cut.call_site].append(cut)
+    for cuts in lines.values():
+        if _MIN_CUTS <= len(cuts) <= _MAX_CUTS and len(shape_of(flow, cuts[0].live_inputs[0])) == _RANK:
+            if any(plain_name(call.function) in _DRAWS for call in flow.log.calls[cuts[0].call : cuts[-1].call]):
+                continue  # What a program acts by: it learns from steps that it has already made.
+            used = [_use_between(case, cuts[:number], *pair, backward) for number, pair in enumerate(pairwise(cuts))]
+            weights = {each[1] for each in used if each is not None}
+            if used[-1] is not None and None not in used and len(weights) == 1:
+                yield StateCut(cuts[-1].call, used[-1][0], len(cuts))
+
+
+def _use_between(
+    case: Case, earlier: list[Cut], one: Cut, other: Cut, backward: int
+) -> tuple[int, frozenset[int]] | None:
+    """The call that takes the state with weights between two cuts, and the weights; None if it is no time step."""
+    flow = case.dataflow
+    state, following = one.dead_outputs[0], other.live_inputs[0]
+    rows = flow.ancestors(following, other.call, one.call + 1)
+    calls = [flow.log.calls[row] for row in rows]
+    of_state, taken = {state}, list[int]()
+    before = {user for cut in earlier[-_MAX_EARLIER:] for user in flow.users(cut.dead_outputs[0], cut.call)}
+    weights: Counter[int] = Counter()
+    for row, call in zip(rows, calls, strict=True):
+        name = plain_name(call.function)
+        live = [use.tensor for use in call.inputs if use.is_live_leaf]
+        if before and _is_from_before(flow, row, before, one.call):
+            return None
+        if any(use.tensor in of_state for use in call.inputs):
+            of_state.update(use.tensor for use in call.outputs)
+            if name in _WEIGHTED and live:
+                taken.append(row)
+                weights.update(live)
+    is_once = bool(weights) and max(weights.values()) == 1
+    reached = case.backward_calls.reached(backward).members
+    if not is_once or following not in of_state or reached.isdisjoint(rows) or _is_compared(flow, other):
+        return None
+    return taken[0], frozenset(weights)
+
+
+def _is_from_before(flow: Dataflow, row: int, before: set[int], last: int) -> bool:
+    """Whether a call takes a tensor with a history that calls on the states of earlier time steps are in."""
+    since = min(before)
+    for use in flow.log.calls[row].inputs:
+        made = flow.newest_producer(use.tensor, row) if use.has_grad_fn else None
+        if made is not None and since <= made < last:
+            return not before.isdisjoint(flow.ancestors(use.tensor, row, since))
+    return False
+
+
+def _is_compared(flow: Dataflow, cut: Cut) -> bool:
+    """Whether the state itself goes into an error or a loss."""
+    waiting, count = [(cut.live_inputs[0], flow.newest_producer(cut.live_inputs[0], cut.call) or 0)], 0
+    while waiting and count < _MAX_FOLLOWED:
+        tensor, after = waiting.pop()
+        for row in flow.users(tensor, after):
+            call, count = flow.log.calls[row], count + 1
+            name = plain_name(call.function)
+            if name in _COMPARES:
+                return True
+            if name in _JOINS and row != cut.call and call.outputs:
+                waiting.append((call.outputs[0].tensor, row))
+    return False
