@@ -23,6 +23,14 @@ for step in range(3):
     tokens = net(x)
 """
 
+DETECTOR = """
+body, box = nn.Conv2d(1, 6, 3, 2, 1), nn.Conv2d(6, 12, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *box.parameters()], lr=0.1)
+x, goal, anchors = torch.randn(4, 1, 10, 10), torch.randn(4, 75, 4), torch.rand(75, 4)
+for step in range(3):
+    raw = box(body(x).relu())
+"""
+
 WRONG: dict[str, str] = {
     "scores of pixels, of which some are left out": SEGMENTS
     + """
@@ -141,6 +149,22 @@ for step in range(3):
     x = patches(torch.randn(3, 1, 6, 6))
     tokens = x.reshape(3, -1, 8)  # HERE
     loss = (layer(tokens).mean(1) - torch.linspace(0, 1, 8)).square().mean()
+"""
+    + TRAIN,
+    "the numbers of anchors, against targets": DETECTOR
+    + "    loss = F.smooth_l1_loss(raw.view(4, -1, 4), goal)  # HERE\n"
+    + TRAIN,
+    "the classes of anchors, as rows": DETECTOR
+    + """
+    flat = raw.contiguous().view(-1, 4)  # HERE
+    loss = F.cross_entropy(flat, torch.randint(0, 4, (300,)))
+"""
+    + TRAIN,
+    "the numbers of anchors, moved by the anchors": DETECTOR
+    + """
+    moved = raw.reshape(4, 75, 4)  # HERE
+    centre = moved[..., :2].sigmoid() * anchors[:, 2:] + anchors[:, :2]
+    loss = (centre - 0.5).square().mean() + moved[..., 2:].square().mean()
 """
     + TRAIN,
 }
@@ -265,6 +289,25 @@ optimizer = torch.optim.SGD([*value.parameters(), *out.parameters()], lr=0.1)
 for step in range(3):
     v = value(torch.randn(3, 4, 8)).view(3, 4, 4, 2).transpose(1, 2)
     loss = (out((v * 2).reshape(3, 4, 8)) - 1).square().mean()
+"""
+    + TRAIN,
+    "anchors behind the cells": DETECTOR
+    + "    loss = F.l1_loss(raw.view(4, 3, 4, 5, 5).permute(0, 3, 4, 1, 2).reshape(4, -1, 4), goal)\n"
+    + TRAIN,
+    "the channels of a detector last": DETECTOR
+    + "    loss = F.l1_loss(raw.permute(0, 2, 3, 1).reshape(4, -1, 4), goal)\n"
+    + TRAIN,
+    "capsules": DETECTOR
+    + """
+    units = raw.view(4, -1, 4)
+    length = units.square().sum(-1, keepdim=True)
+    loss = (units * length.sqrt() / (1 + length) @ torch.ones(4, 2) - 1).square().mean()
+"""
+    + TRAIN,
+    "a map and its target viewed alike": DETECTOR
+    + """
+    wanted = torch.randn(4, 12, 5, 5)
+    loss = F.mse_loss(raw.view(4, -1, 4), wanted.view(4, -1, 4))
 """
     + TRAIN,
 }

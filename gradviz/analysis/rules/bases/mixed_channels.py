@@ -47,7 +47,7 @@ def channels_with_positions(flow: Dataflow, row: int, call: Call) -> Mixed | Non
     """(batch, channels, positions...) of a convolution to (batch, positions, channels), or to parts of the channels;
     also where the channels were moved before, and not behind all positions."""
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
-    found = _convolution(flow, row, call.inputs[0].tensor) if len(given) > _ROWS and made[-1:] != given[-1:] else None
+    found = convolution_of(flow, row, call.inputs[0].tensor) if len(given) > _ROWS and made[-1:] != given[-1:] else None
     if found is None or not 0 < found[1] < len(given) - 1:
         return None
     origin, axis = found
@@ -82,7 +82,7 @@ def _has_parts_of_channels(given: Shape, made: Shape) -> bool:
     return made[:first] == (batch, *positions) and len(made) > first + 1 and prod(made[first:]) == channels
 
 
-def _convolution(flow: Dataflow, row: int, tensor: int) -> tuple[int, int] | None:
+def convolution_of(flow: Dataflow, row: int, tensor: int) -> tuple[int, int] | None:
     """The convolution of a batch that a tensor is the result of, and the axis of the tensor with its channels."""
     rank = len(shape_of(flow, tensor))
     axes = list(range(rank))

@@ -8,10 +8,12 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.chosen_experts import sends_rows
 
 
 class RoutedWithoutWeight(Rule):
@@ -76,8 +78,10 @@ class RoutedWithoutWeight(Rule):
                 if plain_name(call.function) not in _CHOOSES or call.call_site in told or not call.live_inputs:
                     continue
                 leaves, _ = histories.live_leaves([call.inputs[0].tensor], row)
-                parameters = _nearest(case, call.inputs[0].tensor, row, leaves & histories.trained)
-                if parameters and _sends_rows(case, row, backward) and _only_aside(case, row, reached):
+                layer, parameters = _nearest(case, call.inputs[0].tensor, row, leaves & histories.trained)
+                if layer is None or not sends_rows(flow, row, backward, leaves):
+                    continue
+                if _only_aside(case, row, layer, reached):
                     told.add(call.call_site)
                     yield self._finding(case, row, backward, parameters)
 
@@ -101,61 +105,51 @@ class RoutedWithoutWeight(Rule):
 
 
 _CHOOSES = frozenset({"argmax", "argmin", "topk", "max", "min"})
-_TAKES_ROWS = frozenset({"getitem", "setitem", "index_put", "where", "masked_select", "masked_scatter"})
-_SHAPE_ONLY = frozenset({"squeeze", "getitem", "view", "reshape", "flatten", "unbind"})
 _MAX_FOLLOWED = 300
 
 
-def _nearest(case: Case, tensor: int, row: int, leaves: frozenset[int]) -> tuple[int, ...]:
-    """The parameters of the last layer with some before the choice."""
+def _nearest(case: Case, tensor: int, row: int, leaves: frozenset[int]) -> tuple[int | None, tuple[int, ...]]:
+    """The last layer with some of these parameters before the choice, and those."""
     flow = case.dataflow
     for above in reversed(flow.ancestors(tensor, row, flow.step_before(row))):
         found = tuple(use.tensor for use in flow.log.calls[above].inputs if use.tensor in leaves)
         if found:
-            return found
-    return ()
+            return above, found
+    return None, ()
 
 
-def _sends_rows(case: Case, row: int, backward: int) -> bool:
-    """Whether what was chosen is compared with several numbers, and each mask takes rows of something trained."""
-    flow = case.dataflow
-    numbers = set()
-    waiting = [(use.tensor, row) for use in flow.log.calls[row].outputs if not use.requires_grad]
-    while waiting:
-        chosen, after = waiting.pop()
-        for user in flow.users(chosen, after):
-            call = flow.log.calls[user]
-            if user >= backward or not call.outputs or len(call.inputs) != 1:
-                continue
-            if plain_name(call.function) in _SHAPE_ONLY and call.outputs[0].tensor != chosen:
-                waiting.append((call.outputs[0].tensor, user))
-            elif plain_name(call.function) == "eq":
-                takers = (flow.log.calls[each] for each in flow.users(call.outputs[0].tensor, user))
-                if any(plain_name(each.function) in _TAKES_ROWS and each.live_inputs for each in takers):
-                    numbers.add(call.scalars.get("1"))
-    return len(numbers) > 1
-
-
-def _only_aside(case: Case, row: int, reached: ReachedCalls) -> bool:
+def _only_aside(case: Case, row: int, layer: int, reached: ReachedCalls) -> bool:
     """Whether what the choice was made from has a gradient, and meets nothing but numbers and what was made of it."""
     flow = case.dataflow
     call = flow.log.calls[row]
-    start = call.inputs[0].tensor
+    start = flow.log.calls[layer].outputs[0].tensor
+    to_choice = frozenset(flow.ancestors(call.inputs[0].tensor, row, layer))
     own, waiting, is_used = {start}, [start], False
     values = {use.tensor for use in call.outputs if use.requires_grad}
     while waiting and len(own) < _MAX_FOLLOWED:
         given = waiting.pop()
         for user in flow.users(given, None):
-            if user not in reached.members or (user == row and not values):
-                continue
-            is_used = is_used or user != row
             later = flow.log.calls[user]
+            is_on_the_way = user in to_choice and user not in reached.members
+            if (user not in reached.members and not is_on_the_way) or (user == row and not values):
+                continue
+            is_used = is_used or (user != row and user not in to_choice)
             others = [use.tensor for use in later.inputs if use.tensor not in own]
             made = later.outputs[0].tensor
             is_number = prod(shape_of(flow, made)) == 1 and all(prod(shape_of(flow, each)) == 1 for each in others)
-            if not is_number and any(row not in flow.ancestors(each, user, row) for each in others):
+            if user not in to_choice and not is_number and not all(_follows(flow, row, user, each) for each in others):
                 return False
             new = [use.tensor for use in later.outputs if use.requires_grad and use.tensor not in own]
             own.update(new)
             waiting += new if not is_number or not others else []
     return is_used
+
+
+def _follows(flow: Dataflow, row: int, user: int, tensor: int) -> bool:
+    """Whether something was made of a choice, and is not what came out of it, such as the reward of a policy."""
+    made = flow.ancestors(tensor, user, row)
+    if row not in made:
+        return False
+    maker = flow.newest_producer(tensor, user)
+    is_live = maker is not None and any(use.requires_grad for use in flow.log.calls[maker].outputs)
+    return is_live or not any(use.requires_grad for each in made if each > row for use in flow.log.calls[each].outputs)

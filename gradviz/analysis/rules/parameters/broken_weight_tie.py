@@ -8,9 +8,10 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, two_lines
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.detached_ties import DetachedTie, detached_ties
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 
@@ -31,13 +32,14 @@ class BrokenWeightTie(Rule):
     -------------
     Two `Parameter` objects in the same memory, and parameters that two modules shared until one of them got another
     one, if both train. Also an embedding and an output layer of which one got a copy of the other's weight instead of
-    the weight itself.
+    the weight itself, and a buffer or attribute in the memory of a weight (``.data``, ``detach()``) that the loss uses
+    in another way than the weight, as a decoder does that of its encoder.
 
     Why it matters
     --------------
     A tied weight is one object that two modules hold: its gradient is the sum of both uses. Two objects over one memory
     have two gradients and two optimizer states, each for a part of the uses, and the optimizer steps the same numbers
-    twice.
+    twice. A detached view follows the values of the weight, and its uses bring no gradient at all.
 
     Example
     -------
@@ -61,6 +63,8 @@ class BrokenWeightTie(Rule):
         for tie in _ties(histories):
             if _train_together(histories, tie):
                 yield self._finding(histories, tie)
+        detached = (self._without_gradient(histories, each) for each in detached_ties(histories))
+        yield from {finding.location: finding for finding in detached}.values()
 
     def _finding(self, histories: ParameterHistories, tie: Tie) -> Finding:
         one, other = histories.name(tie.one), histories.name(tie.other)
@@ -81,6 +85,25 @@ class BrokenWeightTie(Rule):
             location=location_of_call(histories.flow, tie.row),
             tensors=names_of(histories.flow, [tie.one, tie.other]),
             evidence={"shares_memory": tie.how == "share memory"},
+        )
+
+    def _without_gradient(self, histories: ParameterHistories, tie: DetachedTie) -> Finding:
+        flow, made = histories.flow, histories.tensor(tie.view)
+        row = made.first_seen if made.producer is None else made.producer
+        location, used = two_lines(flow, tie.use if row is None else row, tie.use)
+        weight, view = histories.name(tie.parameter), histories.name(tie.view)
+        return self.finding(
+            f"{view} is in the memory of {weight}, but has no gradient: {call_words(flow.log.calls[tie.use])}"
+            f"{at_line(used or location)} trains nothing of it, and {weight} gets the gradient of its other uses only",
+            symptom="grad_wrong",
+            why="the values stay the same, because both are one memory, but autograd knows a detached view as a "
+            "constant",
+            fix=f"use the parameter itself at each call, transposed if need be: F.linear(x, {weight}.t()); where no "
+            "gradient is wanted, call detach() there",
+            location=location,
+            symptom_location=used,
+            tensors=names_of(flow, [tie.parameter, tie.view]),
+            evidence={"shares_memory": True},
         )
 
 

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.boxes.mixed_cells import cells_with_channels
 from gradviz.analysis.rules.bases.mixed_channels import (
     KEEPS_AXES,
     Mixed,
@@ -31,8 +32,10 @@ class AxesMixedUp(Rule):
     transposition before; the result of a convolution, (batch, channels, time), viewed as (batch, time, channels);
     the last states of a recurrent layer, (layers, batch, features), viewed as (batch, all features); pictures, (batch,
     height, width, 3), viewed as (batch, 3, height, width) for a convolution; features of tokens, (batch, tokens,
-    features), viewed as (batch, features, tokens) for a convolution or a loss; samples and times that a reshape
-    exchanges for a recurrent layer; and heads that a reshape puts before the tokens.
+    features), viewed as (batch, features, tokens) for a convolution or a loss; the numbers of each anchor of a
+    detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
+    targets; samples and times that a reshape exchanges for a recurrent layer; and heads that a reshape puts before the
+    tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal, the rule says
     nothing.
 
@@ -83,7 +86,8 @@ class AxesMixedUp(Rule):
             known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
             known = known or features_with_positions(flow, row, call)
             heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
-            mixed = known or heads or channels_with_positions(flow, row, call)
+            cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
+            mixed = known or heads or cells
             if mixed is not None and (known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)):
                 told.add(location)
                 yield self._finding(case, row, mixed)

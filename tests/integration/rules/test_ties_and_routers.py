@@ -1,0 +1,172 @@
+"""Weights that are tied without their gradient, and routers whose choice is not weighed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+_ROUTED = """
+router, experts, head = nn.Linear(4, 3), nn.ModuleList(nn.Linear(4, 4) for _ in range(3)), nn.Linear(4, 2)
+optimizer = torch.optim.Adam([*router.parameters(), *experts.parameters(), *head.parameters()], lr=1e-2)
+for step in range(3):
+    x, y = torch.randn(24, 4), torch.randint(0, 2, (24,))
+    logits = router(x)
+    probs = logits.softmax(-1)
+"""
+_BALANCED = """
+    balance = (F.one_hot(choice, 3).float().mean(0) * probs.mean(0)).sum()
+    loss = F.cross_entropy(head(out), y) + 0.01 * balance
+"""
+_DISPATCHED = """
+    out = torch.zeros_like(x)
+    for i, expert in enumerate(experts):
+        rows = (choice == i).nonzero(as_tuple=True)[0]
+        out = out.index_add(0, rows, expert(x[rows]))
+"""
+_ENCODER = """
+encoder = nn.Linear(4, 3)
+KEPT
+optimizer = torch.optim.SGD(encoder.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    hidden = torch.tanh(encoder(x))
+"""
+
+FAULTS = {
+    ("broken_weight_tie", "a buffer with the transposed values of the encoder"): """
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(4, 3)
+        self.register_buffer("decoder", self.encoder.weight.data.t())  # HERE
+    def forward(self, x):
+        return F.linear(torch.tanh(self.encoder(x)), self.decoder)
+model = Tied()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    loss = (model(x) - x).square().mean()
+"""
+    + TRAIN,
+    ("broken_weight_tie", "an attribute with the values of an embedding"): """
+embed, middle = nn.Embedding(9, 4), nn.Linear(4, 4)
+embed.out = embed.weight.detach()  # HERE
+optimizer = torch.optim.SGD([*embed.parameters(), *middle.parameters()], lr=0.1)
+for step in range(3):
+    tokens = torch.randint(0, 9, (8,))
+    loss = F.cross_entropy(middle(embed(tokens)) @ embed.out.t(), (tokens + 1) % 9)
+"""
+    + TRAIN,
+    ("broken_weight_tie", "the kernel of a convolution in a transposed one"): """
+conv = nn.Conv2d(1, 3, 3)
+kernel = conv.weight.data  # HERE
+optimizer = torch.optim.SGD(conv.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(2, 1, 6, 6)
+    loss = (F.conv_transpose2d(torch.tanh(conv(x)), kernel) - x).square().mean()
+"""
+    + TRAIN,
+    ("routed_without_weight", "rows by nonzero() and index_add()"): _ROUTED
+    + """
+    choice = probs.argmax(-1)  # HERE
+"""
+    + _DISPATCHED
+    + _BALANCED
+    + TRAIN,
+    ("routed_without_weight", "columns of one_hot()"): _ROUTED
+    + """
+    choice = logits.topk(1, -1).indices.squeeze(-1)  # HERE
+    sent = F.one_hot(choice, 3).permute(1, 0)
+    out = torch.zeros_like(x)
+    for i, expert in enumerate(experts):
+        rows, = torch.where(sent[i])
+        out[rows] = expert(x[rows])
+"""
+    + _BALANCED
+    + TRAIN,
+    ("routed_without_weight", "one of the stacked results, chosen with noise"): _ROUTED
+    + """
+    choice = (logits + torch.randn_like(logits)).argmax(-1)  # HERE
+    out = torch.stack([expert(x) for expert in experts], 1)[torch.arange(24), choice]
+"""
+    + _BALANCED
+    + TRAIN,
+}
+
+HEALTHY = {
+    "a gradient that is stopped at the call": _ENCODER.replace("KEPT", "")
+    + "    loss = (hidden @ encoder.weight.detach() - x).square().mean()\n"
+    + TRAIN,
+    "an average in memory of its own": _ENCODER.replace("KEPT", "average = encoder.weight.detach().clone()")
+    + "    loss = (hidden @ average - x).square().mean()\n"
+    + TRAIN
+    + "    average.lerp_(encoder.weight.detach(), 0.1)\n",
+    "a view of memory that the weight has left": _ENCODER.replace(
+        "KEPT", "first = encoder.weight.data\nencoder.weight.data = torch.randn(3, 4)"
+    )
+    + "    loss = (hidden @ first - x).square().mean()\n"
+    + TRAIN,
+    "the same layers without training them": """
+critic, actor = nn.Linear(4, 1), nn.Linear(3, 4)
+frozen = {name: parameter.data for name, parameter in critic.named_parameters()}
+optimizer = torch.optim.SGD([*critic.parameters(), *actor.parameters()], lr=0.1)
+for step in range(3):
+    state, action = torch.randn(8, 3), torch.randn(8, 4)
+    value = torch.func.functional_call(critic, frozen, (actor(state),))
+    loss = (critic(action) - state[:, :1]).square().mean() - value.mean()
+"""
+    + TRAIN,
+    "experts that are weighed": _ROUTED
+    + """
+    gate, choice = probs.max(-1)
+    out = torch.zeros_like(x)
+    for i, expert in enumerate(experts):
+        rows = (choice == i).nonzero(as_tuple=True)[0]
+        out = out.index_add(0, rows, gate[rows, None] * expert(x[rows]))
+"""
+    + _BALANCED
+    + TRAIN,
+    "a straight-through router": _ROUTED
+    + """
+    choice = probs.argmax(-1)
+    hard = F.one_hot(choice, 3).float() + probs - probs.detach()
+    out = sum(hard[:, i : i + 1] * expert(x) for i, expert in enumerate(experts))
+"""
+    + _BALANCED
+    + TRAIN,
+    "a router that learns from a reward": _ROUTED
+    + """
+    noise = -torch.log(-torch.log(torch.rand_like(logits)))
+    choice = (logits + noise).argmax(-1)
+"""
+    + _DISPATCHED
+    + """
+    error = F.cross_entropy(head(out), y, reduction="none")
+    learnt = error.detach() * logits.log_softmax(-1).gather(1, choice[:, None])[:, 0]
+    loss = error.mean() + learnt.mean() - 0.01 * probs.std(0).mean()
+"""
+    + TRAIN,
+    "a router that learns from labels": _ROUTED
+    + """
+    choice = probs.argmax(-1)
+"""
+    + _DISPATCHED
+    + """
+    loss = F.cross_entropy(head(out), y) + F.cross_entropy(logits, (x[:, 0] > 0).long()) + 0.01 * probs.std(0).mean()
+"""
+    + TRAIN,
+}
+
+
+@pytest.mark.parametrize(("fault", "script"), FAULTS.items(), ids=lambda value: "" if "\n" in value else value[1])
+def test_fault_is_told_at_its_line(fault: tuple[str, str], script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, fault[0], tmp_path)
+
+
+@pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY.keys())
+def test_look_alike_is_not_told(script: str, tmp_path: Path) -> None:
+    told = {finding.cause for finding in alarms(HEAD + script, tmp_path)}
+    assert not told & {fault for fault, _ in FAULTS}
