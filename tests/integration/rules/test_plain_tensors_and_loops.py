@@ -117,7 +117,7 @@ HEALTHY = {
     "    s, s2 = F.one_hot(at, 5).float(), F.one_hot(at + 1, 5).float()\n"
     "    a, end = torch.randint(0, 2, (32, 1)), (at == 3).float()\n    with torch.no_grad():\n"
     "        goal = end + 0.9 * (1 - end) * old(s2).amax(1)\n"
-    "    loss = F.mse_loss(q(s).gather(1, a)[:, 0], goal)" + TRAIN,
+    "    loss = F.mse_loss(q(s).gather(1, a)[:, 0], goal)" + TRAIN + "    old.load_state_dict(q.state_dict())\n",
     "a temperature divides": HEAD
     + "teacher, model = nn.Linear(6, 5), nn.Linear(6, 5)\noptimizer = torch.optim.Adam(model.parameters())\n"
     "for step in range(6):\n    x = torch.randn(32, 6)\n    with torch.no_grad():\n        goal = teacher(x)\n"
