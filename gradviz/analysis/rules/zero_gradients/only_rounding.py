@@ -137,10 +137,36 @@ def _along_one(flow: Dataflow, row: int) -> str | None:
 
 
 def _cancels(case: Case, found: RoundingGradient) -> str:
-    node = case.graphs[found.graph].nodes[_start(found)]
-    row = case.dataflow.call_of_node(node)
-    what = call_words(case.dataflow.log.calls[row]) if row is not None else f"{operation_word(node.name)}()"
-    where = at_line(case.location_of(found.graph, node.id))
+    what, where = _words(case, found.graph, _start(found))
     if found.at.is_meeting:
         return f"what comes back on the several paths from {what}{where} cancels out"
-    return f"what {what}{where} uses several times gets gradients that cancel out"
+    after = _common_part_removed(case, found)
+    if after is None:
+        return f"{what}{where} gives the same to several elements, and what comes back from them cancels out"
+    remover, line = _words(case, found.graph, after)
+    return f"{what}{where} gives the same to all members of {remover}{line}, which takes it away again"
+
+
+def _words(case: Case, graph: int, number: int) -> tuple[str, str]:
+    """The call that made a node, and its line."""
+    node = case.graphs[graph].nodes[number]
+    row = case.dataflow.call_of_node(node)
+    what = call_words(case.dataflow.log.calls[row]) if row is not None else f"{operation_word(node.name)}()"
+    return what, at_line(case.location_of(graph, number))
+
+
+_REMOVES = ("Softmax", "LogSoftmax", "Logsumexp", "NativeLayerNorm", "NativeGroupNorm", "NativeBatchNorm")
+_MAX_AFTER = 12
+
+
+def _common_part_removed(case: Case, found: RoundingGradient) -> int | None:
+    """The nearest node that got the sum and does not depend on what is common to its members, along one path."""
+    nodes, above, number = case.graphs[found.graph].nodes, senders(case.graphs[found.graph]), found.at.node
+    for _ in range(_MAX_AFTER):
+        users = above.get(number, set())
+        if len(users) != 1:
+            return None
+        number = next(iter(users))
+        if nodes[number].name.startswith(_REMOVES):
+            return number
+    return None
