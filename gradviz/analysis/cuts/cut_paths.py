@@ -2,7 +2,7 @@
 
 A walk from the tensor upwards over the calls that made it. The result of a cut is dead, and so is everything computed
 from it alone, until it is combined with something alive. If values left torch and came back, the walk follows what
-`gradviz.analysis.dataflow.values_outside_torch` knows, and prefers certain paths to guessed ones.
+`gradviz.analysis.dataflow.values.outside_torch` knows, and prefers certain paths to guessed ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, overwrites
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values_outside_torch import Reentry, looks_computed
+from gradviz.analysis.dataflow.values.outside_torch import Reentry, looks_computed
 from gradviz.graph.call_log import Call, TensorUse
 
 GUESSES = ("memory", "value", "order", "number")

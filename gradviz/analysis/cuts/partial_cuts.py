@@ -23,7 +23,7 @@ from gradviz.analysis.cuts.trained_by_itself import is_trained_by_itself
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.cuts import Cut
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values_outside_torch import Reentry
+from gradviz.analysis.dataflow.values.outside_torch import Reentry
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 _COMPUTES = frozenset({"div", "mul", "add", "sub", "float", "double", "to", "type", "half", "bfloat16"})

@@ -26,7 +26,7 @@ from heapq import heappop, heappush
 
 from gradviz.analysis.dataflow.call_index import CallIndex
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
-from gradviz.analysis.dataflow.values_outside_torch import Reentry, find_reentries
+from gradviz.analysis.dataflow.values.outside_torch import Reentry, find_reentries
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_line

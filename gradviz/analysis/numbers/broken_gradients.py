@@ -16,7 +16,7 @@ import msgspec
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
+from gradviz.analysis.dataflow.values.origins import Origin, ValueOrigins, has_nan, is_asked_for, is_broken
 from gradviz.analysis.numbers.gradient_origins import BROKEN, find_gradient_origins, state_of
 from gradviz.analysis.numbers.lost_epsilon import lost_epsilon
 from gradviz.analysis.numbers.masking import hides_by_choice, is_masked_in_backward

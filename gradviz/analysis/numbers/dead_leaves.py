@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow.value_origins import Kind, ValueOrigins, has_nan, is_all_zero
+from gradviz.analysis.dataflow.values.origins import Kind, ValueOrigins, has_nan, is_all_zero
 from gradviz.analysis.numbers.gradient_origins import GradientOrigin, find_gradient_origins, state_of
 from gradviz.graph.model import Graph, Node
 

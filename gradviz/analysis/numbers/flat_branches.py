@@ -17,7 +17,7 @@ from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.value_origins import ValueOrigins, is_all_zero
+from gradviz.analysis.dataflow.values.origins import ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.gradient_origins import find_gradient_origins, state_of
 from gradviz.analysis.numbers.zero_slopes import ZeroCause, is_flat_as_called
 from gradviz.graph.call_log import Call

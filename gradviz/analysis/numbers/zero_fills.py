@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gradviz.analysis.dataflow.call_words import class_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
+from gradviz.analysis.dataflow.values.origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.parameters.creation_lines import first_writes
 from gradviz.graph.call_log import TensorUse
 

@@ -8,7 +8,7 @@ from math import log, prod, sqrt
 from typing import Literal
 
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
-from gradviz.analysis.dataflow.value_origins import Origin, ValueOrigins, is_all_zero
+from gradviz.analysis.dataflow.values.origins import Origin, ValueOrigins, is_all_zero
 from gradviz.analysis.numbers.dead_leaves import DeadLeaf, DeadLeaves
 from gradviz.analysis.numbers.gradient_origins import (
     GradientOrigin,

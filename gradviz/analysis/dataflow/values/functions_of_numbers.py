@@ -13,6 +13,7 @@ hardly chance.
 from __future__ import annotations
 
 import math
+from collections import deque
 
 _Exit = tuple[int, int]
 """The call where a number left, and the tensor that it was."""
@@ -20,13 +21,16 @@ _MANY_DIGITS = 12
 _DIGITS_COMPARED = 12
 _LARGEST = 300.0
 """Exponentials of twice as much are still finite."""
+_MOST_NUMBERS = 3_000
+_MOST_RESULTS = 100_000
+"""Beyond these, earlier numbers are forgotten: a weight is used soon after it was read."""
 
 
 class FunctionsOfNumbers:
     """Numbers that left torch; their functions are computed once something is looked for."""
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[float, _Exit]] = []
+        self._waiting: deque[tuple[float, _Exit]] = deque(maxlen=_MOST_NUMBERS)
         self._by_result: dict[str, _Exit] = {}
 
     def add(self, value: float, left: _Exit) -> None:
@@ -38,6 +42,8 @@ class FunctionsOfNumbers:
         """Where a number left of which this is a function."""
         if not (self._waiting or self._by_result) or len(repr(scalar)) < _MANY_DIGITS:
             return None
+        if len(self._by_result) > _MOST_RESULTS:
+            self._by_result.clear()
         for value, left in self._waiting:
             self._by_result.update((_key(result), left) for result in _functions(value))
         self._waiting.clear()

@@ -13,8 +13,8 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.cuts import is_exit
+from gradviz.analysis.dataflow.values.functions_of_numbers import FunctionsOfNumbers
 from gradviz.graph.call_log import Call, CallLog, TensorUse
-from gradviz.graph.functions_of_numbers import FunctionsOfNumbers
 
 Certainty = Literal["memory", "value", "order", "number"]
 """``order``: it came in after the other had left, in the same step, and in a call that makes tensors from outside;

@@ -30,8 +30,7 @@ class StateCutEachStep(Rule):
     Why it matters
     --------------
     The model gets gradients as if it had no memory: no loss reaches an earlier step, and it does not learn to keep
-    anything. To
-    detach the state is right between two backward calls, not between two time steps of one.
+    anything. To detach the state is right between two backward calls, not between two time steps of one.
 
     Example
     -------

@@ -8,7 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.dataflow.value_origins import is_all_zero
+from gradviz.analysis.dataflow.values.origins import is_all_zero
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from msgspec import Struct
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
@@ -12,8 +10,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
-from gradviz.analysis.rules.bases.losses.signed_terms import number_of
-from gradviz.graph.call_log import TensorUse
+from gradviz.analysis.rules.bases.losses.targets.summands import is_discount, summands
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class IndexAsValue(Rule):
@@ -93,46 +91,22 @@ _MAX_CALLS = 20
 _MOST_ABOVE = 60
 
 
-class _Part(Struct, frozen=True):
-    """Something that a target is made of."""
-
-    use: TensorUse
-    row: int
-    """The call that takes it."""
-    is_added: bool = False
-    """Whether another tensor is added to it on the way."""
-    is_discounted: bool = False
-    """Whether it is multiplied by a number between 0 and 1."""
-
-
 def _index_in_target(flow: Dataflow, row: int) -> int | None:
     """The call that took indexes from a network's scores, if the target of an error adds them to something else."""
-    call = flow.log.calls[row]
-    live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
+    live, dead = sorted(flow.log.calls[row].inputs, key=lambda use: not use.requires_grad)
     is_chosen = _is_chosen(flow, live.tensor, row)
-    waiting, count = [_Part(dead, row)], 0
-    while waiting and count < _MAX_CALLS:
-        count += 1
-        part = waiting.pop()
-        made = flow.newest_producer(part.use.tensor, part.row)
-        if made is None:
-            continue
-        if part.is_added and (part.is_discounted or is_chosen) and _is_of_actions(flow, part.use.tensor, made):
-            return made
-        waiting += _parts(flow, made, part)
+    for part in summands(flow, dead, row, _onward, lambda _, call: is_discount(call), _MAX_CALLS):
+        is_value = part.is_added and (part.is_discounted or is_chosen)
+        if is_value and _is_of_actions(flow, part.use.tensor, part.made):
+            return part.made
     return None
 
 
-def _parts(flow: Dataflow, row: int, part: _Part) -> Iterator[_Part]:
-    call = flow.log.calls[row]
+def _onward(call: Call) -> Iterable[TensorUse]:
     name = plain_name(call.function)
     if name not in _THROUGH or call.kind != "operation":
-        return
-    taken = call.inputs if name in ("add", "sub", "mul") else call.inputs[:1]
-    is_sum = name in ("add", "sub") and len(call.inputs) == _BOTH
-    is_discount = name == "mul" and 0 < number_of(call, "1", "0", "other", missing=1.0) < 1
-    for use in taken:
-        yield _Part(use, row, part.is_added or is_sum, part.is_discounted or is_discount)
+        return ()
+    return call.inputs if name in ("add", "sub", "mul") else call.inputs[:1]
 
 
 def _is_of_actions(flow: Dataflow, tensor: int, row: int) -> bool:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from msgspec import Struct
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.copied_parameters import original_of
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
-from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
+from gradviz.analysis.rules.bases.losses.targets.summands import is_discount, summands
 from gradviz.analysis.rules.bases.losses.targets.update_lines import may_be_updated_later
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class TargetNeverUpdated(Rule):
@@ -82,7 +80,7 @@ class TargetNeverUpdated(Rule):
     def _finding(self, case: Case, row: int, used: int, copies: dict[int, int]) -> Finding:
         flow, histories = case.dataflow, case.histories
         step = next(each for each in histories.steps if each > row)
-        location, read = location_of_call(flow, step), location_of_call(flow, used)
+        location, read = two_lines(flow, step, used)
         originals = set(copies.values())
         return self.finding(
             f"{histories.together(sorted(copies))} of the target network {'is' if len(copies) == 1 else 'are'} copied "
@@ -92,7 +90,7 @@ class TargetNeverUpdated(Rule):
             fix="let the copy follow after the step: target.load_state_dict(network.state_dict()) every few hundred "
             "steps, or a part of the way at each, t.lerp_(p, 0.005)",
             location=location,
-            symptom_location=read if read != location else None,
+            symptom_location=read,
             tensors=names_of(flow, sorted(copies)),
         )
 
@@ -107,52 +105,34 @@ _MAX_CALLS = 60
 _MIN_STEPS = 4
 
 
-class _Part(Struct, frozen=True):
-    """Something that a target is made of, as a call received it."""
-
-    tensor: int
-    row: int
-    is_added: bool = False
-    is_discounted: bool = False
-
-
 def _bootstrap(flow: Dataflow, row: int) -> int | None:
     """The last layer of a network whose discounted values the target of an error adds to something else."""
     dead = next(use for use in flow.log.calls[row].inputs if not use.requires_grad)
-    waiting, count = [_Part(dead.tensor, row)], 0
-    while waiting and count < _MAX_CALLS:
-        count += 1
-        part = waiting.pop()
-        made = flow.newest_producer(part.tensor, part.row)
-        call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or call.kind != "operation":
-            continue
-        if any(flow.log.tensors[use.tensor].role == "parameter" for use in call.inputs):
-            if part.is_added and part.is_discounted:
-                return made
-        elif plain_name(call.function) in _THROUGH:
-            waiting += _parts(flow, made, call, part)
+
+    def onward(call: Call) -> Iterable[TensorUse]:
+        is_followed = plain_name(call.function) in _THROUGH and call.kind == "operation"
+        return call.inputs if is_followed and not _is_layer(flow, call) else ()
+
+    def discounts(row: int, call: Call) -> bool:
+        return is_discount(call) or any(_is_discounted(flow, use.tensor, row) for use in call.inputs)
+
+    for part in summands(flow, dead, row, onward, discounts, _MAX_CALLS):
+        call = flow.log.calls[part.made]
+        is_network = call.kind == "operation" and _is_layer(flow, call)
+        if part.is_added and part.is_discounted and is_network:
+            return part.made
     return None
 
 
-def _parts(flow: Dataflow, row: int, call: Call, part: _Part) -> Iterator[_Part]:
-    name = plain_name(call.function)
-    is_sum = name in ("add", "sub") and len(call.inputs) == _BOTH
-    factors = any(_is_discounted(flow, use.tensor, row) for use in call.inputs)
-    is_discount = name == "mul" and (_is_discount(call) or factors)
-    for use in call.inputs:
-        yield _Part(use.tensor, row, part.is_added or is_sum, part.is_discounted or is_discount)
-
-
-def _is_discount(call: Call) -> bool:
-    return 0 < number_of(call, *OPERAND, missing=1.0) < 1
+def _is_layer(flow: Dataflow, call: Call) -> bool:
+    return any(flow.log.tensors[use.tensor].role == "parameter" for use in call.inputs)
 
 
 def _is_discounted(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether a factor is itself a product with a number between 0 and 1: ``(1 - done) * gamma``."""
     made = flow.newest_producer(tensor, row)
     call = None if made is None else flow.log.calls[made]
-    return call is not None and plain_name(call.function) == "mul" and len(call.inputs) == 1 and _is_discount(call)
+    return call is not None and plain_name(call.function) == "mul" and len(call.inputs) == 1 and is_discount(call)
 
 
 def _fixed_copies(case: Case, used: int) -> dict[int, int]:

@@ -15,17 +15,8 @@ _TAKES_ROWS = frozenset({
 })  # fmt: skip
 _SHAPE_ONLY = frozenset({"squeeze", "getitem", "view", "reshape", "flatten", "unbind", "t", "transpose", "unsqueeze"})
 _KEEPS_MASK = _SHAPE_ONLY | {
-    "nonzero",
-    "flatnonzero",
-    "argwhere",
-    "any",
-    "float",
-    "bool",
-    "to",
-    "where",
-    "permute",
-    "gt",
-}
+    "nonzero", "flatnonzero", "argwhere", "any", "float", "bool", "to", "where", "permute", "gt",
+}  # fmt: skip
 _FROM_PARTS = frozenset({"stack", "cat"})
 _SELECTS = frozenset({"getitem", "gather", "take_along_dim"})
 _MAX_MASKS = 100
