@@ -214,6 +214,7 @@ from gradviz.analysis.rules.wrong_gradients.unscaled_loss import UnscaledLoss
 from gradviz.analysis.rules.wrong_gradients.wrong_axis import WrongAxis
 from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTheBound
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
+from gradviz.analysis.rules.zero_gradients.compared_with_itself import ComparedWithItself
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
 from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
@@ -224,6 +225,7 @@ from gradviz.analysis.rules.zero_gradients.normalized_alone import NormalizedAlo
 from gradviz.analysis.rules.zero_gradients.only_rounding import OnlyRounding
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
 from gradviz.analysis.rules.zero_gradients.second_derivative_zero import SecondDerivativeZero
+from gradviz.analysis.rules.zero_gradients.term_always_zero import TermAlwaysZero
 from gradviz.analysis.rules.zero_gradients.vanishing_chain import VanishingChain
 from gradviz.analysis.rules.zero_gradients.zero_gradient_op import ZeroGradientOp
 
@@ -433,6 +435,8 @@ RULES: tuple[type[Rule], ...] = (
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,
+    ComparedWithItself,
+    TermAlwaysZero,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

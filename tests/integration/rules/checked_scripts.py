@@ -29,11 +29,16 @@ TRAIN = """
 
 def alarms(script: str, folder: Path) -> list[Finding]:
     """The errors and warnings of a script."""
+    return [finding for finding in findings(script, folder) if finding.is_alarm]
+
+
+def findings(script: str, folder: Path) -> tuple[Finding, ...]:
+    """The same with notes."""
     path = folder / "train.py"
     path.write_text(script)
     plan = RecordingPlan(backward=None, keep_going=True, calls=True)
     case = Case(run(find_script(str(path)), (), plan).capture)
-    return [finding for finding in check_case(case, RULES).findings if finding.is_alarm]
+    return tuple(check_case(case, RULES).findings)
 
 
 def assert_first_alarm(script: str, cause: str, folder: Path) -> None:

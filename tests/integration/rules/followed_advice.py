@@ -203,6 +203,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("let high be low + 1", (("place.ceil().long()", "place.floor().long() + 1"),)),
     ),
     "GV782": (("turned = h.view_as(h)", (("turned = h\n", "turned = h.view_as(h)\n"),)),),
+    "GV784": ((".detach().clone()", (("p.detach() for p", "p.detach().clone() for p"),)),),
+    "GV785": (
+        (
+            "other dropout masks",
+            (
+                (
+                    "torch.nn.ReLU(), torch.nn.Linear(8, 3)",
+                    "torch.nn.ReLU(), torch.nn.Dropout(0.3), torch.nn.Linear(8, 3)",
+                ),
+            ),
+        ),
+    ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV673": (
         ("1 - overlap", (("loss = dice.mean()", "loss = 1 - dice.mean()"),)),
