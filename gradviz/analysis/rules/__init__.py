@@ -23,6 +23,7 @@ from gradviz.analysis.rules.distributed.unused_on_some_ranks import UnusedOnSome
 from gradviz.analysis.rules.graph_lifetime.graph_freed import GraphFreed
 from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetainedLeak
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
+from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
 from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifiedSaved
@@ -437,6 +438,7 @@ RULES: tuple[type[Rule], ...] = (
     MarginInFavour,
     ComparedWithItself,
     TermAlwaysZero,
+    ChangedUnderTwoNames,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -1,0 +1,177 @@
+"""GV786."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import call_words, callers, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.two_names import (
+    TwoNames,
+    given_and_kept,
+    reset_in_vain,
+    returned_argument,
+    two_names,
+)
+from gradviz.graph.model import CallSite
+
+
+class ChangedUnderTwoNames(Rule):
+    """A tensor has two names, is changed in place under one of them, and both are read afterwards.
+
+    What it finds
+    -------------
+    ``labels = ids`` followed by ``ids[mask] = 0``, or a function that changes its argument in place and returns it, as
+    in ``noisy = add_noise(x)``, where both names are read later as if they had different values.
+
+    Why it matters
+    --------------
+    An assignment copies nothing. The labels are masked together with the input, a denoiser learns to return the noise,
+    two views of one sample are the same tensor, and the state before a step is the state after it.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        noisy = x
+        noisy += 0.3 * torch.randn(8, 4)
+        loss = (model(noisy) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        x = torch.randn(8, 4)
+        noisy = x.clone()
+        noisy += 0.3 * torch.randn(8, 4)
+        loss = (model(noisy) - x).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV786"
+    name = "changed_under_two_names"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        told = set[Location | None]()
+        for row, times in _changing_lines(case):
+            found = self._own_names(case, row, times) or self._of_argument(case, row, times)
+            if found is not None and found.location not in told:
+                told.add(found.location)
+                yield found
+        for location in _lines_that_store(case):
+            names = reset_in_vain(case.capture.sources[location.file], location.line)
+            if names is not None:
+                yield self._reset_in_vain(names, location)
+
+    def _own_names(self, case: Case, row: int, times: int) -> Finding | None:
+        """Two names in the function that changes the tensor."""
+        location = location_of_call(case.dataflow, row)
+        if location is None:
+            return None
+        names = two_names(case.capture.sources.get(location.file, {}), location.line)
+        if names is None:
+            return None
+        assigned = Location(location.file, names.line)
+        return self.finding(
+            f"{names.changed} and {names.other} are one tensor: line {location.line} changes {names.changed} in place, "
+            f"and so {names.other}, which is read later",
+            symptom="grad_wrong",
+            why="an assignment copies nothing, and neither do detach(), .data and view()",
+            fix=f"make a copy on line {names.line} with .clone(), or change it out of place: x = x + y for x += y",
+            location=assigned,
+            symptom_location=location,
+            evidence={"times": times},
+        )
+
+    def _reset_in_vain(self, names: TwoNames, location: Location) -> Finding:
+        return self.finding(
+            f"{names.changed} and {names.other} are one object: what line {location.line} puts into {names.changed} "
+            f"stays in {names.other}, so line {names.line} brings nothing back",
+            symptom="grad_wrong",
+            why="an assignment copies no dictionary and no list: the next round begins with what this one has stored",
+            fix=f"make a copy: {names.changed} = {names.other}.copy()",
+            location=Location(location.file, names.line),
+            symptom_location=location,
+        )
+
+    def _of_argument(self, case: Case, row: int, times: int) -> Finding | None:
+        """The names that the caller of a function, or of a layer, has for what that changes and returns."""
+        flow = case.dataflow
+        what, lines = call_words(flow.log.calls[row]), list(callers(flow, row))[:2]
+        for inner, outer in pairwise(lines):
+            argument = returned_argument(case.capture.sources.get(inner.file, {}), inner.line)
+            names = None if argument is None else _given_and_kept(case, outer, argument[1])
+            if argument is not None and names is not None:
+                return self.finding(
+                    f"{what} changes {argument[0]}, the argument of {inner.function}(), in place and returns it: "
+                    f"{names[0]} and {names[1]} are one tensor at line {outer.line}, and both are read",
+                    symptom="grad_wrong",
+                    why="what a function changes in place is changed for its caller, too",
+                    fix="return a new tensor: x = x + y for x += y, x = x.clone() before x[index] = y, x.mul() for "
+                    "x.mul_()",
+                    location=Location(inner.file, inner.line),
+                    symptom_location=Location(outer.file, outer.line),
+                    evidence={"times": times},
+                )
+        names = _given_and_kept(case, lines[0], 0) if lines and _is_of_argument(flow, row) else None
+        if names is None:
+            return None
+        return self.finding(
+            f"{what}, a layer that works in place, changes {names[0]}: {names[0]} and {names[1]} are one tensor, and "
+            "both are read later",
+            symptom="grad_wrong",
+            why=f"what reads {names[0]} afterwards, as a residual connection does, gets the result of the layer",
+            fix="make the layer with inplace=False",
+            location=Location(lines[0].file, lines[0].line),
+            evidence={"times": times},
+        )
+
+
+def _given_and_kept(case: Case, site: CallSite, position: int) -> tuple[str, str] | None:
+    return given_and_kept(case.capture.sources.get(site.file, {}), site.line, position)
+
+
+def _is_of_argument(flow: Dataflow, row: int) -> bool:
+    """Whether what a call changes was made on another line: no layer before it on the same line has made it."""
+    changed = flow.log.calls[row].changed[0].tensor
+    made = flow.newest_producer(changed, row)
+    return made is None or flow.line_of(made) != flow.line_of(row)
+
+
+_STORES = re.compile(r"\w+\[[^\]]+\]\s*=(?!=)")
+
+
+def _lines_that_store(case: Case) -> Iterator[Location]:
+    """Lines that compute something with a gradient and make it an element of a dictionary or of a list."""
+    flow = case.dataflow
+    sites = {call.call_site for call in flow.log.calls if call.live_inputs and call.kind == "operation"}
+    changing = {call.call_site for call in flow.log.calls if call.changed}
+    for location in dict.fromkeys(case.location_of_site(site) for site in sorted(sites - changing - {None}, key=str)):
+        if location is not None and _STORES.match((case.source_line(location) or "").strip()):
+            yield location
+
+
+def _changing_lines(case: Case) -> Iterator[tuple[int, int]]:
+    """For each line that changes a tensor in place in a training: the last such call, and how many there are."""
+    flow = case.dataflow
+    by_site: dict[int | None, list[int]] = defaultdict(list)
+    for row, call in enumerate(flow.log.calls):
+        if call.kind == "operation" and flow.is_by_program(call) and call.changed and flow.has_step_after(row):
+            by_site[call.call_site].append(row)
+    for rows in by_site.values():
+        yield rows[-1], len(rows)

@@ -1,0 +1,120 @@
+"""Tensors, dictionaries and lists that have two names and are changed under one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+CAUSE = "changed_under_two_names"
+
+
+def causes(script: str, folder: Path) -> set[str]:
+    return {finding.cause for finding in alarms(script, folder)}
+
+
+MASKED = """
+model = nn.Sequential(nn.Embedding(50, 16), nn.Linear(16, 50))
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    ids = torch.randint(0, 48, (16, 12))
+    {labels}
+    mask = torch.rand(ids.shape) < 0.15
+    {masked}
+    labels = torch.where(mask, labels, -100)
+    loss = F.cross_entropy(model({given}).flatten(0, 1), labels.flatten(), ignore_index=-100)
+"""
+STATES = """
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+state = torch.zeros(16, 8)
+{before}
+for step in range(4):
+    {kept}
+    state.mul_(0.9).add_(torch.randn(16, 8))
+    loss = F.mse_loss(model(state), state - previous)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {after}
+"""
+VIEWS = """
+def augment(x):
+    {change}
+    return x
+
+encoder, head = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 8)), nn.Linear(8, 8)
+optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.05)
+for step in range(4):
+    x = torch.randn(32, 8)
+    {views}
+    loss = -F.cosine_similarity(head(encoder(a)), encoder(b).detach()).mean()
+"""
+BLOCKS = """
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.act, self.linear = nn.ReLU(inplace={inplace}), nn.Linear(16, 16)
+
+    def forward(self, x):
+        {forward}
+
+model = nn.Sequential(nn.Linear(8, 16), Block(), Block(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(4):
+    loss = F.cross_entropy(model(torch.randn(32, 8)), torch.randint(0, 3, (32,)))
+"""
+TASKS = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(4):
+    slow, losses = dict(model.named_parameters()), []
+    for task in range(3):
+        x, y = torch.randn(10, 4), torch.randn(10, 1)
+        {begin}
+        inner = F.mse_loss(torch.func.functional_call(model, fast, (x,)), y)
+        gradients = torch.autograd.grad(inner, list(fast.values()), create_graph=True)
+        for (name, weight), gradient in zip(list(fast.items()), gradients):
+            fast[name] = weight - 0.1 * gradient
+        losses.append(F.mse_loss(torch.func.functional_call(model, fast, (x,)), y))
+    loss = torch.stack(losses).mean()
+"""
+WRONG = (
+    MASKED.format(labels="labels = ids  # HERE", masked="ids[mask] = 49", given="ids") + TRAIN,
+    MASKED.format(
+        labels="masked, labels = ids, ids  # HERE", masked="masked.masked_fill_(mask, 49)", given="masked"
+    ).replace("torch.where(mask, labels", "torch.where(mask, ids")
+    + TRAIN,
+    STATES.format(before="", kept="previous = state  # HERE", after=""),
+    STATES.format(before="previous = torch.zeros(16, 8)", kept="", after="previous = state.detach()  # HERE"),
+    VIEWS.format(change="x += 0.1 * torch.randn_like(x)  # HERE", views="a, b = augment(x), augment(x)") + TRAIN,
+    VIEWS.format(change="x[:, torch.randperm(8)[:2]] = 0  # HERE", views="a = augment(x)\n    b = x") + TRAIN,
+    BLOCKS.format(inplace=True, forward="h = self.act(x)  # HERE\n        return x + self.linear(h)") + TRAIN,
+    TASKS.format(begin="fast = slow  # HERE") + TRAIN,
+)
+RIGHT = (
+    MASKED.format(labels="labels = ids.clone()", masked="ids[mask] = 49", given="ids") + TRAIN,
+    MASKED.format(labels="labels = ids", masked="ids = ids.masked_fill(mask, 49)", given="ids") + TRAIN,
+    STATES.format(before="", kept="previous = state.clone()", after=""),
+    STATES.format(before="previous = torch.zeros(16, 8)", kept="", after="previous = state.clone()"),
+    VIEWS.format(change="x = x + 0.1 * torch.randn_like(x)", views="a, b = augment(x), augment(x)") + TRAIN,
+    VIEWS.format(change="x += 0.1 * torch.randn_like(x)", views="a, b = augment(x.clone()), augment(x.clone())")
+    + TRAIN,
+    VIEWS.format(change="x /= x.norm(dim=1, keepdim=True)", views="x = augment(x)\n    a, b = x, x.flip(0)") + TRAIN,
+    BLOCKS.format(inplace=False, forward="h = self.act(x)\n        return x + self.linear(h)") + TRAIN,
+    BLOCKS.format(inplace=True, forward="x = self.act(x)\n        return x + self.linear(x)") + TRAIN,
+    BLOCKS.format(inplace=True, forward="h = self.linear(x)\n        h = self.act(h)\n        return x + h") + TRAIN,
+    TASKS.format(begin="fast = dict(slow)") + TRAIN,
+)
+
+
+@pytest.mark.parametrize("script", WRONG)
+def test_what_changes_under_another_name_is_told(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, CAUSE, tmp_path)
+
+
+@pytest.mark.parametrize("script", RIGHT)
+def test_copies_and_new_tensors_are_right(script: str, tmp_path: Path) -> None:
+    assert CAUSE not in causes(HEAD + script, tmp_path)
