@@ -8,6 +8,7 @@ from functools import cached_property
 
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
+from gradviz.graph.gradients import TensorFigures
 from gradviz.graph.model import Graph
 
 
@@ -29,6 +30,22 @@ class ReceivedGradients:
         if tensor.is_moved or (tensor.end is not None and tensor.end.has_grad):
             return True
         return number in self._seen_by_calls or any(name in self._names_in_graphs for name in tensor.names)
+
+    def last_figures(self, number: int) -> TensorFigures | None:
+        """What the newest recorded graph with this leaf brought to it; None if it is unknown."""
+        names = self._log.tensors[number].names
+        return next((self._figures[name] for name in names if self._counts[name] < 2 and name in self._figures), None)
+
+    @cached_property
+    def _figures(self) -> dict[str, TensorFigures]:
+        return {
+            name: arrived
+            for graph in self._capture.graphs
+            for leaf in graph.leaves
+            for arrived in leaf.arrived[:1]
+            if arrived is not None and not arrived.is_undefined
+            for name in leaf.names
+        }
 
     @cached_property
     def _seen_by_calls(self) -> frozenset[int]:

@@ -31,7 +31,7 @@ class ParameterHistories:
     def __init__(self, flow: Dataflow, received: ReceivedGradients) -> None:
         self.flow = flow
         self.log = flow.log
-        self._received = received
+        self.received = received
 
     # -- names and makers ----------------------------------------------------------------------------------------
 
@@ -300,7 +300,7 @@ class ParameterHistories:
         itself, such as the gradient of a copy or a mean over samples."""
         by_calls: set[int] = set().union(*self.reached_by.values())
         by_hand = (call.inputs[0].tensor for call in self.log.calls if call.function == GIVES_A_GRADIENT)
-        return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self._received)))
+        return frozenset(by_calls.union(by_hand, (leaf for leaf in self.log.parameters if leaf in self.received)))
 
     def is_only_a_successor(self, number: int) -> bool:
         """Whether a trained parameter had its name before, and no backward reached this one: the program has loaded or

@@ -13,6 +13,7 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import LoggedTensor, ValueFacts
+from gradviz.graph.gradients import TensorFigures
 
 Reason = Literal[
     "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "unknown"
@@ -112,9 +113,9 @@ class _UnchangedParameters:
         return self._reason_by_size(number, max((rate for rate in rates if rate is not None), default=None))
 
     def _reason_by_size(self, number: int, rate: float | None) -> Reason:
-        """By the size of the last gradient, if the program has not cleared it."""
+        """By the size of the last gradient: that in its ``.grad`` at the end, or else what a recorded graph brought."""
         tensor = self._histories.tensor(number)
-        gradient = None if tensor.end is None else tensor.end.grad
+        gradient = (tensor.end and tensor.end.grad) or self._histories.received.last_figures(number)
         if gradient is not None and gradient.zeros == gradient.count:
             return "zero"
         dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
@@ -137,7 +138,7 @@ def _is_unchanged(tensor: LoggedTensor) -> bool:
     return (tensor.is_moved if tensor.end is None else tensor.end.has_changed) is False
 
 
-def _largest(values: ValueFacts) -> float:
+def _largest(values: ValueFacts | TensorFigures) -> float:
     return max(abs(values.minimum or 0.0), abs(values.maximum or 0.0))
 
 

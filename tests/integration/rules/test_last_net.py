@@ -15,6 +15,7 @@ from gradviz.recording.run.program import find_script
 from gradviz.recording.run.recording_plan import RecordingPlan
 from gradviz.recording.script_runner import run
 from tests.integration.recording.child import forked_result
+from tests.integration.rules.checked_scripts import assert_first_alarm
 
 LOOP = """
 import torch
@@ -168,3 +169,33 @@ def test_a_term_of_the_loss_whose_weight_is_always_zero_is_a_note(tmp_path: Path
     loss = f"({PLAIN['loss']} + (1 // 10) * model.weight.abs().sum())"
     (found,) = findings(LOOP.format(**PLAIN | {"loss": loss}), tmp_path)
     assert (found.cause, found.severity, found.tensors) == ("term_without_gradient", "note", ("model.weight",))
+
+
+OWN_OPTIMIZER = """
+import torch
+
+class Lars(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+
+    @torch.no_grad()
+    def step(self):
+        for p in self.param_groups[0]["params"]:
+            trust = 0.001 * p.norm() / p.grad.norm()
+            p.add_(p.grad * trust.int(), alpha=-self.param_groups[0]["lr"])  # HERE
+
+def main():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(4, 3)
+    optimizer = Lars(model.parameters())
+    for _ in range(5):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4)).square().mean().backward()
+        optimizer.step()
+
+main()
+"""
+
+
+def test_steps_that_move_nothing_are_told_of_a_model_that_is_freed_before_the_end(tmp_path: Path) -> None:
+    assert_first_alarm(OWN_OPTIMIZER, "step_without_effect", tmp_path)

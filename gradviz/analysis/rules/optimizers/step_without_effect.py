@@ -129,6 +129,8 @@ class StepWithoutEffect(Rule):
         location = step if group.blamed is None else location_of_call(histories.flow, group.blamed)
         if group.reason == "no learning rate":
             location = _line_of_rate(case, group) or location
+        elif group.reason == "lost":
+            location = _line_that_writes(case, group) or location
         words = _WORDS[group.reason]
         return self.finding(
             f"{histories.together(group.tensors)} {verb} the same values after {steps} as before: {words[0]}",
@@ -160,6 +162,13 @@ def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
     groups = zip(optimizer.groups, optimizer.highest_rates, strict=False)
     is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
     return made if is_constant else line_of_schedule(case, location_of_call(histories.flow, group.step))
+
+
+def _line_that_writes(case: Case, group: Unchanged) -> Location | None:
+    """The line of the program's own optimizer that adds its move to a parameter."""
+    flow = case.dataflow
+    writes = flow.changes(group.tensors[0], group.step, len(flow.log.calls))
+    return next((location_of_call(flow, row) for row in writes if flow.log.calls[row].inside is not None), None)
 
 
 _MIN_WAITED = 3
@@ -206,7 +215,7 @@ _WORDS: dict[Reason, tuple[str, str, str]] = {
     ),
     "lost": (
         "the last step should have changed them; cause not found",
-        "something may write the old values back, or the step may be skipped",
+        "what the step adds may be 0, something may write the old values back, or the step may be skipped",
         "print one of them before and after step(), and look for copy_(), load_state_dict() and clamps",
     ),
     "unknown": (
