@@ -147,10 +147,12 @@ def _given_and_kept(case: Case, site: CallSite, position: int) -> tuple[str, str
 
 
 def _is_of_argument(flow: Dataflow, row: int) -> bool:
-    """Whether what a call changes was made on another line: no layer before it on the same line has made it."""
+    """Whether what a call changes was made on another line: no layer before it on the same line has made it, and it is
+    no weight that a layer fills when it is made."""
     changed = flow.log.calls[row].changed[0].tensor
     made = flow.newest_producer(changed, row)
-    return made is None or flow.line_of(made) != flow.line_of(row)
+    is_weight = flow.log.tensors[changed].role != "tensor"
+    return not is_weight and made is not None and flow.line_of(made) != flow.line_of(row)
 
 
 _STORES = re.compile(r"\w+\[[^\]]+\]\s*=(?!=)")
