@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.command import GRADVIZ, Run, gradviz, installed_gradviz, installed_python, written_script
+from tests.end_to_end.command import GRADVIZ, Run, gradviz, installed_python, written_script
 
 THREE_STEPS = """
 import os, signal, sys, torch
@@ -34,7 +34,7 @@ def spools(folder: Path) -> list[str]:
 def test_a_sudden_end_keeps_the_recording_and_the_older_file(end: str, tmp_path: Path) -> None:
     script = written_script(tmp_path, THREE_STEPS + end)
     (tmp_path / "net.svg").write_text("the older picture")
-    run = installed_gradviz("render", script, "--backward", "last", "-o", "net.svg", cwd=tmp_path)
+    run = gradviz("render", script, "--backward", "last", "-o", "net.svg", cwd=tmp_path)
     assert run.exit_code == ENDS[end], run.stderr
     assert (tmp_path / "net.svg").read_text() == "the older picture"
     (spool,) = spools(tmp_path)
@@ -55,7 +55,7 @@ def test_a_sudden_end_keeps_the_recording_and_the_older_file(end: str, tmp_path:
 
 def test_os_exit_says_where_the_recording_is_and_keeps_all_of_it(tmp_path: Path) -> None:
     script = written_script(tmp_path, THREE_STEPS + "os._exit(0)")
-    run = installed_gradviz("check", script, cwd=tmp_path)
+    run = gradviz("check", script, cwd=tmp_path)
     (spool,) = spools(tmp_path)
     assert run.stderr == f"gradviz: the script called os._exit; what was recorded until then is in {tmp_path / spool}\n"
     checked = gradviz("check", spool, cwd=tmp_path)

@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 import warnings
+import weakref
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -35,7 +36,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def serve(requests: socket.socket) -> None:
     """Answer until the other end is closed."""
-    groups = _load_all()
+    _load_all()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started us will close the socket
     while True:
         byte, descriptors, _, _ = socket.recv_fds(requests, 1, 2 + len(_STREAMS))
@@ -43,15 +44,18 @@ def serve(requests: socket.socket) -> None:
             return
         if os.fork() == 0:
             requests.close()
-            _oversee(groups, *descriptors)
+            _oversee(*descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         _forget_the_ended()
 
 
-def _load_all() -> list[set[str]]:
-    """Import what programs need. The modules that a program should not see at first, in groups that come together:
-    those of torch, those that it imports itself for an optimizer, and those for what is compiled."""
+def _load_all() -> None:
+    """Import what programs need, and make it look as if it were not: in groups whose modules come together, those of
+    torch, those that it imports itself for an optimizer, and those for what is compiled.
+
+    Here rather than in each program, which would copy every page of memory that it changes.
+    """
     import numpy  # noqa: F401
     import torch  # noqa: F401
 
@@ -62,9 +66,18 @@ def _load_all() -> list[set[str]]:
         with warnings.catch_warnings():  # they bring filters of their own
             import_module(name)
         groups.append(set(sys.modules) - before)
+    for modules in reversed(groups):  # a module is an attribute of its package, which must still be there
+        unload(modules)
+    _let_go_at_the_end()
     gc.collect()
     gc.freeze()  # no program needs to copy what it only looks through for garbage
-    return groups
+
+
+def _let_go_at_the_end() -> None:
+    """Have no program take back the operators that torch registered when it was loaded: its memory goes anyway, and
+    would first be copied. What a program registers itself is taken back."""
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined]
+        finalizer.atexit = False
 
 
 def load_gradviz() -> None:
@@ -84,7 +97,7 @@ def _forget_the_ended() -> None:
         pass
 
 
-def _oversee(groups: Sequence[set[str]], request: int, replies: int, *streams: int) -> NoReturn:
+def _oversee(request: int, replies: int, *streams: int) -> NoReturn:
     """Fork the program, and tell how it ended; at the time limit, end it and every process that it has started."""
     with os.fdopen(request) as file:
         asked: dict[str, Any] = json.load(file)
@@ -93,7 +106,7 @@ def _oversee(groups: Sequence[set[str]], request: int, replies: int, *streams: i
     program = os.fork()
     if program == 0:
         os.close(replies)
-        _be_the_program(groups, asked, streams)
+        _be_the_program(asked, streams)
     for stream in streams:
         os.close(stream)  # or who reads what the program prints would wait for us
     time_limit = time.monotonic() + asked["seconds"]
@@ -120,12 +133,10 @@ def _has_ended(process: int, time_limit: float) -> bool:
         os.close(descriptor)
 
 
-def _be_the_program(groups: Sequence[set[str]], asked: dict[str, Any], streams: Sequence[int]) -> NoReturn:
+def _be_the_program(asked: dict[str, Any], streams: Sequence[int]) -> NoReturn:
     code = 1
     try:
         _take_surroundings(asked, streams)
-        for modules in reversed(groups):  # a module is an attribute of its package, which must still be there
-            unload(modules)
         code = _exit_code(asked["entry"])
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
