@@ -156,6 +156,7 @@ from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
+from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOtherSamples
@@ -431,6 +432,7 @@ RULES: tuple[type[Rule], ...] = (
     DrawnTwice,
     ScheduleNotAccumulated,
     StateOfOtherSamples,
+    SamplesMeetTimes,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,
