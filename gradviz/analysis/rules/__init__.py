@@ -218,6 +218,7 @@ from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTh
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
 from gradviz.analysis.rules.zero_gradients.compared_with_itself import ComparedWithItself
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
+from gradviz.analysis.rules.zero_gradients.derivative_of_mean import DerivativeOfMean
 from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
@@ -433,6 +434,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleNotAccumulated,
     StateOfOtherSamples,
     SamplesMeetTimes,
+    DerivativeOfMean,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,

@@ -220,6 +220,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ("x = x + y for x += y", (("noisy += 0.3", "noisy = noisy + 0.3"),)),
     ),
     "GV765": (("keepdim=True", (("mean(dim=1)", "mean(dim=1, keepdim=True)"),)),),
+    "GV766": (("differentiate the sum", (("critic(x).mean()", "critic(x).sum()"),)),),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV673": (
         ("1 - overlap", (("loss = dice.mean()", "loss = 1 - dice.mean()"),)),

@@ -19,11 +19,12 @@ Label = tuple[int, int]
 MEETS = frozenset({"add", "sub", "mul", "div", "where", "masked_fill", "mse_loss", "l1_loss", "smooth_l1_loss"})
 """They combine tensors element by element, and broadcast."""
 _BY_ELEMENT = MEETS | {
-    "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "pow", "square", "abs", "reciprocal", "clamp", "clip", "relu", "gelu",
-    "silu", "elu", "tanh", "sigmoid", "leaky_relu", "softplus", "dropout", "softmax", "log_softmax", "normalize", "to",
-    "float", "half", "double", "bfloat16", "long", "bool", "type", "type_as", "detach", "clone", "contiguous", "eq",
-    "ne", "lt", "le", "gt", "ge", "logical_not", "invert", "expand", "expand_as", "cumsum", "cumprod", "sort",
-    "argsort", "maximum", "minimum", "nan_to_num", "requires_grad", "logical_and", "logical_or", "and", "or", "flip", "roll",
+    "neg", "exp", "log", "log1p", "sqrt", "rsqrt", "pow", "square", "abs", "reciprocal", "clamp", "clip", "relu",
+    "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "softplus", "dropout", "softmax", "log_softmax",
+    "normalize", "to", "float", "half", "double", "bfloat16", "long", "bool", "type", "type_as", "detach",
+    "clone", "contiguous", "eq", "ne", "lt", "le", "gt", "ge", "logical_not", "invert", "expand", "expand_as",
+    "cumsum", "cumprod", "sort", "argsort", "maximum", "minimum", "nan_to_num", "requires_grad", "logical_and",
+    "logical_or", "and", "or", "flip", "roll",
 }  # fmt: skip
 _OF_FIRST = frozenset({"layer_norm", "rms_norm", "batch_norm", "group_norm", "instance_norm"})
 _RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "_unsafe_view", "view_as"})
