@@ -141,6 +141,7 @@ from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyCont
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
+from gradviz.analysis.rules.reinforcement.levels_along_targets import LevelsAlongTargets
 from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
@@ -435,6 +436,7 @@ RULES: tuple[type[Rule], ...] = (
     StateOfOtherSamples,
     SamplesMeetTimes,
     DerivativeOfMean,
+    LevelsAlongTargets,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,
