@@ -36,6 +36,7 @@ from gradviz.analysis.rules.likelihoods.divergence_turned_around import Divergen
 from gradviz.analysis.rules.likelihoods.entropy_without_log import EntropyWithoutLog
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
+from gradviz.analysis.rules.likelihoods.log_determinant_of_one_position import LogDeterminantOfOnePosition
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
@@ -437,6 +438,7 @@ RULES: tuple[type[Rule], ...] = (
     SamplesMeetTimes,
     DerivativeOfMean,
     LevelsAlongTargets,
+    LogDeterminantOfOnePosition,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,
