@@ -98,6 +98,7 @@ from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongG
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
+from gradviz.analysis.rules.optimizers.one_clip_for_all_samples import OneClipForAllSamples
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.optimizers.pruned_grows_back import PrunedGrowsBack
@@ -439,6 +440,7 @@ RULES: tuple[type[Rule], ...] = (
     DerivativeOfMean,
     LevelsAlongTargets,
     LogDeterminantOfOnePosition,
+    OneClipForAllSamples,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,
