@@ -143,11 +143,11 @@ def _meeting(flow: Dataflow, row: int, short: int, long: int) -> _Meeting | None
         meets = axis + len(other) - len(one)
         if size < _BOTH or other[meets] != size:
             continue
-        sources = sources_of_axis(flow, short, axis, row)
-        if not sources.isdisjoint(sources_of_axis(flow, long, meets, row)):
+        sources, beside = sources_of_axis(flow, short, axis, row), sources_of_axis(flow, long, meets, row)
+        if sources is None or beside is None or not sources.isdisjoint(beside):
             continue
         for belongs in (each for each in range(meets) if other[each] == size):
-            if not sources.isdisjoint(sources_of_axis(flow, long, belongs, row)):
+            if not sources.isdisjoint(sources_of_axis(flow, long, belongs, row) or ()):
                 return _Meeting(short, long, axis, belongs, meets)
     return None
 

@@ -30,15 +30,20 @@ _OF_FIRST = frozenset({"layer_norm", "rms_norm", "batch_norm", "group_norm", "in
 _RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "_unsafe_view", "view_as"})
 _SWAPS = frozenset({"transpose", "swapaxes", "swapdims", "permute"})
 _PRODUCTS = frozenset({"matmul", "bmm", "mm"})
-_MOST_FOLLOWED = 80
+_MOST_FOLLOWED = 500
 _TABLE = 2
 
 
-def sources_of_axis(flow: Dataflow, tensor: int, axis: int, row: int) -> frozenset[Label]:
-    """The axis itself, and those that it comes from unchanged, before the call `row`; none of parameters."""
+def sources_of_axis(flow: Dataflow, tensor: int, axis: int, row: int) -> frozenset[Label] | None:
+    """The axis itself, and those that it comes from unchanged, before the call `row`; none of parameters.
+
+    None where there are too many to follow all of them.
+    """
     seen = {(tensor, axis)}
     waiting = [(tensor, axis, row)]
-    while waiting and len(seen) < _MOST_FOLLOWED:
+    while waiting:
+        if len(seen) > _MOST_FOLLOWED:
+            return None
         given, at, before = waiting.pop()
         made = flow.producers(given, before)
         if not made:
