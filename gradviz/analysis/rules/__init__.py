@@ -36,6 +36,7 @@ from gradviz.analysis.rules.likelihoods.divergence_turned_around import Divergen
 from gradviz.analysis.rules.likelihoods.entropy_without_log import EntropyWithoutLog
 from gradviz.analysis.rules.likelihoods.fit_maximized import FitMaximized
 from gradviz.analysis.rules.likelihoods.gumbel_noise import GumbelNoise
+from gradviz.analysis.rules.likelihoods.log_determinant_of_one_position import LogDeterminantOfOnePosition
 from gradviz.analysis.rules.likelihoods.mixed_without_root import MixedWithoutRoot
 from gradviz.analysis.rules.likelihoods.noise_scaled_by_variance import NoiseScaledByVariance
 from gradviz.analysis.rules.likelihoods.other_temperature import OtherTemperature
@@ -97,6 +98,7 @@ from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongG
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
+from gradviz.analysis.rules.optimizers.one_clip_for_all_samples import OneClipForAllSamples
 from gradviz.analysis.rules.optimizers.optimizer_made_anew import OptimizerMadeAnew
 from gradviz.analysis.rules.optimizers.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.optimizers.pruned_grows_back import PrunedGrowsBack
@@ -141,6 +143,7 @@ from gradviz.analysis.rules.reinforcement.entropy_contradicts import EntropyCont
 from gradviz.analysis.rules.reinforcement.entropy_minimized import EntropyMinimized
 from gradviz.analysis.rules.reinforcement.entropy_of_scores import EntropyOfScores
 from gradviz.analysis.rules.reinforcement.index_as_value import IndexAsValue
+from gradviz.analysis.rules.reinforcement.levels_along_targets import LevelsAlongTargets
 from gradviz.analysis.rules.reinforcement.multiplier_not_detached import MultiplierNotDetached
 from gradviz.analysis.rules.reinforcement.multiplier_reversed import MultiplierReversed
 from gradviz.analysis.rules.reinforcement.next_state_is_state import NextStateIsState
@@ -156,6 +159,7 @@ from gradviz.analysis.rules.sequences.mean_over_hidden import MeanOverHidden
 from gradviz.analysis.rules.sequences.one_direction_only import OneDirectionOnly
 from gradviz.analysis.rules.sequences.padding_in_summary import PaddingInSummary
 from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSamples
+from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
 from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOtherSamples
@@ -217,6 +221,7 @@ from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTh
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
 from gradviz.analysis.rules.zero_gradients.compared_with_itself import ComparedWithItself
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
+from gradviz.analysis.rules.zero_gradients.derivative_of_mean import DerivativeOfMean
 from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
@@ -431,6 +436,11 @@ RULES: tuple[type[Rule], ...] = (
     DrawnTwice,
     ScheduleNotAccumulated,
     StateOfOtherSamples,
+    SamplesMeetTimes,
+    DerivativeOfMean,
+    LevelsAlongTargets,
+    LogDeterminantOfOnePosition,
+    OneClipForAllSamples,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,

@@ -219,6 +219,11 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         (".clone()", (("noisy = x\n", "noisy = x.clone()\n"),)),
         ("x = x + y for x += y", (("noisy += 0.3", "noisy = noisy + 0.3"),)),
     ),
+    "GV765": (("keepdim=True", (("mean(dim=1)", "mean(dim=1, keepdim=True)"),)),),
+    "GV766": (("differentiate the sum", (("critic(x).mean()", "critic(x).sum()"),)),),
+    "GV767": (("tau.view(1, -1, 1)", (("(tau - (e", "(tau.view(1, -1, 1) - (e"),)),),
+    "GV768": (("multiply it by the number of positions", (("= torch.linalg", "= 16 * torch.linalg"),)),),
+    "GV769": (("each.flatten(1).norm(dim=1)", (("each.norm()", "each.flatten(1).norm(dim=1)[:, None]"),)),),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV673": (
         ("1 - overlap", (("loss = dice.mean()", "loss = 1 - dice.mean()"),)),
