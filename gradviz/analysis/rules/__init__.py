@@ -93,6 +93,7 @@ from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
+from gradviz.analysis.rules.optimizers.iterator_used_up import IteratorUsedUp
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
@@ -428,6 +429,7 @@ RULES: tuple[type[Rule], ...] = (
     DrawnTwice,
     ScheduleNotAccumulated,
     StateOfOtherSamples,
+    IteratorUsedUp,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,
