@@ -19,7 +19,7 @@ from gradviz.analysis.gradients.gradient_changes import (
 )
 from gradviz.analysis.gradients.used_up_iterators import line_of_used_up_iterator
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.iterators.uses_of_iterators import line_of_iterator_for
+from gradviz.analysis.rules.bases.sources.uses_of_iterators import line_of_iterator_for
 
 
 class ClipMisplaced(Rule):

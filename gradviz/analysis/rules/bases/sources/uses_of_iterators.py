@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.iterators.named_iterators import NamedIterator, named_iterators
-from gradviz.analysis.rules.bases.iterators.order_of_uses import Order, Use
-from gradviz.analysis.rules.bases.iterators.source_tree import COMPREHENSIONS, Loop, SourceTree, called_name, is_read
+from gradviz.analysis.rules.bases.sources.named_iterators import NamedIterator, named_iterators
+from gradviz.analysis.rules.bases.sources.order_of_uses import Order, Use
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, Loop, SourceTree, called_name, is_read
 
 
 class EmptyUse(Struct, frozen=True):

@@ -6,8 +6,8 @@ import ast
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.iterators.named_iterators import NamedIterator
-from gradviz.analysis.rules.bases.iterators.source_tree import LOOPS, Key, Loop, SourceTree, called_name, is_read
+from gradviz.analysis.rules.bases.sources.named_iterators import NamedIterator
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Key, Loop, SourceTree, called_name, is_read
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _CONDITIONS = (ast.If, ast.IfExp, ast.While, ast.Match, ast.ExceptHandler, ast.BoolOp)
