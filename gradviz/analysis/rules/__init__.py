@@ -25,6 +25,7 @@ from gradviz.analysis.rules.graph_lifetime.graph_retained_leak import GraphRetai
 from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDetached
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
+from gradviz.analysis.rules.in_place.gradients_overwritten import GradientsOverwritten
 from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
@@ -430,6 +431,7 @@ RULES: tuple[type[Rule], ...] = (
     ScheduleNotAccumulated,
     StateOfOtherSamples,
     IteratorUsedUp,
+    GradientsOverwritten,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,
