@@ -29,6 +29,7 @@ from gradviz.analysis.rules.in_place.gradients_overwritten import GradientsOverw
 from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
+from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
@@ -432,6 +433,7 @@ RULES: tuple[type[Rule], ...] = (
     StateOfOtherSamples,
     IteratorUsedUp,
     GradientsOverwritten,
+    ShallowCopyChanged,
     WeightsAfterMean,
     OrderAsRank,
     ShareLostOnGrid,

@@ -1041,6 +1041,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV773": (('reduction="none"', (("cross_entropy(model(x), y)", 'cross_entropy(model(x), y, reduction="none")'),)),),
     "GV770": (("make it a list", (("weights = model.parameters()", "weights = list(model.parameters())"),)),),
     "GV771": (("keep copies: p.grad.clone()", (("[p.grad for", "[p.grad.clone() for"),)),),
+    "GV772": (("copy the tensors", (("new = list(grads)", "new = [each.clone() for each in grads]"),)),),
     "GV774": (("x.argsort(dim).argsort(dim)", (("descending=True)", "descending=True).argsort(-1)"),)),),
     "GV799": (),
     "GV901": (),
