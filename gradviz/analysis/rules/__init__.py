@@ -151,6 +151,7 @@ from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFrom
 from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnGrid
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
+from gradviz.analysis.rules.sequences.flattened_otherwise import FlattenedOtherwise
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
@@ -436,6 +437,7 @@ RULES: tuple[type[Rule], ...] = (
     ShallowCopyChanged,
     WeightsAfterMean,
     OrderAsRank,
+    FlattenedOtherwise,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,
