@@ -2,7 +2,8 @@
 
 A discriminator's loss detaches what the generator made, so the two are to be trained apart. The generator's loss goes
 through the discriminator, and leaves gradients there. They are harmless if the discriminator steps before, or if its
-gradients are cleared before its own loss; else its step follows the sum of two losses with opposite aims.
+gradients are cleared before its own loss; else its step follows the sum of two losses with opposite aims. It is the
+same with a critic that learns from stored actions, and an actor whose loss is what the critic says of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.plain_results import trains_through
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 
@@ -86,24 +88,26 @@ def _used_together(events: list[tuple[int, Event]]) -> Iterator[list[int]]:
 
 
 def _is_mixed(histories: ParameterHistories, tensor: int, owner: int, own: int, passing: int) -> bool:
-    """Whether the second backward trains what another optimizer has, through the parameter, and the first one was cut
-    off from that."""
+    """Whether the second backward trains what another optimizer has, through the parameter; and the first one was cut
+    off from that, or the second one only asks for more or less of what the parameter computes."""
     reached = histories.reached_by.get(passing, frozenset())
     kept_apart = histories.reached_by.get(own, frozenset())
-    for other in _step_together(histories, max(own, passing)) - {owner}:
+    for other in step_together(histories, max(own, passing)) - {owner}:
         theirs = histories.held_by(other)
         is_apart = tensor not in theirs and theirs.isdisjoint(kept_apart) and not theirs.isdisjoint(reached)
-        if is_apart and _goes_through(histories, tensor, theirs, passing) and _is_cut_from(histories, own, theirs):
-            return True
+        if is_apart and _goes_through(histories, tensor, theirs, passing):
+            mine = histories.held_by(owner)
+            if _is_cut_from(histories, own, theirs) or trains_through(histories, passing, mine, theirs):
+                return True
     return False
 
 
-def _step_together(histories: ParameterHistories, after: int) -> set[int]:
-    """The optimizers that step after a backward call, before the next one."""
+def step_together(histories: ParameterHistories, after: int) -> set[int]:
+    """The optimizers that step next after a backward call, before one that follows them."""
     backwards, calls = histories.backward_calls, histories.log.calls
-    index = bisect_right(backwards, after)
-    end = backwards[index] if index < len(backwards) else len(calls)
     steps = histories.steps[bisect_right(histories.steps, after) :]
+    index = bisect_right(backwards, steps[0]) if steps else len(backwards)
+    end = backwards[index] if index < len(backwards) else len(calls)
     found = set[int]()
     for row in steps:
         if row > end:

@@ -68,6 +68,15 @@ class ParameterHistories:
         row = self.made_by(number)
         return None if row is None else self.flow.line_of(row)
 
+    @cached_property
+    def gradient_tensors(self) -> dict[int, list[int]]:
+        """By leaf: the tensors that were its ``.grad`` and that some call took."""
+        found: dict[int, list[int]] = defaultdict(list)
+        for number, tensor in enumerate(self.log.tensors):
+            if tensor.gradient_of is not None:
+                found[tensor.gradient_of].append(number)
+        return dict(found)
+
     # -- optimizers ----------------------------------------------------------------------------------------------
 
     @cached_property

@@ -26,9 +26,11 @@ from gradviz.analysis.rules.graph_lifetime.state_not_detached import StateNotDet
 from gradviz.analysis.rules.in_place.changed_under_two_names import ChangedUnderTwoNames
 from gradviz.analysis.rules.in_place.data_changed_again import DataChangedAgain
 from gradviz.analysis.rules.in_place.data_written_unseen import DataWrittenUnseen
+from gradviz.analysis.rules.in_place.gradients_overwritten import GradientsOverwritten
 from gradviz.analysis.rules.in_place.inplace_modified_saved import InplaceModifiedSaved
 from gradviz.analysis.rules.in_place.leaf_inplace import LeafInplace
 from gradviz.analysis.rules.in_place.optimizer_step_before_backward import OptimizerStepBeforeBackward
+from gradviz.analysis.rules.in_place.shallow_copy_changed import ShallowCopyChanged
 from gradviz.analysis.rules.in_place.view_inplace import ViewInplace
 from gradviz.analysis.rules.likelihoods.divergence_maximized import DivergenceMaximized
 from gradviz.analysis.rules.likelihoods.divergence_outweighs import DivergenceOutweighs
@@ -95,6 +97,7 @@ from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
+from gradviz.analysis.rules.optimizers.iterator_used_up import IteratorUsedUp
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
 from gradviz.analysis.rules.optimizers.not_stepped import NotStepped
@@ -152,6 +155,7 @@ from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFrom
 from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnGrid
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
+from gradviz.analysis.rules.sequences.flattened_otherwise import FlattenedOtherwise
 from gradviz.analysis.rules.sequences.future_visible import FutureVisible
 from gradviz.analysis.rules.sequences.inverted_mask import InvertedMask
 from gradviz.analysis.rules.sequences.mask_without_effect import MaskWithoutEffect
@@ -441,8 +445,12 @@ RULES: tuple[type[Rule], ...] = (
     LevelsAlongTargets,
     LogDeterminantOfOnePosition,
     OneClipForAllSamples,
+    IteratorUsedUp,
+    GradientsOverwritten,
+    ShallowCopyChanged,
     WeightsAfterMean,
     OrderAsRank,
+    FlattenedOtherwise,
     ShareLostOnGrid,
     ReversedForAll,
     MarginInFavour,

@@ -1060,6 +1060,16 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV773": (('reduction="none"', (("cross_entropy(model(x), y)", 'cross_entropy(model(x), y, reduction="none")'),)),),
+    "GV770": (("make it a list", (("weights = model.parameters()", "weights = list(model.parameters())"),)),),
+    "GV771": (("keep copies: p.grad.clone()", (("[p.grad for", "[p.grad.clone() for"),)),),
+    "GV772": (("copy the tensors", (("new = list(grads)", "new = [each.clone() for each in grads]"),)),),
+    "GV775": (
+        (
+            "transpose both before it",
+            (("seen.reshape(32, 3)", "seen.transpose(0, 1).reshape(32, 3)"),),
+        ),
+        ("or neither", (("returns.transpose(0, 1).reshape(32)", "returns.reshape(32)"),)),
+    ),
     "GV774": (("x.argsort(dim).argsort(dim)", (("descending=True)", "descending=True).argsort(-1)"),)),),
     "GV799": (),
     "GV901": (),

@@ -78,6 +78,55 @@ def test_schedules_that_count_what_steps_them_are_right(
     assert not alarms(_script(made, each_batch, each_epoch), tmp_path)
 
 
+LOADER = """
+from torch.utils.data import DataLoader, TensorDataset
+loader = DataLoader(TensorDataset(x, y), batch_size=8)
+{made}
+for epoch in range(5):
+    for part, labels in loader:
+        opt.zero_grad()
+        F.cross_entropy(model(part), labels).backward()
+        opt.step()
+    scheduler.step()  # HERE
+"""
+FUNCTION = """
+def make(optimizer, warm_up, total):
+    def factor(step):
+        return min((step + 1) / warm_up, max(0.0, (total - step) / total))
+    return schedules.LambdaLR(optimizer, factor)
+"""
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "scheduler = schedules.MultiStepLR(opt, [2 * len(loader), 4 * len(loader)])",
+        "every = 2 * len(loader)\nscheduler = schedules.StepLR(opt, step_size=every)",
+        "scheduler = schedules.LinearLR(opt, 0.01, total_iters=len(loader))",
+        "total = 5 * len(loader)\nscheduler = schedules.LambdaLR(opt, lambda step: 1 - step / total)",
+        f"{FUNCTION}scheduler = make(opt, 3, 5 * len(loader))",
+        "inner = [schedules.LinearLR(opt, 0.1, total_iters=len(loader)),\n"
+        "         schedules.CosineAnnealingLR(opt, 4 * len(loader))]\n"
+        "scheduler = schedules.SequentialLR(opt, inner, milestones=[len(loader)])",
+    ],
+)
+def test_a_length_that_is_made_of_the_number_of_batches_is_told(made: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + DATA + LOADER.format(made=made), "schedule_counts_batches", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "scheduler = schedules.MultiStepLR(opt, [20, 40])",
+        "scheduler = schedules.CosineAnnealingLR(opt, T_max=30 // len(loader))",
+        "scheduler = schedules.LambdaLR(opt, lambda epoch: 1 / (1 + 0.01 * (epoch * len(loader))))",
+        "total = len([*range(5)])\nscheduler = schedules.LambdaLR(opt, lambda epoch: 1 - epoch / total)",
+    ],
+)
+def test_a_length_that_counts_epochs_is_left_alone(made: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + DATA + LOADER.format(made=made), tmp_path)
+
+
 @pytest.mark.parametrize(
     "made",
     [

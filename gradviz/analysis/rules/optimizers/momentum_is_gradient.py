@@ -63,6 +63,7 @@ class MomentumIsGradient(Rule):
     code = "GV734"
     name = "momentum_is_gradient"
     severity = "warning"
+    yields_to = ("gradients_overwritten",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -9,6 +9,8 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.schedule_lines import line_that_steps_this
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.numbers_of_batches import length_counts_batches
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -19,7 +21,8 @@ class ScheduleCountsBatches(Rule):
     -------------
     ``OneCycleLR``, ``CosineAnnealingLR``, ``LinearLR`` and ``PolynomialLR`` whose length (``total_steps``, ``T_max``,
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
-    fewer, in a program that ran to its end. A schedule of another length is left alone: it may be meant for a longer
+    fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
+    with its number of batches in an epoch. A schedule of another length is left alone: it may be meant for a longer
     training.
 
     Why it matters
@@ -59,8 +62,11 @@ class ScheduleCountsBatches(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         if case.capture.outcome != "finished" or case.capture.error is not None:
             return
+        told = set[int]()
         for schedule in case.dataflow.log.schedules:
-            if schedule.class_name in _MADE_FOR_A_LENGTH and _is_seldom_stepped(schedule):
+            is_candidate = schedule.optimizer not in told and _is_seldom_stepped(schedule)
+            if is_candidate and (_is_for_all_steps(schedule) or _is_of_batches(case, schedule)):
+                told.add(schedule.optimizer)
                 yield self._finding(case, schedule)
 
     def _finding(self, case: Case, schedule: Schedule) -> Finding:
@@ -69,7 +75,7 @@ class ScheduleCountsBatches(Rule):
         stepped = line_that_steps_this(case, made)
         rates = [rate for rate in (optimizer.first_rate, *optimizer.learning_rates[:1]) if rate is not None]
         return self.finding(
-            f"{schedule.class_name} of {optimizer_words(optimizer)} is made for {schedule.length:,} steps, but stepped "
+            f"{schedule.class_name} of {optimizer_words(optimizer)} {_made_for(schedule)}, but is stepped "
             f"{schedule.moves:,} times while the optimizer makes {schedule.optimizer_steps:,}"
             + (f": the learning rate begins at {rates[0]:.3g} and ends at {rates[1]:.3g}" if len(rates) > 1 else ""),
             symptom="grad_wrong",
@@ -88,11 +94,27 @@ _MAX_DIFFERENCE = 0.1
 """Between the length and the steps: a last batch that is left out, a warm-up before it."""
 
 
+def _made_for(schedule: Schedule) -> str:
+    return "counts batches" if schedule.length is None else f"is made for {schedule.length:,} steps"
+
+
 def _is_seldom_stepped(schedule: Schedule) -> bool:
-    """Whether it is made for about as many steps as its optimizer makes, and stepped far less often."""
-    length, moves, steps = schedule.length, schedule.moves, schedule.optimizer_steps
-    if length is None or moves is None or moves > steps / _STEPS_OF_EACH_MOVE:
+    """Whether it is stepped far less often than its optimizer, and has not come to its end."""
+    moves, steps = schedule.moves, schedule.optimizer_steps
+    if moves is None or moves > steps / _STEPS_OF_EACH_MOVE or moves >= (schedule.length or steps):
         return False
-    if moves + (not schedule.is_alive) < _MIN_MOVES:  # The last move of one that is gone was not seen.
-        return False
-    return abs(length - steps) <= _MAX_DIFFERENCE * steps
+    return moves + (not schedule.is_alive) >= _MIN_MOVES  # The last move of one that is gone was not seen.
+
+
+def _is_for_all_steps(schedule: Schedule) -> bool:
+    """Whether it is made for about as many steps as its optimizer makes."""
+    length, steps = schedule.length, schedule.optimizer_steps
+    is_of_length = schedule.class_name in _MADE_FOR_A_LENGTH and length is not None
+    return is_of_length and abs((length or 0) - steps) <= _MAX_DIFFERENCE * steps
+
+
+def _is_of_batches(case: Case, schedule: Schedule) -> bool:
+    """Whether the source makes its length of the number of batches."""
+    made = case.location_of_site(schedule.call_site)
+    lines = case.capture.sources.get(made.file, {}) if made is not None else {}
+    return made is not None and made.line in lines and length_counts_batches(SourceTree(lines), made.line)

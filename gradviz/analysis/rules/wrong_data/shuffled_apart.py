@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
 from gradviz.graph.call_log import Call
 
 
@@ -19,7 +20,8 @@ class ShuffledApart(Rule):
     What it finds
     -------------
     A loss that compares predictions with targets one by one, where the inputs were ordered by one ``randperm()`` and
-    the targets by another one of the same length, and neither got the other's. Also a slice of data in the order in
+    the targets by another one of the same length, and neither got the other's; or where a permutation of all samples
+    orders the inputs alone, or the targets alone. Also a slice of data in the order in
     which they are stored (``advantages[i : i + 64]``) that is combined, element by element, with what was computed from
     data that a permutation of all of them ordered. Random numbers are left alone: they belong to no sample.
 
@@ -60,16 +62,19 @@ class ShuffledApart(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told: set[int | None] = set()
+        lines: dict[int | None, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _LOSSES or len(call.inputs) < 2 or call.call_site in told:
+            if plain_name(call.function) not in _LOSSES or len(call.inputs) < _BOTH:
                 continue
-            if not call.inputs[0].requires_grad or call.inputs[1].requires_grad or not flow.has_step_after(row):
-                continue
-            told.add(call.call_site)
-            apart = _apart(case, row, call.inputs[0].tensor, call.inputs[1].tensor)
+            if call.inputs[0].requires_grad and not call.inputs[1].requires_grad and flow.has_step_after(row):
+                lines[call.call_site].append(row)
+        for rows in lines.values():
+            apart = _apart(case, rows[0], *(use.tensor for use in flow.log.calls[rows[0]].inputs[:_BOTH]))
+            alone = ordered_alone(case, rows[-1], _orderings) if apart is None else None
             if apart is not None:
-                yield self._finding(case, row, *apart)
+                yield self._finding(case, rows[0], *apart)
+            elif alone is not None:
+                yield self._alone(case, rows[-1], alone)
         for slice_row, ordering in _slices_in_order(case):
             yield self._in_order(case, slice_row, ordering)
 
@@ -87,6 +92,21 @@ class ShuffledApart(Rule):
             location=location,
             symptom_location=other if other != location else None,
             evidence={"samples": count},
+        )
+
+    def _alone(self, case: Case, row: int, ordering: int) -> Finding:
+        flow = case.dataflow
+        data = flow.log.calls[ordering].inputs[0].tensor
+        location, loss = two_lines(flow, ordering, row)
+        return self.finding(
+            f"a permutation puts {case.tensor_name(data)} into another order, and what the loss{at_line(loss)} "
+            "compares with it stays in the order of before",
+            symptom="grad_wrong",
+            why="each input meets the target of another sample, so there is nothing to learn but their frequencies",
+            fix="index inputs and targets with one permutation: x, y = x[order], y[order]",
+            location=location,
+            symptom_location=loss,
+            evidence={"samples": shape_of(flow, data)[0]},
         )
 
     def _finding(self, case: Case, row: int, of_inputs: int, of_targets: int) -> Finding:

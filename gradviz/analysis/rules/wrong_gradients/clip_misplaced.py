@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Symptom
+from gradviz.analysis.finding import Finding, Location, Symptom
 from gradviz.analysis.gradients.gradient_changes import (
     MisplacedChange,
     changes_before_unscale,
@@ -19,6 +19,7 @@ from gradviz.analysis.gradients.gradient_changes import (
 )
 from gradviz.analysis.gradients.used_up_iterators import line_of_used_up_iterator
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.uses_of_iterators import line_of_iterator_for
 
 
 class ClipMisplaced(Rule):
@@ -103,11 +104,12 @@ class ClipMisplaced(Rule):
     def _of_no_parameters(self, case: Case, change: MisplacedChange) -> Iterator[Finding]:
         clip = location_of_call(case.dataflow, change.call)
         clips_some = clips_gradients_at(case.histories, clip)
-        made = None if clip is None else line_of_used_up_iterator(case, clip, is_used_by_clip=clips_some)
+        made = None if clip is None else _line_of_iterator(case, clip, clips_some=clips_some)
         if made is not None:
             yield self.finding(
                 "clip_grad_norm_() clips nothing: it was given no parameters, because the iterator over them was used "
                 + ("up by its first call" if clips_some else "up before"),
+                severity="error",
                 symptom="grad_wrong",
                 why="an iterator gives its elements once: afterwards it is empty",
                 fix="make it a list: list(...)",
@@ -161,6 +163,14 @@ class ClipMisplaced(Rule):
             tensors=names_of(flow, change.tensors),
             evidence={"times": change.times},
         )
+
+
+def _line_of_iterator(case: Case, clip: Location, *, clips_some: bool) -> Location | None:
+    """The line that makes the iterator which is empty when a line clips what it gives."""
+    made = line_of_used_up_iterator(case, clip, is_used_by_clip=clips_some)
+    lines = case.capture.sources.get(clip.file, {})
+    line = line_of_iterator_for(lines, clip.line) if made is None and lines else None
+    return made if line is None else Location(clip.file, line)
 
 
 _REFUSED = "No inf checks were recorded prior to update"

@@ -17,6 +17,7 @@ from gradviz.analysis.gradients.gradient_events import (
 )
 from gradviz.analysis.gradients.gradients_of_players import PlayersMixed, players_mixed
 from gradviz.analysis.gradients.leftover_gradients import Leftover, leftover_gradients
+from gradviz.analysis.gradients.players_of_one_backward import players_of_one_backward
 from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
@@ -31,7 +32,7 @@ class MissingZeroGrad(Rule):
     calculations with such sums; gradients that are read after each of several backward calls and added up as if each
     were of one sample, though nothing clears them between; gradients that are cleared before any step has used them;
     and steps that also use what the backward of another model, which is trained through this one, left in ``.grad``:
-    of an earlier step, or because the losses of both run before the steps of both.
+    of an earlier step, or because the losses of both run before the steps of both, also as one sum.
 
     Why it matters
     --------------
@@ -86,7 +87,7 @@ class MissingZeroGrad(Rule):
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
                 yield self._leftover(histories, leftover)
-        for mixed in players_mixed(histories, events):
+        for mixed in (*players_mixed(histories, events), *players_of_one_backward(histories)):
             if never_cleared.isdisjoint(mixed.tensors):
                 yield self._mixed(histories, mixed)
 
@@ -190,18 +191,25 @@ class MissingZeroGrad(Rule):
     def _mixed(self, histories: ParameterHistories, mixed: PlayersMixed) -> Finding:
         flow = histories.flow
         own, passing = location_of_call(flow, mixed.own), location_of_call(flow, mixed.passing)
+        is_one = mixed.own == mixed.passing
+        other = "of another term of it" if is_one else f"of that{at_line(passing)}"
         return self.finding(
             f"{mixed.times:,} steps of {histories.together(mixed.tensors)} use the sum of two gradients: of the loss "
-            f"here, and of that{at_line(passing)}, which only goes through them to train what comes before",
+            f"here, and {other}, which only goes through them to train what comes before",
             severity="warning",
             symptom="grad_wrong",
-            why="the loss here is cut off from what comes before, so both are to be trained apart; but backward() adds "
-            "to .grad, and both ran before the step",
-            fix="call step() of their own optimizer right after this backward(), before the other loss is computed"
+            why="two optimizers have them and what comes before, so both are to be trained apart; but one backward() "
+            "computes the gradients of both losses"
+            if is_one
+            else "the loss here does not train what comes before, so both are to be trained apart; but backward() "
+            "adds to .grad, and both ran before the step",
+            fix="call backward() and step() for their own loss, and only then compute the other loss"
+            if is_one
+            else "call step() of their own optimizer right after this backward(), before the other loss is computed"
             if mixed.passing > mixed.own
             else "call zero_grad() of their own optimizer right before this backward()",
             location=own,
-            symptom_location=passing,
+            symptom_location=None if is_one else passing,
             tensors=names_of(flow, mixed.tensors),
             evidence={"steps": mixed.times, "parameters": len(mixed.tensors)},
         )

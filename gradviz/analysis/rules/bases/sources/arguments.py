@@ -1,0 +1,30 @@
+"""What the functions of a file are given, where one call gives it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+
+
+def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
+    """The arguments of functions that one call of the file calls, each with the variable that it becomes."""
+    calls: dict[str, list[ast.Call]] = {}
+    for node in tree.nodes:
+        if isinstance(node, ast.Call):
+            calls.setdefault(called_name(node), []).append(node)
+    for function in tree.nodes:
+        if not isinstance(function, FUNCTIONS):
+            continue
+        around = tree.parent(function)
+        is_maker = function.name == "__init__" and isinstance(around, ast.ClassDef)
+        name = around.name if is_maker and isinstance(around, ast.ClassDef) else function.name
+        if len(calls.get(name, ())) != 1:
+            continue
+        (call,) = calls[name]
+        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+        names = names[1:] if names[:1] == ["self"] else names
+        given = [*zip(names, call.args, strict=False), *((each.arg or "", each.value) for each in call.keywords)]
+        yield from ((Key(function.lineno, parameter), value, call) for parameter, value in given)

@@ -1,0 +1,132 @@
+"""Whether the length of a schedule of learning rates is made of the number of batches in an epoch.
+
+>>> tree = SourceTree(dict(enumerate('''total = epochs * len(loader)
+... schedule = CosineAnnealingLR(optimizer, T_max=total)
+... other = CosineAnnealingLR(optimizer, epochs)
+... for epoch in range(epochs):
+...     for x, y in loader:
+...         step(x, y)
+... '''.splitlines(), start=1)))
+>>> length_counts_batches(tree, 2), length_counts_batches(tree, 3)
+(True, False)
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.rules.bases.sources.arguments import arguments
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, called_name, is_read
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+
+_LENGTHS = {
+    "OneCycleLR": ("total_steps", 2),
+    "CosineAnnealingLR": ("T_max", 1),
+    "CosineAnnealingWarmRestarts": ("T_0", 1),
+    "LinearLR": ("total_iters", 3),
+    "ConstantLR": ("total_iters", 2),
+    "PolynomialLR": ("total_iters", 1),
+    "StepLR": ("step_size", 1),
+    "MultiStepLR": ("milestones", 1),
+    "LambdaLR": ("lr_lambda", 1),
+}
+"""The argument that says how long a schedule is, and its position."""
+_MAX_VALUES = 30
+_WRAP = frozenset({"enumerate", "zip", "tqdm", "range", "len", "islice", "iter"})
+
+
+def length_counts_batches(tree: SourceTree, line: int) -> bool:
+    """Whether the schedule that a line makes has a length, or a function of its steps, with a number of batches."""
+    calls = [
+        node
+        for node in tree.nodes
+        if isinstance(node, ast.Call)
+        and called_name(node) in _LENGTHS
+        and node.lineno <= line <= (node.end_lineno or 0)
+    ]
+    return any(_counts_batches(tree, length) for call in calls for length in _length(call))
+
+
+def _length(call: ast.Call) -> Iterator[ast.expr]:
+    name, position = _LENGTHS[called_name(call)]
+    yield from (each.value for each in call.keywords if each.arg == name)
+    yield from call.args[position : position + 1]
+
+
+def _counts_batches(tree: SourceTree, length: ast.expr) -> bool:
+    values = dict(_values(tree))
+    batches = set(_batches(tree))
+    waiting: list[ast.AST] = [length]
+    seen = list[ast.AST]()
+    while waiting and len(seen) < _MAX_VALUES:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.append(value)
+        for node in ast.walk(value):
+            if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
+                continue
+            if _last(node) in batches:
+                return not _is_converted(tree, node)
+            waiting += values.get(_last(node), [])
+    return False
+
+
+def _is_converted(tree: SourceTree, number: ast.AST) -> bool:
+    """Whether a number of batches makes epochs of steps, or steps of epochs, in a function: divided by it, or times
+    the argument."""
+    around = [each for each in tree.around(number) if isinstance(each, (ast.BinOp, ast.Lambda, *FUNCTIONS))]
+    function = next((each for each in around if isinstance(each, (ast.Lambda, *FUNCTIONS))), None)
+    products = [each for each in around if isinstance(each, ast.BinOp)]
+    if function is None or not _is_of_one_number(function):
+        below = [each.right for each in products if isinstance(each.op, (ast.Div, ast.FloorDiv))]
+        return any(number in ast.walk(each) for each in below)
+    (argument, *_) = (each.arg for each in function.args.args)
+    return any(
+        isinstance(each.op, ast.Mult) and any(getattr(part, "id", "") == argument for part in (each.left, each.right))
+        for each in products
+    )
+
+
+def _is_of_one_number(function: ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    """Whether it may be the function of a schedule: it has one argument without a default."""
+    return len(function.args.args) - len(function.args.defaults) == 1
+
+
+def _values(tree: SourceTree) -> Iterator[tuple[str, list[ast.AST]]]:
+    """By the last part of their names: what variables, arguments and functions are."""
+    found: dict[str, list[ast.AST]] = {}
+    for target, value in tree.assignments:
+        if isinstance(target, (ast.Name, ast.Attribute)):
+            found.setdefault(_last(target), []).append(value)
+    for key, value, _ in arguments(tree):
+        found.setdefault(key.name, []).append(value)
+    for node in tree.nodes:
+        if isinstance(node, FUNCTIONS):
+            found.setdefault(node.name, []).append(node)
+    yield from ((name, each) for name, each in found.items() if len(each) == 1)
+
+
+def _batches(tree: SourceTree) -> Iterator[str]:
+    """What loops inside of other loops go over, or how often they run."""
+    called = {called_name(node) for node in tree.nodes if next(tree.loops_around(node), None) is not None}
+    loops = [node for node in tree.nodes if isinstance(node, ast.For)]
+    outer = {loop for loop in loops if any(isinstance(node, LOOPS) for each in loop.body for node in ast.walk(each))}
+    of_outer = {name for loop in outer for name in _gone_over(loop.iter)}
+    for loop in loops:
+        function = getattr(tree.scope(loop), "name", None)
+        if loop not in outer and (function in called or next(tree.loops_around(loop), None) is not None):
+            yield from (name for name in _gone_over(loop.iter) if name not in of_outer)
+
+
+def _gone_over(iterable: ast.expr) -> Iterator[str]:
+    if isinstance(iterable, (ast.Name, ast.Attribute)):
+        yield _last(iterable)
+    elif called_name(iterable) in _WRAP and isinstance(iterable, ast.Call):
+        for each in iterable.args:
+            yield from _gone_over(each)
+
+
+def _last(node: ast.Name | ast.Attribute) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr

@@ -1,0 +1,159 @@
+"""The source of one file as a tree, with what surrounds a node and what its names mean.
+
+>>> tree = SourceTree({1: "def f(xs):", 2: "    for x in xs:", 3: "        g(x, ys)"})
+>>> read = next(each for each in tree.nodes if isinstance(each, ast.Name) and each.id == "x" and is_read(each))
+>>> tree.key_of(read), [type(each).__name__ for each in tree.around(read)]
+(Key(owner=1, name='x'), ['Call', 'Expr', 'For', 'FunctionDef', 'Module'])
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from msgspec import Struct
+
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, parsed
+
+Loop = ast.For | ast.AsyncFor | ast.While
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_SCOPES = (*FUNCTIONS, ast.Lambda, ast.Module)
+
+
+class Key(Struct, frozen=True):
+    """A variable: a name in a function or module, or an attribute of ``self`` in a class."""
+
+    owner: int
+    """The line of the function or class; 0 for the module."""
+    name: str
+    """``params``; ``self.params`` for an attribute."""
+
+
+class SourceTree:
+    """The nodes of one file."""
+
+    def __init__(self, lines: Mapping[int, str]) -> None:
+        first = min(lines)
+        tree = parsed([lines.get(number, "") for number in range(first, max(lines) + 1)])
+        module, trimmed = tree or (ast.Module([], []), 0)
+        self.module = ast.increment_lineno(module, first + trimmed - 1)
+        self.nodes = list(ast.walk(self.module))
+        self._parents = {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+        self._shared = {
+            (self.scope(node), name)
+            for node in self.nodes
+            if isinstance(node, (ast.Global, ast.Nonlocal))
+            for name in node.names
+        }
+        self._bound = Counter(key for node in self.nodes for key in self._bound_by(node))
+        self.foreign = {
+            node.attr
+            for node in self.nodes
+            if isinstance(node, ast.Attribute) and not is_read(node) and not _is_of_self(node)
+        }
+        """Attributes that are set on something else than ``self``."""
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self._parents.get(node)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, innermost first."""
+        parent = self._parents.get(node)
+        while parent is not None:
+            yield parent
+            parent = self._parents.get(parent)
+
+    def scope(self, node: ast.AST) -> ast.AST:
+        """The innermost function around a node; else the module."""
+        return next((each for each in self.around(node) if isinstance(each, _SCOPES)), self.module)
+
+    def loops_around(self, node: ast.AST) -> Iterator[Loop]:
+        """The loops of the same function that run a node many times, innermost first."""
+        below = node
+        for each in self.around(node):
+            if isinstance(each, _SCOPES):
+                return
+            if isinstance(each, LOOPS) and (isinstance(each, ast.While) or below is not each.iter):
+                yield each
+            below = each
+
+    def key_of(self, node: ast.AST) -> Key | None:
+        """The variable that a name or an attribute of ``self`` means; None for a name that nothing binds."""
+        if isinstance(node, ast.Attribute) and _is_of_self(node):
+            owner = next((each for each in self.around(node) if isinstance(each, ast.ClassDef)), None)
+            return None if owner is None else Key(owner.lineno, f"self.{node.attr}")
+        if not isinstance(node, ast.Name):
+            return None
+        scopes = (each for each in self.around(node) if isinstance(each, _SCOPES))
+        keys = (Key(_line_of(scope), node.id) for scope in scopes)
+        return next((key for key in keys if key in self._bound), None)
+
+    def times_bound(self, key: Key) -> int:
+        """How many places of the source give a variable its value."""
+        return self._bound[key]
+
+    def number(self, node: ast.expr) -> int | None:
+        """A whole number, or what a variable holds that is given one number and nothing else."""
+        if isinstance(node, ast.Constant):
+            return node.value if type(node.value) is int else None
+        key = self.key_of(node)
+        return self._numbers.get(key) if key is not None and self._bound[key] == 1 else None
+
+    @cached_property
+    def _numbers(self) -> dict[Key, int]:
+        found: dict[Key, int] = {}
+        for target, value in self.assignments:
+            key = self.key_of(target)
+            if key is not None and isinstance(value, ast.Constant) and type(value.value) is int:
+                found[key] = value.value
+        return found
+
+    @cached_property
+    def assignments(self) -> list[tuple[ast.expr, ast.expr]]:
+        """Each target with its value, also of ``a, b = x, y``."""
+        found = list[tuple[ast.expr, ast.expr]]()
+        for node in self.nodes:
+            if isinstance(node, ast.AnnAssign) and node.value is not None:
+                found.append((node.target, node.value))
+            if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+                continue
+            target, value = node.targets[0], node.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+                found += zip(target.elts, value.elts, strict=False)
+            else:
+                found.append((target, value))
+        return found
+
+    def _bound_by(self, node: ast.AST) -> Iterator[Key]:
+        if isinstance(node, ast.Name) and not is_read(node):
+            scope = self.scope(node)
+            yield Key(0 if (scope, node.id) in self._shared else _line_of(scope), node.id)
+        elif isinstance(node, ast.arg):
+            yield Key(_line_of(self.scope(node)), node.arg)
+        elif isinstance(node, ast.Attribute) and not is_read(node):
+            key = self.key_of(node)
+            if key is not None:
+                yield key
+
+
+def is_read(node: ast.Name | ast.Attribute) -> bool:
+    return isinstance(node.ctx, ast.Load)
+
+
+def called_name(node: ast.AST) -> str:
+    """The last part of what a call calls: ``parameters`` of ``model.parameters()``; "" for anything else."""
+    if not isinstance(node, ast.Call):
+        return ""
+    function = node.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _is_of_self(node: ast.Attribute) -> bool:
+    return isinstance(node.value, ast.Name) and node.value.id == "self"
+
+
+def _line_of(scope: ast.AST) -> int:
+    return 0 if isinstance(scope, ast.Module) else getattr(scope, "lineno", 0)

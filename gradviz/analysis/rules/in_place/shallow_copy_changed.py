@@ -1,0 +1,125 @@
+"""GV772."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.shallow_copies import ShallowCopy, shallow_copies
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+
+
+class ShallowCopyChanged(Rule):
+    """A list of tensors is copied, and its tensors are changed in place, so that the first list changes as well.
+
+    What it finds
+    -------------
+    ``new = list(grads)``, ``grads[:]`` or ``copy.copy(grads)`` whose tensors a line changes in place (``new[i] -= ..``)
+    where another tensor of the list is then changed by one that has changed already, as in projections of the
+    gradients of several losses on each other.
+
+    Why it matters
+    --------------
+    ``list()`` copies references. What should be the gradients of before are those that were projected already, and the
+    result depends on the order of the losses.
+
+    Example
+    -------
+    body, heads = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD([*body.parameters(), *heads.parameters()], lr=0.1)
+    for step in range(3):
+        out = heads(body(torch.randn(16, 4)))
+        losses = [out[:, 0].mean(), -out[:, 0].mean() + out[:, 1].square().mean()]
+        grads = [torch.autograd.grad(each, body.weight, retain_graph=True)[0].flatten() for each in losses]
+        new = list(grads)
+        for i in range(2):
+            new[i] -= (new[i] @ grads[1 - i]).clamp(max=0) / grads[1 - i].norm() ** 2 * grads[1 - i]
+        optimizer.zero_grad()
+        sum(losses).backward()
+        body.weight.grad = sum(new).view(8, 4)
+        optimizer.step()
+
+    Instead
+    -------
+    body, heads = torch.nn.Linear(4, 8), torch.nn.Linear(8, 2)
+    optimizer = torch.optim.SGD([*body.parameters(), *heads.parameters()], lr=0.1)
+    for step in range(3):
+        out = heads(body(torch.randn(16, 4)))
+        losses = [out[:, 0].mean(), -out[:, 0].mean() + out[:, 1].square().mean()]
+        grads = [torch.autograd.grad(each, body.weight, retain_graph=True)[0].flatten() for each in losses]
+        new = [each.clone() for each in grads]
+        for i in range(2):
+            new[i] -= (new[i] @ grads[1 - i]).clamp(max=0) / grads[1 - i].norm() ** 2 * grads[1 - i]
+        optimizer.zero_grad()
+        sum(losses).backward()
+        body.weight.grad = sum(new).view(8, 4)
+        optimizer.step()
+    """
+
+    code = "GV772"
+    name = "shallow_copy_changed"
+    severity = "error"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        files = {site.file for site in case.dataflow.log.call_sites if not site.is_library}
+        for file, lines in case.capture.sources.items() if case.histories.reached_by else ():
+            copies = list(shallow_copies(SourceTree(lines))) if file in files else []
+            changes = _changes(case.dataflow, file, {line for each in copies for line in each.changed_at})
+            for each in copies:
+                rows = [row for line in each.changed_at for row in changes.get(line, ())]
+                used = _changed_by_changed(case.dataflow, sorted(rows))
+                if used is not None:
+                    yield self._finding(case, file, each, used)
+
+    def _finding(self, case: Case, file: str, copied: ShallowCopy, row: int) -> Finding:
+        return self.finding(
+            f"{copied.name} is a new list of the same tensors as {copied.source}: line {copied.changed_at[0]} changes "
+            f"them in place, and then takes a changed tensor for one of {copied.source}",
+            symptom="grad_wrong",
+            why="list(), a slice and copy.copy() copy references, and not the tensors",
+            fix=f"copy the tensors: [each.clone() for each in {copied.source}]",
+            location=Location(file, copied.line),
+            symptom_location=location_of_call(case.dataflow, row),
+        )
+
+
+_COMBINES = frozenset({"sub", "add", "isub", "iadd", "lerp"})
+_SCALES = frozenset({"mul", "div", "truediv"})
+_MAX_ROWS = 2_000
+
+
+def _changes(flow: Dataflow, file: str, lines: set[int]) -> dict[int, list[int]]:
+    """By line: the calls that change a tensor in place."""
+    found: dict[int, list[int]] = {}
+    for row, call in enumerate(flow.log.calls if lines else ()):
+        if call.changed and call.inputs:
+            location = location_of_call(flow, row)
+            if location is not None and location.file == file and location.line in lines:
+                found.setdefault(location.line, []).append(row)
+    return found
+
+
+def _changed_by_changed(flow: Dataflow, rows: list[int]) -> int | None:
+    """A call that changes one tensor by another one, which an earlier of these calls has changed in the same step."""
+    changed: dict[int, int] = {}
+    for row in rows[:_MAX_ROWS]:
+        call = flow.log.calls[row]
+        target, step = call.inputs[0].tensor, flow.step_before(row)
+        for use in call.inputs[1:]:
+            for tensor in (use.tensor, *_scaled(flow, use.tensor, row)):
+                is_other = tensor != target and changed.get(tensor) == step
+                if is_other and plain_name(call.function).strip("_") in _COMBINES:
+                    return row
+        changed[target] = step
+    return None
+
+
+def _scaled(flow: Dataflow, tensor: int, row: int) -> Iterator[int]:
+    """What a tensor is a multiple of."""
+    for _, call in flow.makers(tensor, row, 2):
+        if plain_name(call.function) in _SCALES:
+            yield from (use.tensor for use in call.inputs)

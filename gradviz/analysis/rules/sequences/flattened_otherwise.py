@@ -1,0 +1,167 @@
+"""GV775."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding
+from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
+
+
+class FlattenedOtherwise(Rule):
+    """Two axes are flattened in one order for some values, and in the other order for values that meet them.
+
+    What it finds
+    -------------
+    A loss or a product that combines, row by row, what comes of a tensor of shape ``(T, N, ...)`` whose first two axes
+    were flattened with what comes of one of shape ``(N, T, ...)``: one of the two was transposed, or stacked along the
+    other axis, before ``reshape()``, ``view()`` or ``flatten()``. Axes of the same length cannot be told apart.
+
+    Why it matters
+    --------------
+    Row ``i`` is another step of another sequence on each side: an advantage weighs the action of another environment,
+    a position meets the pixel of another one. All shapes fit.
+
+    Example
+    -------
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        seen = torch.randn(8, 4, 3)
+        returns = seen.sum(2).flip(0).cumsum(0).flip(0)
+        values = model(seen.reshape(32, 3)).squeeze(1)
+        loss = torch.nn.functional.mse_loss(values, returns.transpose(0, 1).reshape(32))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(3, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        seen = torch.randn(8, 4, 3)
+        returns = seen.sum(2).flip(0).cumsum(0).flip(0)
+        values = model(seen.reshape(32, 3)).squeeze(1)
+        loss = torch.nn.functional.mse_loss(values, returns.reshape(32))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV775"
+    name = "flattened_otherwise"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[int | None, list[int]] = defaultdict(list)
+        for row, call in enumerate(flow.log.calls):
+            if _combines(call) and flow.has_step_after(row) and len(lines[call.call_site]) < _MAX_TRIED:
+                lines[call.call_site].append(row)
+        told = set[int | None]()
+        for rows in lines.values():
+            found = [each for row in rows for each in _met_otherwise(flow, row)]
+            site = flow.log.calls[found[-1].turned].call_site if found else None
+            if len(found) >= min(_MIN_TIMES, len(rows)) and found and site not in told:
+                told.add(site)
+                yield self._finding(case, found[-1])
+
+    def _finding(self, case: Case, met: _Met) -> Finding:
+        flow = case.dataflow
+        first, second = met.order
+        location, other = two_lines(flow, met.turned, met.plain)
+        where = location_of_call(flow, met.row)
+        return self.finding(
+            f"two axes are flattened as ({second}, {first}) here and as ({first}, {second}){at_line(other)}, and the "
+            f"rows of both meet{at_line(where)}",
+            symptom="grad_wrong",
+            why="row i of the one belongs to another step and another sequence than row i of the other",
+            fix="flatten both in the same order of their axes: transpose both before it, or neither",
+            location=location,
+            symptom_location=where if where != location else other,
+            evidence={"rows": first * second},
+        )
+
+
+_LOSSES = frozenset({
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+})  # fmt: skip
+_COMBINE = _LOSSES | {"mul", "add", "sub", "gather"}
+_FLATTEN = frozenset({"reshape", "view", "flatten"})
+_TURN = frozenset({"transpose", "permute", "t", "T", "swapaxes", "movedim", "mT", "swapdims"})
+_MAX_TRIED = 3
+_MIN_TIMES = 2
+_MAX_CALLS = 60
+_BOTH = 2
+
+
+class _Met(Struct, frozen=True):
+    """A call that combines rows of both orders."""
+
+    row: int
+    turned: int
+    """The call that flattens the axes that were turned before."""
+    plain: int
+    order: tuple[int, int]
+    """The lengths of the axes as the other one flattens them."""
+
+
+def _combines(call: Call) -> bool:
+    is_live = any(use.requires_grad for use in call.outputs)
+    return call.kind == "operation" and is_live and len(call.inputs) >= _BOTH and plain_name(call.function) in _COMBINE
+
+
+def _met_otherwise(flow: Dataflow, row: int) -> Iterator[_Met]:
+    """Whether a call combines rows in one order with as many in the other; once."""
+    one, other = (use.tensor for use in flow.log.calls[row].inputs[:_BOTH])
+    count = shape_of(flow, one)[:1]
+    if not count or shape_of(flow, other)[:1] != count:
+        return
+    left, right = _orders(flow, one, row, count[0]), _orders(flow, other, row, count[0])
+    if len(left) != 1 or len(right) != 1:
+        return
+    ((order, first),) = left.items()
+    ((turned, second),) = right.items()
+    if order == turned[::-1] and order[0] != order[1]:
+        if _is_turned(flow, first) and not _is_turned(flow, second):
+            yield _Met(row, first, second, turned)
+        else:
+            yield _Met(row, second, first, order)
+
+
+def _orders(flow: Dataflow, tensor: int, row: int, count: int) -> dict[tuple[int, int], int]:
+    """By the lengths of two axes that were flattened to these rows: the call that did."""
+    found: dict[tuple[int, int], int] = {}
+    waiting, seen = [(tensor, row)], set[int]()
+    while waiting and len(seen) < _MAX_CALLS:
+        each, before = waiting.pop()
+        made = flow.newest_producer(each, before)
+        if made is None or made in seen:
+            continue
+        seen.add(made)
+        call = flow.log.calls[made]
+        given = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+        if plain_name(call.function) in _FLATTEN and len(given) >= _BOTH and given[0] != count:
+            is_of_two = given[0] * given[1] == count and min(given[:_BOTH]) > 1
+            found |= {(given[0], given[1]): made} if is_of_two else {(0, 0): made}
+            continue
+        waiting += [(use.tensor, made) for use in call.inputs if shape_of(flow, use.tensor)[:1] == (count,)]
+    return found
+
+
+def _is_turned(flow: Dataflow, row: int) -> bool:
+    """Whether what is flattened was transposed before, or stacked along another axis than the first."""
+    for _, call in flow.makers(flow.log.calls[row].inputs[0].tensor, row, 1):
+        is_stacked = plain_name(call.function) == "stack" and call.scalars.get("1", call.scalars.get("dim", 0)) != 0
+        return plain_name(call.function) in _TURN or is_stacked
+    return False

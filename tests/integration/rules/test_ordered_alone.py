@@ -1,0 +1,52 @@
+"""Samples that a permutation puts into another order, without their labels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+DATA = """
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+X = torch.randn(96, 8)
+Y = (X @ torch.randn(8, 3)).argmax(1)
+encoded = X * 2 + 1
+"""
+STEPS = "for step in range(3):\n"
+PARTS = "    for x, y in zip(X.split(32), Y.split(32)):\n        loss = F.cross_entropy(model(x), y)"
+EACH_PART = TRAIN.replace("\n    ", "\n        ")
+FAULTY = (
+    f"X = X[torch.randperm(96)]  # HERE\n{STEPS}{PARTS}{EACH_PART}",
+    f"{STEPS}    X = X[torch.randperm(96)]  # HERE\n{PARTS}{EACH_PART}",
+    f"{STEPS}    x, y = X[32 * step:32 * step + 32], Y[32 * step:32 * step + 32]\n"
+    f"    x = x.index_select(0, torch.randperm(32))  # HERE\n    loss = F.cross_entropy(model(x), y)\n{TRAIN}",
+    f"{STEPS}    labels = Y[torch.randperm(96)]  # HERE\n"
+    f"    loss = F.cross_entropy(model(encoded[32 * step:32 * step + 32]), labels[32 * step:32 * step + 32])\n{TRAIN}",
+)
+HEALTHY = (
+    f"{STEPS}    order = torch.randperm(96)\n    X, Y = X[order], Y[order]\n{PARTS}{EACH_PART}",
+    # Mixtures of two samples, and values that go back into their order.
+    f"{STEPS}    order = torch.randperm(96)\n    out = model(0.7 * X + 0.3 * X[order])\n"
+    f"    loss = 0.7 * F.cross_entropy(out, Y) + 0.3 * F.cross_entropy(out, Y[order])\n{TRAIN}",
+    f"{STEPS}    order = torch.randperm(96)\n    loss = F.cross_entropy(model(X[order])[order.argsort()], Y)\n{TRAIN}",
+    # Noise belongs to no sample; pairs that do not belong together have a constant target.
+    "model = nn.Linear(8, 8)\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+    f"{STEPS}    x, noise = X[torch.randperm(96)], torch.randn(96, 8)\n"
+    f"    loss = F.mse_loss(model(0.8 * x + 0.6 * noise), noise)\n{TRAIN}",
+    f"{STEPS}    out = model(X[torch.randperm(96)])\n"
+    f"    loss = F.cross_entropy(out, torch.zeros(96, dtype=torch.long)) + F.cross_entropy(model(X), Y)\n{TRAIN}",
+)
+
+
+@pytest.mark.parametrize("training", FAULTY)
+def test_samples_that_are_ordered_without_their_labels_are_told(training: str, tmp_path: Path) -> None:
+    assert_first_alarm(f"{HEAD}{DATA}{training}", "shuffled_apart", tmp_path)
+
+
+@pytest.mark.parametrize("training", HEALTHY)
+def test_other_orders_are_left_alone(training: str, tmp_path: Path) -> None:
+    found = alarms(f"{HEAD}{DATA}{training}", tmp_path)
+    assert "shuffled_apart" not in {each.cause for each in found}
