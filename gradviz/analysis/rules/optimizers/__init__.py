@@ -1,1 +1,1 @@
-"""GV7xx that look at steps and learning rates: which tensors an optimizer holds, when it steps, how far."""
+"""GV7xx that look at steps: which tensors an optimizer holds, when it steps, how far."""
