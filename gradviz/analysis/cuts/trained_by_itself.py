@@ -37,13 +37,14 @@ def _learns_without_data(flow: Dataflow, leaf: int, backward: int) -> bool:
     """Whether only numbers that are made of a parameter alone are added to the loss."""
     start = flow.step_before(backward)
     waiting, own, is_added = [(leaf, start)], {leaf}, False
+    values = _values_of(flow, leaf, start, backward)
     while waiting:
         tensor, after = waiting.pop()
         for row in flow.users(tensor, after):
             call = flow.log.calls[row]
             if row >= backward or not any(use.requires_grad for use in call.outputs):
                 continue
-            others = [use for use in call.inputs if use.tensor not in own]
+            others = [use for use in call.inputs if use.tensor not in own | values]
             is_number = all(size == 1 for size in shape_of(flow, tensor))
             if others and not (plain_name(call.function) in _JOIN and is_number):
                 return False
@@ -54,3 +55,19 @@ def _learns_without_data(flow: Dataflow, leaf: int, backward: int) -> bool:
             if len(own) > _MAX_FOLLOWED:
                 return False
     return is_added
+
+
+def _values_of(flow: Dataflow, leaf: int, start: int, end: int) -> set[int]:
+    """What is computed of a parameter alone and has no history: ``(x - 0.1 * x).detach()``."""
+    waiting, own, values = [(leaf, start)], {leaf}, set[int]()
+    while waiting and len(own) < _MAX_FOLLOWED:
+        tensor, after = waiting.pop()
+        for row in flow.users(tensor, after):
+            call = flow.log.calls[row]
+            if row >= end or call.kind != "operation" or not own.issuperset(use.tensor for use in call.inputs):
+                continue
+            new = [use for use in call.outputs if use.tensor not in own]
+            own.update(use.tensor for use in new)
+            values.update(use.tensor for use in new if not use.requires_grad)
+            waiting += [(use.tensor, row) for use in new]
+    return values

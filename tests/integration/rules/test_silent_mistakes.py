@@ -108,6 +108,18 @@ for step in range(4):
     of_critic.step()
     of_critic.zero_grad()
 """,
+    ("zero_gradient_op", "recognizers whose frames are divided twice"): """
+frames, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 5)
+speaker = nn.Linear(8, 2)
+optimizer = torch.optim.SGD([*frames.parameters(), *head.parameters(), *speaker.parameters()], lr=0.1)
+for step in range(4):
+    h = frames(torch.randn(6, 12, 4))[0]
+    symbols = head(h).log_softmax(-1).transpose(0, 1)
+    lengths = torch.full((6,), 12 // 4), torch.full((6,), 5)
+    loss = F.ctc_loss(symbols, torch.randint(1, 5, (6, 5)), *lengths, zero_infinity=True)  # HERE
+    loss = loss + F.cross_entropy(speaker(h.mean(1)), torch.randint(0, 2, (6,)))
+"""
+    + TRAIN,
     ("padding_in_loss", "padded regression"): """
 model = nn.GRU(2, 1, batch_first=True)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -129,6 +141,25 @@ for step in range(4):
     loss = (decoder(sample(mean, log_var)) - x).square().mean()
 """
     + TRAIN,
+    ("same_random_numbers", "a validation that seeds what the training draws from"): """
+model = nn.Linear(6, 6)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def loss_of(x):
+    noise = torch.randn_like(x)
+    return (model(x + noise) - noise).square().mean()
+@torch.no_grad()
+def validate(x):
+    torch.manual_seed(0)  # HERE
+    return loss_of(x).item()
+data, held_out = torch.randn(32, 6), torch.randn(32, 6)
+for epoch in range(4):
+    for rows in torch.randperm(32).split(8):
+        loss = loss_of(data[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    validate(held_out)
+""",
     ("not_stepped", "parameters that no group of the optimizer has, in a function that has ended"): """
 class Gated(nn.Module):
     def __init__(self):
@@ -193,6 +224,44 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "a validation with a generator of its own, and two models that are trained from the same seed": """
+def loss_of(model, x, generator=None):
+    noise = torch.randn(x.shape, generator=generator)
+    return (model(x + noise) - noise).square().mean()
+data, held_out = torch.randn(32, 6), torch.randn(32, 6)
+def train(rate):
+    torch.manual_seed(1)
+    model = nn.Linear(6, 6)
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for epoch in range(2):
+        for rows in torch.randperm(32).split(8):
+            loss = loss_of(model, data[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+        with torch.no_grad():
+            loss_of(model, held_out, torch.Generator().manual_seed(0))
+for rate in (0.1, 0.05, 0.01):
+    train(rate)
+""",
+    "a learned step size whose gradient is scaled down, with the value of before": """
+def scaled(x, factor):
+    return (x - x * factor).detach() + x * factor
+class Quantized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.step = nn.Linear(6, 3), nn.Parameter(torch.tensor(0.1))
+    def forward(self, x):
+        step = scaled(self.step, 0.05)
+        levels = (self.linear.weight / step).clamp(-4, 3)
+        levels = levels + (levels.round() - levels).detach()
+        return F.linear(x, levels * step, self.linear.bias)
+model = Quantized()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = F.cross_entropy(model(torch.randn(16, 6)), torch.randint(0, 3, (16,)))
+"""
+    + TRAIN,
     "log-probabilities of symbols in the order that a loss of sequences asks for": """
 model = nn.Linear(8, 5)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

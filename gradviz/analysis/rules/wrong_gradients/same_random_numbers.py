@@ -11,6 +11,12 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.seeded_again import (
+    MIN_NUMBERS,
+    different_draws,
+    line_that_seeds_all,
+    rows_of_one_optimizer,
+)
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -21,7 +27,8 @@ class SameRandomNumbers(Rule):
     -------------
     Noise that a line draws anew for every step and that has the same values each time, though the data beside it
     change: it is added to or multiplied with tensors of the step, and goes into the loss. It compares the smallest and
-    the largest number that were drawn. Where both are drawn, either may be the data, and nothing is reported.
+    the largest number that were drawn. Where both are drawn, either may be the data, and nothing is reported. Also
+    noise that comes back after some steps of one optimizer, since a validation or a sampler seeds all random numbers.
 
     Why it matters
     --------------
@@ -71,6 +78,15 @@ class SameRandomNumbers(Rule):
             if location not in told and _are_the_same(case, rows) and _is_noise(case, rows):
                 told.add(location)
                 yield self._finding(case, rows, location)
+                continue
+            again = rows_of_one_optimizer(flow, rows)
+            different = different_draws(flow, again)
+            if different is None or _MIN_TIMES * different > len(again) or not _is_in_loss(case, again[-1]):
+                continue
+            location = line_that_seeds_all(case, again) or location
+            if location not in told:
+                told.add(location)
+                yield self._drawn_again(case, again, different, location)
 
     def _finding(self, case: Case, rows: list[int], location: Location | None) -> Finding:
         flow = case.dataflow
@@ -85,11 +101,27 @@ class SameRandomNumbers(Rule):
             evidence={"times": len(rows)},
         )
 
+    def _drawn_again(self, case: Case, rows: list[int], different: int, location: Location | None) -> Finding:
+        flow = case.dataflow
+        words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
+        return self.finding(
+            f"{words}{at_line(drawn)} drew the same numbers again and again: {different:,} different draws in "
+            f"{len(rows):,} steps",
+            symptom="grad_wrong",
+            why="torch.manual_seed() seeds all that is drawn afterwards: from there on the training repeats its noise, "
+            "its batches and its dropout",
+            fix="draw what should stay the same from a generator of its own: "
+            "torch.randn(..., generator=torch.Generator().manual_seed(0))",
+            location=location,
+            symptom_location=drawn if drawn != location else None,
+            evidence={"draws": len(rows), "different": different},
+        )
+
 
 _DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
 _MIN_DRAWS = 3
-_MIN_NUMBERS = 8
-"""Fewer may have the same extremes by chance, or be a setting that is drawn."""
+_MIN_TIMES = 2
+"""How often each of the different draws comes, on average, where all are drawn again."""
 _MAX_FOLLOWED = 40
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
 _KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
@@ -100,21 +132,31 @@ def _are_the_same(case: Case, rows: list[int]) -> bool:
     flow = case.dataflow
     values = {flow.log.calls[row].outputs[0].values for row in rows}
     known = next(iter(values))
-    if len(values) != 1 or known is None or known.count < _MIN_NUMBERS or known.minimum == known.maximum:
+    if len(values) != 1 or known is None or known.count < MIN_NUMBERS or known.minimum == known.maximum:
         return False
     if known.zeros:  # of zeros and ones, say, the extremes tell nothing
         return False
     return len({flow.step_before(row) for row in rows}) >= _MIN_DRAWS
 
 
+def _backward_of(case: Case, row: int) -> int | None:
+    """The backward that goes through what was computed from a draw, if a step follows it."""
+    flow = case.dataflow
+    backward = next((each for each in case.histories.backward_calls if each > row), None)
+    if backward is None or not flow.has_step_after(backward):
+        return None
+    roots = [use.tensor for use in flow.log.calls[backward].roots]
+    return backward if any(row in flow.ancestors(root, backward, since=row) for root in roots) else None
+
+
+def _is_in_loss(case: Case, row: int) -> bool:
+    return _backward_of(case, row) is not None
+
+
 def _is_noise(case: Case, rows: list[int]) -> bool:
     """Whether what is drawn is combined, in the computation of a loss, with a tensor that changes from step to step."""
-    flow = case.dataflow
-    backward = next((each for each in case.histories.backward_calls if each > rows[-1]), None)
-    if backward is None or not flow.has_step_after(backward):
-        return False
-    roots = [use.tensor for use in flow.log.calls[backward].roots]
-    if not any(rows[-1] in flow.ancestors(root, backward, since=rows[-1]) for root in roots):
+    flow, backward = case.dataflow, _backward_of(case, rows[-1])
+    if backward is None:
         return False
     tensor = flow.log.calls[rows[-1]].outputs[0].tensor
     waiting, seen = [tensor], {tensor}
@@ -142,7 +184,7 @@ def _changes(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     if use.requires_grad:
         return use.has_grad_fn and plain_name(call.function) == "mul"
     made = flow.producers(use.tensor, row)
-    if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < _MIN_NUMBERS:
+    if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
         return False
     maker = flow.log.calls[made[-1]]
     same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]

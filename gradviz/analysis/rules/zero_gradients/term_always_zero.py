@@ -75,7 +75,8 @@ class TermAlwaysZero(Rule):
             rows = _calls_of_line(flow, site, term)
             is_told = not told.isdisjoint(rows) or taken_without_copy(flow, term.made) is not None
             steps = {flow.step_before(row) for row in rows}
-            if not is_told and len(steps) >= _MIN_STEPS and all(_is_zero(flow, row) for row in rows):
+            is_always = len(steps) >= _MIN_STEPS and all(_is_zero(flow, row) for row in rows)
+            if is_always and not is_told and not _is_of_a_ratio(flow, term.made):
                 yield self._finding(flow, term, len(rows))
 
     def _finding(self, flow: Dataflow, term: _ZeroTerm, times: int) -> Finding:
@@ -192,6 +193,21 @@ def _calls_of_line(flow: Dataflow, site: int | None, term: _ZeroTerm) -> list[in
         for row, call in enumerate(flow.log.calls)
         if call.call_site == site and call.function == function and flow.has_step_after(row) and call.live_inputs
     ]
+
+
+def _is_of_a_ratio(flow: Dataflow, row: int) -> bool:
+    """Whether ``exp(new - old)`` is computed of the same two tensors: in a single update with each new data that ratio
+    is 1, and what keeps near the old policy is 0."""
+    call = flow.log.calls[row]
+    sides = {use.tensor for use in call.inputs}
+    users = (user for tensor in sides for user in flow.users(tensor))
+    ratios = (flow.log.calls[user] for user in users if plain_name(flow.log.calls[user].function) == "sub")
+    return any(
+        plain_name(flow.log.calls[user].function) == "exp"
+        for ratio in ratios
+        if {use.tensor for use in ratio.inputs} == sides and ratio.outputs
+        for user in flow.users(ratio.outputs[0].tensor)
+    )
 
 
 def _count(flow: Dataflow, use: TensorUse, row: int) -> int:

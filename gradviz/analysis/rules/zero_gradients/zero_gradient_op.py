@@ -18,7 +18,7 @@ class ZeroGradientOp(ZeroGradientRule):
     -------------
     Rounding, signs, steps, samples, softmax over a single element, a single element divided by its sum, and a value
     minus itself (a single element minus its own mean): a small change of the input does not change the result, so
-    nothing before it learns.
+    nothing before it learns. Also ``ctc_loss(zero_infinity=True)`` of targets that are longer than the inputs.
 
     Why it matters
     --------------
@@ -52,6 +52,8 @@ class ZeroGradientOp(ZeroGradientRule):
             return f"the gradients that {operation}() sends on its several paths cancel out, whatever its input is"
         if operation == "div":
             return "single values are divided by their own sum, and the result passes no gradient on"
+        if operation == "ctc_loss":
+            return "ctc_loss() has an infinite loss for every sample, and zero_infinity makes it 0, with its gradient"
         what = "softmax over a single element" if "softmax" in operation else f"{operation}()"
         return f"{what} passes no gradient on, whatever its input is"
 
@@ -62,6 +64,8 @@ class ZeroGradientOp(ZeroGradientRule):
             return "x / x.sum() of one element is always 1: its derivative is zero"
         if "softmax" in operation:
             return "softmax over one element is 1 whatever the element is: its derivative is zero"
+        if operation == "ctc_loss":
+            return "no path fits a target into fewer frames than it has symbols: input_lengths are too small for it"
         return f"{operation}() is constant between jumps: its derivative is zero everywhere"
 
     def fix(self, zero: ZeroGradient, operation: str) -> str:
@@ -71,6 +75,8 @@ class ZeroGradientOp(ZeroGradientRule):
             return "do not normalize where only one is left: weigh with the value itself"
         if "softmax" in operation:
             return "use sigmoid for a single output, or softmax over the dimension that holds the classes (dim=)"
+        if operation == "ctc_loss":
+            return "pass the number of frames that ctc_loss() gets for each sample, with every stride counted once"
         return (
             "remove it in training, use a smooth function instead, or let the gradient pass by it "
             "(straight-through): x + (f(x) - x).detach()"

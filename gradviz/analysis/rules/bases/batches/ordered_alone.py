@@ -30,6 +30,9 @@ def ordered_alone(case: Case, row: int, orderings: Orderings) -> int | None:
     of_inputs, of_targets = (list(orderings(case, rows).values()) for rows in above)
     if bool(of_inputs) == bool(of_targets):
         return None
+    trained = case.histories.trained
+    if any(use.tensor in trained for each in above[1] for use in flow.log.calls[each].inputs):
+        return None  # The trained model compares its own results, of other samples perhaps on purpose.
     ordered, others = (above[0], above[1]) if of_inputs else (above[1], above[0])
     found = max(of_inputs or of_targets)
     base = flow.log.calls[found].inputs[0].tensor
