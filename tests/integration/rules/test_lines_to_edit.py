@@ -166,6 +166,45 @@ for step in range(3):
 """
         + TRAIN,
     ),
+    "a function that cuts off one of two parts": (
+        "state_not_detached",
+        RECURRENT
+        + """
+def cut(state):
+    hidden, *others = state
+    return (hidden.detach(), *others)  # HERE
+for step in range(3):
+    state = cut(state)
+    state = cell(torch.randn(2, 3), state)
+    loss = state[0].square().mean()
+"""
+        + TRAIN,
+    ),
+    "vectors that an evaluation keeps without a graph, and the training uses": (
+        "no_grad_block",
+        """
+class Matcher(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.image, self.text, self.kept = nn.Linear(6, 4), nn.Embedding(3, 4), None
+
+    def vectors(self):
+        if self.kept is None:
+            self.kept = F.normalize(self.text(torch.arange(3)), dim=1)  # HERE
+        return self.kept
+
+    def forward(self, x):
+        return self.image(x) @ self.vectors().T
+
+model = Matcher()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+with torch.no_grad():
+    model(torch.randn(5, 6))
+for step in range(4):
+    loss = F.cross_entropy(model(torch.randn(8, 6)), torch.randint(0, 3, (8,)))
+"""
+        + TRAIN,
+    ),
     "a function that returns nothing": (
         "state_not_detached",
         RECURRENT

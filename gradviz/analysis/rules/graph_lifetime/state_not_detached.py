@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, location_of_line
@@ -14,6 +15,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.detached_in_vain import detached_in_vain
 from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
 from gradviz.analysis.rules.bases.storing_lines import line_that_stores
+from gradviz.graph.call_log import TensorUse
 from gradviz.graph.model import CallSite
 
 
@@ -84,22 +86,48 @@ class StateNotDetached(Rule):
         line = carried_at(case, backward, crossing[-1]) if crossing else flow.line_of(backward)
         what = together(named) if named else f"what was computed{at_line(line)}"
         in_vain = detached_in_vain(case, states, crossing[-1][0] if crossing else backward)
-        line = line if in_vain is None else flow.line_of(in_vain)
+        beside = _detached_beside(flow, crossing[-1]) if crossing and in_vain is None else None
+        other = in_vain if beside is None else beside
+        line = line if other is None else flow.line_of(other)
         facts |= {
             "symptom": "raises",
             "location": location_of_line(line),
             "symptom_location": location_of_call(flow, backward),
         }
         vain = "" if in_vain is None else f"; the detach(){at_line(line)} changes nothing, as nothing uses its result"
+        vain += (
+            "" if beside is None else f"; the detach(){at_line(line)} cuts off another part of the state, not this one"
+        )
         return self.finding(
             f"{what} is carried over from an earlier step with its graph, {words}{vain}",
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and the one before",
-            fix=_FIX if in_vain is None else _FIX_OF_VAIN,
+            fix=_FIX_OF_VAIN if in_vain is not None else _FIX if beside is None else _FIX_OF_PART,
             **facts,
         )
 
 
+def _detached_beside(flow: Dataflow, crossing: tuple[int, TensorUse]) -> int | None:
+    """The ``detach()`` of something that the same function has returned beside the state that is carried over."""
+    user, use = crossing
+    maker = flow.newest_producer(use.tensor, user)
+    made = None if maker is None else flow.line_of(maker)
+    for row in range(user - 1, maker if maker is not None else user, -1):
+        call = flow.log.calls[row]
+        if plain_name(call.function) != "detach" or not call.live_inputs:
+            continue
+        users = (flow.log.calls[each] for each in flow.users(call.outputs[0].tensor, row))
+        if not any(result.requires_grad for each in users for result in each.outputs):
+            continue  # It is shown or kept, and no forward goes on with it.
+        other = flow.newest_producer(call.inputs[0].tensor, row)
+        line = None if other is None else flow.line_of(other)
+        is_beside = line is not None and made is not None and (line.file, line.function) == (made.file, made.function)
+        if is_beside and call.inputs[0].tensor != use.tensor and flow.line_of(row) != made:
+            return row
+    return None
+
+
 _FIX = "detach() the state before the next step uses it; then you need no retain_graph"
+_FIX_OF_PART = "detach() every part of the state there: state = tuple(part.detach() for part in state)"
 _FIX_OF_VAIN = (
     "put the result where the state is kept: states[key] = state.detach(); detach() returns a new tensor and leaves "
     "the old one as it is, for which a loop's variable is only a name"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 
 from gradviz.analysis.case import Case
@@ -73,9 +74,32 @@ class NoGradBlock(CutRule):
     def better_line(self, case: Case, found: CutOff) -> BetterLine | None:
         made = _leaf_of_fixed_point(case.dataflow, found)
         location = None if made is None else case.location_of_call(made)
-        return None if location is None else BetterLine(location, _SOLVED, _APPLY_AGAIN)
+        return _line_that_keeps(case, found) if location is None else BetterLine(location, _SOLVED, _APPLY_AGAIN)
 
 
+def _line_that_keeps(case: Case, found: CutOff) -> BetterLine | None:
+    """The line that keeps a result without a history as an attribute or an element, if calls with gradients use it in
+    other rounds of the program."""
+    calls = case.dataflow.log.calls
+    off = [row for row in found.cut_path.calls if calls[row].grad_mode != "enabled"]
+    location = case.location_of_call(off[-1]) if off else None
+    kept = _KEEPS.match(case.source_line(location) or "")
+    if location is None or kept is None or not calls[off[-1]].outputs:
+        return None
+    users = case.dataflow.users(calls[off[-1]].outputs[0].tensor, off[-1])
+    steps = {case.dataflow.step_before(row) for row in users if calls[row].grad_mode == "enabled"}
+    if len(steps) < _MIN_ROUNDS:
+        return None
+    name = kept[1]
+    return BetterLine(
+        location,
+        f"{name} keeps what was computed so",
+        f"compute {name} anew with gradients on where training uses it: forget it after each evaluation and each "
+        "step, or keep it only for evaluations",
+    )
+
+
+_KEEPS = re.compile(r"\s*((?:\w+\.)+\w+|(?:\w+\.)*\w+\[[^\]]+\])\s*=(?!=)")
 _SOLVED = "what a loop has found so becomes a leaf"
 _APPLY_AGAIN = (
     "apply the function of the loop once more with gradients on, as z = f(z.detach(), x): the loop itself needs none"
