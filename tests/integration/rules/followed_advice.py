@@ -224,6 +224,15 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV767": (("tau.view(1, -1, 1)", (("(tau - (e", "(tau.view(1, -1, 1) - (e"),)),),
     "GV768": (("multiply it by the number of positions", (("= torch.linalg", "= 16 * torch.linalg"),)),),
     "GV769": (("each.flatten(1).norm(dim=1)", (("each.norm()", "each.flatten(1).norm(dim=1)[:, None]"),)),),
+    "GV776": (
+        (
+            "before the loop over the parameters",
+            (
+                ("            self.count += 1\n", ""),
+                ("    def step(self):\n", "    def step(self):\n        self.count += 1\n"),
+            ),
+        ),
+    ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV673": (
         ("1 - overlap", (("loss = dice.mean()", "loss = 1 - dice.mean()"),)),

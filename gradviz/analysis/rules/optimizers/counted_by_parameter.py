@@ -1,0 +1,135 @@
+"""GV776."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.unread_names import function_around
+
+
+class CountedByParameter(Rule):
+    """An optimizer counts its steps once for each parameter, not once for each step.
+
+    What it finds
+    -------------
+    A number in the ``step()`` of the program's own optimizer, such as a bias correction, that goes on from parameter to
+    parameter and from there into the next step, because the counter behind it rises inside of the loop.
+
+    Why it matters
+    --------------
+    The correction ``1 - beta ** t`` is another one for each parameter, and is over after a few steps: the first ones,
+    which it should enlarge, are too small, and differently so in each layer.
+
+    Example
+    -------
+    class OwnAdam(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {"lr": 0.01})
+            self.count = 0
+
+        @torch.no_grad()
+        def step(self):
+            for p in self.param_groups[0]["params"]:
+                self.count += 1
+                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                mean.mul_(0.9).add_(p.grad, alpha=0.1)
+                p.add_(mean, alpha=-0.01 / (1 - 0.9**self.count))
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    optimizer = OwnAdam(model.parameters())
+    for step in range(4):
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    class OwnAdam(torch.optim.Optimizer):
+        def __init__(self, parameters):
+            super().__init__(parameters, {"lr": 0.01})
+            self.count = 0
+
+        @torch.no_grad()
+        def step(self):
+            self.count += 1
+            for p in self.param_groups[0]["params"]:
+                mean = self.state[p].setdefault("mean", torch.zeros_like(p))
+                mean.mul_(0.9).add_(p.grad, alpha=0.1)
+                p.add_(mean, alpha=-0.01 / (1 - 0.9**self.count))
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    optimizer = OwnAdam(model.parameters())
+    for step in range(4):
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV776"
+    name = "counted_by_parameter"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        calls = case.dataflow.log.calls
+        told = set[Location | None]()
+        for steps in case.histories.steps_by_optimizer.values():
+            numbers: dict[tuple[int | None, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+            rows: dict[tuple[int | None, str], int] = {}
+            for step in steps[:_STEPS]:
+                for row in case.dataflow.inside(step):
+                    for place, value in calls[row].scalars.items():
+                        if isinstance(value, float):
+                            numbers[calls[row].call_site, place][step].append(value)
+                            rows.setdefault((calls[row].call_site, place), row)
+            for key, by_step in numbers.items():
+                finding = self._finding(case, rows[key], by_step) if _goes_on(by_step) else None
+                if finding is not None and finding.location not in told:
+                    told.add(finding.location)
+                    yield finding
+
+    def _finding(self, case: Case, row: int, by_step: dict[int, list[float]]) -> Finding:
+        flow, used = case.dataflow, location_of_call(case.dataflow, row)
+        location = _counting_line(case, used) or used
+        first = next(iter(by_step.values()))
+        return self.finding(
+            f"a number of {call_words(flow.log.calls[row])}{at_line(used)} changes from parameter to parameter and "
+            f"goes on in the next step: {first[0]:.4g}, {first[1]:.4g}, {first[2]:.4g} ... in the first one",
+            symptom="grad_wrong",
+            why="a counter that rises inside of the loop counts parameters: bias corrections and warm-ups end too "
+            "early, and each parameter gets another one",
+            fix="count once for each step, before the loop over the parameters, or keep a counter for each parameter "
+            "in self.state[p]",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"parameters": len(first)},
+        )
+
+
+_STEPS = 3
+_MIN_PARAMETERS = 3
+_COUNTS = re.compile(r"^\s*[\w.\[\]\"']+\s*(\+=\s*1\b|=\s*[\w.\[\]\"']+\s*\+\s*1\b)")
+
+
+def _goes_on(by_step: dict[int, list[float]]) -> bool:
+    """Whether the numbers of some steps, one after the other, only rise or only fall."""
+    if len(by_step) < _STEPS or any(len(each) < _MIN_PARAMETERS for each in by_step.values()):
+        return False
+    pairs = list(pairwise(number for of_step in by_step.values() for number in of_step))
+    return all(one < other for one, other in pairs) or all(one > other for one, other in pairs)
+
+
+def _counting_line(case: Case, used: Location | None) -> Location | None:
+    """The only line of the function that adds 1 to something."""
+    lines = {} if used is None else case.capture.sources.get(used.file, {})
+    around = None if used is None else function_around(lines, used.line)
+    found = [number for number in around or () if _COUNTS.match(lines[number])]
+    return Location(used.file, found[0]) if used is not None and len(found) == 1 else None
