@@ -206,6 +206,7 @@ from gradviz.analysis.rules.wrong_gradients.broadcast_mismatch import BroadcastM
 from gradviz.analysis.rules.wrong_gradients.clip_misplaced import ClipMisplaced
 from gradviz.analysis.rules.wrong_gradients.custom_function_bad_return import CustomFunctionBadReturn
 from gradviz.analysis.rules.wrong_gradients.custom_function_wrong_backward import CustomFunctionWrongBackward
+from gradviz.analysis.rules.wrong_gradients.derivative_of_mean import DerivativeOfMean
 from gradviz.analysis.rules.wrong_gradients.double_backward_unsupported import DoubleBackwardUnsupported
 from gradviz.analysis.rules.wrong_gradients.duplicate_index import DuplicateIndex
 from gradviz.analysis.rules.wrong_gradients.grad_argument import GradArgument
@@ -215,7 +216,6 @@ from gradviz.analysis.rules.wrong_gradients.hook_alters_grad import HookAltersGr
 from gradviz.analysis.rules.wrong_gradients.missing_zero_grad import MissingZeroGrad
 from gradviz.analysis.rules.wrong_gradients.normalized_twice import NormalizedTwice
 from gradviz.analysis.rules.wrong_gradients.padding_in_loss import PaddingInLoss
-from gradviz.analysis.rules.wrong_gradients.ratio_always_one import RatioAlwaysOne
 from gradviz.analysis.rules.wrong_gradients.same_derivative_twice import SameDerivativeTwice
 from gradviz.analysis.rules.wrong_gradients.same_random_numbers import SameRandomNumbers
 from gradviz.analysis.rules.wrong_gradients.stale_optimizer_params import StaleOptimizerParams
@@ -226,7 +226,6 @@ from gradviz.analysis.rules.zero_gradients.always_at_the_bound import AlwaysAtTh
 from gradviz.analysis.rules.zero_gradients.cancels_to_zero import CancelsToZero
 from gradviz.analysis.rules.zero_gradients.compared_with_itself import ComparedWithItself
 from gradviz.analysis.rules.zero_gradients.dead_relu import DeadRelu
-from gradviz.analysis.rules.zero_gradients.derivative_of_mean import DerivativeOfMean
 from gradviz.analysis.rules.zero_gradients.first_step_only import FirstStepOnly
 from gradviz.analysis.rules.zero_gradients.gradient_always_zero import GradientAlwaysZero
 from gradviz.analysis.rules.zero_gradients.gradient_underflow import GradientUnderflow
@@ -234,6 +233,7 @@ from gradviz.analysis.rules.zero_gradients.least_of_hidden import LeastOfHidden
 from gradviz.analysis.rules.zero_gradients.masked_out import MaskedOut
 from gradviz.analysis.rules.zero_gradients.normalized_alone import NormalizedAlone
 from gradviz.analysis.rules.zero_gradients.only_rounding import OnlyRounding
+from gradviz.analysis.rules.zero_gradients.ratio_always_one import RatioAlwaysOne
 from gradviz.analysis.rules.zero_gradients.saturation import Saturation
 from gradviz.analysis.rules.zero_gradients.second_derivative_zero import SecondDerivativeZero
 from gradviz.analysis.rules.zero_gradients.term_always_zero import TermAlwaysZero

@@ -1,1 +1,1 @@
-"""GV2xx: gradients that are zero or vanish."""
+"""GV2xx: gradients that are zero or vanish; also comparisons that always have the same result."""
