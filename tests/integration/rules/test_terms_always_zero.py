@@ -109,6 +109,32 @@ def test_two_forwards_with_dropout_differ(tmp_path: Path) -> None:
     assert not causes(HEAD + TWO_SIDES.format(term="divergence(net(x)[0], out)", rate=0.3), tmp_path)
 
 
+TEACHER = """
+model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 3))
+teacher = copy.deepcopy(model)
+optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+for step in range(6):
+    x, y = torch.randn(32, 8), torch.randint(0, 3, (32,))
+    {renewal}
+    with torch.no_grad():
+        wanted = teacher(x).softmax(1)
+    loss = F.cross_entropy(model(x), y) + F.kl_div(model(x).log_softmax(1), wanted, reduction="batchmean")
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_a_copy_that_is_renewed_before_each_use_is_told_where_it_is_renewed(tmp_path: Path) -> None:
+    renewal = "teacher.load_state_dict(model.state_dict())  # HERE"
+    assert_first_alarm(HEAD + TEACHER.format(renewal=renewal), "term_always_zero", tmp_path)
+
+
+def test_a_copy_that_is_renewed_at_some_steps_is_right(tmp_path: Path) -> None:
+    renewal = "if step % 3 == 0: teacher.load_state_dict(model.state_dict())"
+    assert "term_always_zero" not in causes(HEAD + TEACHER.format(renewal=renewal), tmp_path)
+
+
 def test_a_hinge_that_is_satisfied_is_a_note(tmp_path: Path) -> None:
     script = HEAD + TWO_SIDES.format(term="F.relu(hidden.abs() - 100).mean()  # HERE", rate=0.0)
     assert not causes(script, tmp_path)

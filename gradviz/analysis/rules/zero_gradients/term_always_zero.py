@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import exp, isclose
-
-from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.dead_terms import live_terms
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.cuts.zero_terms import ZeroTerm, zero_terms
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.values.shared_memory import taken_without_copy
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.own_references import own_references
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import TensorUse
 
 
 class TermAlwaysZero(Rule):
@@ -65,134 +62,85 @@ class TermAlwaysZero(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        found = dict[int | None, _ZeroTerm]()
-        for backward in case.histories.last_backward_of_each_line:
-            for use in flow.log.calls[backward].roots if flow.has_step_after(backward) else ():
-                for term in _zero_terms(flow, backward, use.tensor):
-                    found.setdefault(flow.log.calls[term.made].call_site, term)
-        told = {each.call for each in own_references(case.histories)} if found else set()
-        for site, term in found.items():
-            rows = _calls_of_line(flow, site, term)
-            is_told = not told.isdisjoint(rows) or taken_without_copy(flow, term.made) is not None
-            steps = {flow.step_before(row) for row in rows}
-            is_always = len(steps) >= _MIN_STEPS and all(_is_zero(flow, row) for row in rows)
-            if is_always and not is_told and not _is_of_a_ratio(flow, term.made):
-                yield self._finding(flow, term, len(rows))
+        found = list(zero_terms(case.histories))
+        told = {flow.log.calls[each.call].call_site for each in own_references(case.histories)} if found else set()
+        for term in found:
+            if term.is_held:
+                yield self._held(flow, term)
+            elif (
+                flow.log.calls[term.made].call_site not in told
+                and taken_without_copy(flow, term.made) is None
+                and not _is_of_a_ratio(flow, term.made)
+            ):
+                yield self._compared(case, term)
 
-    def _finding(self, flow: Dataflow, term: _ZeroTerm, times: int) -> Finding:
+    def _compared(self, case: Case, term: ZeroTerm) -> Finding:
+        flow = case.dataflow
         location, added = two_lines(flow, term.made, term.added)
-        what = call_words(flow.log.calls[term.made])
-        if term.is_held:
-            return self._held(what, location, added, times)
+        words = f"{call_words(flow.log.calls[term.made])}{at_line(location)} gets the same values twice"
+        copying = _copy_of_parameters(case.histories, term.made)
+        if copying is not None:
+            at = location_of_call(flow, copying)
+            return self.finding(
+                f"{_zero(term)}: {words}, because the parameters of one side are made those of the other{at_line(at)} "
+                "before each use",
+                symptom="grad_zero",
+                why="a copy that is renewed before each step says the same as the model itself",
+                fix="renew the copy more rarely than the model steps, or average it: old.lerp_(new, 0.01)",
+                location=at,
+                symptom_location=location,
+                evidence={"times": term.times},
+            )
         return self.finding(
-            f"a term of the loss is 0 all {times:,} times, and so is its gradient: {what}{at_line(location)} gets the "
-            "same values twice",
+            f"{_zero(term)}: {words}{_lines_of_sides(flow, term.made)}",
             symptom="grad_zero",
             why="two forwards without dropout or other data give the same, and so do two names of one tensor",
             fix="look how the two sides were computed: other dropout masks or augmentations, other weights or another "
             "index must make them differ",
             location=location,
             symptom_location=added,
-            evidence={"times": times},
+            evidence={"times": term.times},
         )
 
-    def _held(self, what: str, location: Location | None, added: Location | None, times: int) -> Finding:
+    def _held(self, flow: Dataflow, term: ZeroTerm) -> Finding:
+        location, added = two_lines(flow, term.made, term.added)
         return self.finding(
-            f"a term of the loss is 0 all {times:,} times, and so is its gradient: {what}{at_line(location)} holds it "
-            "at 0",
+            f"{_zero(term)}: {call_words(flow.log.calls[term.made])}{at_line(location)} holds it at 0",
             severity="note",
             symptom="grad_zero",
             why="a hinge teaches nothing where it is satisfied: that may be meant, or its sign or margin is wrong",
             fix="compare what goes into it with the margin; leave the term out if it is never needed",
             location=location,
             symptom_location=added,
-            evidence={"times": times},
+            evidence={"times": term.times},
         )
 
 
-_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "pairwise_distance"})
-_HOLD = frozenset({"relu", "clamp", "clamp_min", "clip", "maximum", "threshold"})
-_SIDES = 2
-_MIN_STEPS = 4
-_MAX_CALLS = 40
-_ROUNDING = 1e-6
-"""A divergence of equal distributions is not exactly 0."""
+def _zero(term: ZeroTerm) -> str:
+    return f"a term of the loss is 0 all {term.times:,} times, and so is its gradient"
 
 
-class _ZeroTerm(Struct, frozen=True):
-    """A term of a loss that is 0."""
-
-    made: int
-    """The call that made a 0 of something else."""
-    added: int
-    """The call that adds the term to the loss."""
-    is_held: bool
-    """Whether that is a hinge, not a comparison."""
-
-
-def _zero_terms(flow: Dataflow, backward: int, root: int) -> Iterator[_ZeroTerm]:
-    terms = live_terms(flow, backward, root)
-    for tensor, added in terms if len(terms) > 1 else ():
-        made = _where_it_becomes_zero(flow, tensor, added)
-        if made is None:
-            continue
-        call = flow.log.calls[made]
-        name = plain_name(call.function)
-        if name in _HOLD and _count(flow, call.outputs[0], made) > 1:
-            yield _ZeroTerm(made, added, is_held=True)
-        elif name in _COMPARE and len(call.inputs) == _SIDES and _sides_are_alike(flow, made, name):
-            yield _ZeroTerm(made, added, is_held=False)
+def _copy_of_parameters(histories: ParameterHistories, row: int) -> int | None:
+    """The call that changed, since the last step, a parameter from which the side without a gradient was computed."""
+    flow = histories.flow
+    since = flow.step_before(row)
+    for use in flow.log.calls[row].inputs:
+        above = () if use.requires_grad else flow.ancestors(use.tensor, row, since)
+        for number in {each.tensor for made in above for each in flow.log.calls[made].inputs} - histories.trained:
+            changes = flow.changes(number, since, above[-1]) if histories.tensor(number).role == "parameter" else ()
+            if changes:
+                return changes[-1]
+    return None
 
 
-def _where_it_becomes_zero(flow: Dataflow, tensor: int, before: int) -> int | None:
-    """The uppermost call above a term of which all results are 0, and an input that needs a gradient is not."""
-    found = None
-    for _ in range(_MAX_CALLS):
-        made = flow.newest_producer(tensor, before)
-        if made is None or flow.log.calls[made].kind != "operation" or not _is_zero(flow, made):
-            break
-        found, before = made, made
-        live = flow.log.calls[made].live_inputs
-        if not live:
-            return None
-        tensor = live[0].tensor
-    return found
-
-
-def _is_zero(flow: Dataflow, row: int) -> bool:
-    """Whether all that a call returned is 0, as good as it can be computed."""
-    call = flow.log.calls[row]
-    values = flow.values_of(call.outputs[0], row + 1) if call.outputs else None
-    if values is None or values.minimum is None or values.maximum is None or not values.is_finite:
-        return False
-    bound = _ROUNDING if values.count == 1 else 0.0
-    return -bound <= values.minimum and values.maximum <= bound
-
-
-def _sides_are_alike(flow: Dataflow, row: int, name: str) -> bool:
-    """Whether both sides have as many numbers, between the same bounds, and not all are the same one."""
-    call = flow.log.calls[row]
-    one, other = (flow.values_of(use, row) for use in call.inputs)
-    if one is None or other is None or one.count != other.count or one.count == 1:
-        return False
-    bounds = (one.minimum, one.maximum), (other.minimum, other.maximum)
-    logarithms, given = (tuple(each for each in pair if each is not None) for pair in bounds)
-    if len(logarithms) != _SIDES or len(given) != _SIDES or logarithms[0] == logarithms[1]:
-        return False
-    if name != "kl_div":
-        return call.outputs[0].values is not None and call.outputs[0].values.minimum == 0 and logarithms == given
-    wanted = logarithms if call.scalars.get("log_target") else tuple(map(exp, logarithms))
-    return all(isclose(each, like, abs_tol=_ROUNDING) for each, like in zip(wanted, given, strict=True))
-
-
-def _calls_of_line(flow: Dataflow, site: int | None, term: _ZeroTerm) -> list[int]:
-    """The calls like that of the term on its line that a step may use."""
-    function = flow.log.calls[term.made].function
-    return [
-        row
-        for row, call in enumerate(flow.log.calls)
-        if call.call_site == site and call.function == function and flow.has_step_after(row) and call.live_inputs
-    ]
+def _lines_of_sides(flow: Dataflow, row: int) -> str:
+    """The lines on which the two sides were computed, where they are others than that of the comparison."""
+    made = [flow.newest_producer(use.tensor, row) for use in flow.log.calls[row].inputs]
+    lines = {line.line for each in made if each is not None and (line := flow.line_of(each)) is not None}
+    own = flow.line_of(row)
+    if own is None or lines <= {own.line}:
+        return ""
+    return f", which line{'s' if len(lines) > 1 else ''} {' and '.join(map(str, sorted(lines)))} computed"
 
 
 def _is_of_a_ratio(flow: Dataflow, row: int) -> bool:
@@ -208,8 +156,3 @@ def _is_of_a_ratio(flow: Dataflow, row: int) -> bool:
         if {use.tensor for use in ratio.inputs} == sides and ratio.outputs
         for user in flow.users(ratio.outputs[0].tensor)
     )
-
-
-def _count(flow: Dataflow, use: TensorUse, row: int) -> int:
-    values = flow.values_of(use, row + 1)
-    return 0 if values is None else values.count
