@@ -107,6 +107,10 @@ RIGHT = (
     BLOCKS.format(inplace=True, forward="x = self.act(x)\n        return x + self.linear(x)") + TRAIN,
     BLOCKS.format(inplace=True, forward="h = self.linear(x)\n        h = self.act(h)\n        return x + h") + TRAIN,
     TASKS.format(begin="fast = dict(slow)") + TRAIN,
+    TASKS.format(begin="fast = slow").replace(
+        "        losses.append", "        slow = dict(slow)\n        losses.append"
+    )
+    + TRAIN,
 )
 
 
