@@ -185,6 +185,14 @@ class ParameterHistories:
                 last.append((noted or rows)[-1])
         return tuple(last)
 
+    def backward_through(self, row: int) -> int | None:
+        """The next backward after a call, if it goes through what the call computed, and a step follows it."""
+        backward = next((each for each in self.backward_calls if each > row), None)
+        if backward is None or not self.flow.has_step_after(backward):
+            return None
+        roots = self.log.calls[backward].roots
+        return backward if any(row in self.flow.ancestors(use.tensor, backward, since=row) for use in roots) else None
+
     def backward_of_step(self, step: int) -> int | None:
         """The last backward before a step, if no other step came after it."""
         index = bisect_left(self.backward_calls, step)

@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call
 
 
@@ -92,11 +93,7 @@ class FlattenedOtherwise(Rule):
         )
 
 
-_LOSSES = frozenset({
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-})  # fmt: skip
-_COMBINE = _LOSSES | {"mul", "add", "sub", "gather"}
+_COMBINE = LOSSES_BY_SAMPLE | {"mul", "add", "sub", "gather"}
 _FLATTEN = frozenset({"reshape", "view", "flatten"})
 _TURN = frozenset({"transpose", "permute", "t", "T", "swapaxes", "movedim", "mT", "swapdims"})
 _MAX_TRIED = 3

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.ordered_alone import ordered_alone
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call
 
 
@@ -64,7 +65,7 @@ class ShuffledApart(Rule):
         flow = case.dataflow
         lines: dict[int | None, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _LOSSES or len(call.inputs) < _BOTH:
+            if plain_name(call.function) not in LOSSES_BY_SAMPLE or len(call.inputs) < _BOTH:
                 continue
             if call.inputs[0].requires_grad and not call.inputs[1].requires_grad and flow.has_step_after(row):
                 lines[call.call_site].append(row)
@@ -121,12 +122,6 @@ class ShuffledApart(Rule):
             location=second,
             symptom_location=first if first != second else location_of_call(flow, row),
         )
-
-
-_LOSSES = frozenset({
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-})  # fmt: skip
 
 
 def _apart(case: Case, row: int, prediction: int, target: int) -> tuple[int, int] | None:
@@ -220,7 +215,7 @@ def _lengths_of_permutations(case: Case) -> set[int]:
 
 def _combines(call: Call) -> bool:
     name = plain_name(call.function)
-    return call.kind == "operation" and len(call.inputs) == _BOTH and (name in _COMBINE or name in _LOSSES)
+    return call.kind == "operation" and len(call.inputs) == _BOTH and (name in _COMBINE or name in LOSSES_BY_SAMPLE)
 
 
 _BOTH = 2

@@ -81,7 +81,11 @@ class SameRandomNumbers(Rule):
                 continue
             again = rows_of_one_optimizer(flow, rows)
             different = different_draws(flow, again)
-            if different is None or _MIN_TIMES * different > len(again) or not _is_in_loss(case, again[-1]):
+            if (
+                different is None
+                or _MIN_TIMES * different > len(again)
+                or case.histories.backward_through(again[-1]) is None
+            ):
                 continue
             location = line_that_seeds_all(case, again) or location
             if location not in told:
@@ -139,23 +143,9 @@ def _are_the_same(case: Case, rows: list[int]) -> bool:
     return len({flow.step_before(row) for row in rows}) >= _MIN_DRAWS
 
 
-def _backward_of(case: Case, row: int) -> int | None:
-    """The backward that goes through what was computed from a draw, if a step follows it."""
-    flow = case.dataflow
-    backward = next((each for each in case.histories.backward_calls if each > row), None)
-    if backward is None or not flow.has_step_after(backward):
-        return None
-    roots = [use.tensor for use in flow.log.calls[backward].roots]
-    return backward if any(row in flow.ancestors(root, backward, since=row) for root in roots) else None
-
-
-def _is_in_loss(case: Case, row: int) -> bool:
-    return _backward_of(case, row) is not None
-
-
 def _is_noise(case: Case, rows: list[int]) -> bool:
     """Whether what is drawn is combined, in the computation of a loss, with a tensor that changes from step to step."""
-    flow, backward = case.dataflow, _backward_of(case, rows[-1])
+    flow, backward = case.dataflow, case.histories.backward_through(rows[-1])
     if backward is None:
         return False
     tensor = flow.log.calls[rows[-1]].outputs[0].tensor

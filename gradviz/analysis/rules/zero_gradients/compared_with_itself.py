@@ -70,7 +70,7 @@ class ComparedWithItself(Rule):
             shared = [found for row in rows if (found := _shared(flow, row)) is not None]
             steps = {flow.step_before(each.row) for each in shared}
             is_always = len(steps) >= _MIN_STEPS and steps == {flow.step_before(row) for row in rows}
-            if is_always and _is_in_loss(flow, shared[-1].row):
+            if is_always and case.histories.backward_through(shared[-1].row) is not None:
                 yield self._finding(case, shared)
 
     def _finding(self, case: Case, found: list[_Shared]) -> Finding:
@@ -123,12 +123,6 @@ def _shared(flow: Dataflow, row: int) -> _Shared | None:
         return None
     taken = taken_without_copy(flow, row)
     return None if taken is None else _Shared(row, taken)
-
-
-def _is_in_loss(flow: Dataflow, row: int) -> bool:
-    """Whether a backward starts from something that was computed from the result of a call."""
-    below = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, live=True)
-    return any(flow.log.calls[each].kind == "backward" for each in below)
 
 
 def _has_no_slope(flow: Dataflow, row: int) -> bool:

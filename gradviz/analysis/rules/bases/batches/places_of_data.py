@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call
 
 ENDS = re.compile(r"(is_|not_|non_?)?(dones?|terminals?|terminated|terminations?)(_\w+)?")
@@ -109,18 +110,12 @@ def _takes_last(call: Call) -> bool:
     return plain_name(call.function) == "getitem" and bool(call.inputs) and -1 in call.scalars.values()
 
 
-_LOSSES = frozenset({
-    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
-    "binary_cross_entropy_with_logits",
-})  # fmt: skip
-
-
 def _average(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:
     """The last average of a loss over all samples."""
     for row in reversed(rows):
         call = flow.log.calls[row]
         function = plain_name(call.function)
-        is_loss = function in _LOSSES and call.scalars.get("reduction") == "mean"
+        is_loss = function in LOSSES_BY_SAMPLE and call.scalars.get("reduction") == "mean"
         is_mean = function == "mean" and not axes_of(call, 1)
         if (is_loss or is_mean) and call.live_inputs and shape_of(flow, call.inputs[0].tensor)[:1] == (size,):
             return Place(

@@ -14,6 +14,11 @@ SHAPE_ONLY = frozenset({
     "to", "double", "expand", "expand_as", "view_as", "broadcast_tensors", "clone", "T", "t", "swapaxes", "unflatten",
 })  # fmt: skip
 """They change the shape or the type, or take a part, and keep the values."""
+LOSSES_BY_SAMPLE = frozenset({
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+})  # fmt: skip
+"""They compare each row of a prediction with that of its target."""
 _MAX_SHAPING = 8
 _SQUARE = 2
 
