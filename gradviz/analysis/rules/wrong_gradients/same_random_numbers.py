@@ -81,11 +81,7 @@ class SameRandomNumbers(Rule):
                 continue
             again = rows_of_one_optimizer(flow, rows)
             different = different_draws(flow, again)
-            if (
-                different is None
-                or _MIN_TIMES * different > len(again)
-                or case.histories.backward_through(again[-1]) is None
-            ):
+            if different is None or case.histories.backward_through(again[-1]) is None:
                 continue
             location = line_that_seeds_all(case, again) or location
             if location not in told:
@@ -124,8 +120,6 @@ class SameRandomNumbers(Rule):
 
 _DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
 _MIN_DRAWS = 3
-_MIN_TIMES = 2
-"""How often each of the different draws comes, on average, where all are drawn again."""
 _MAX_FOLLOWED = 40
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
 _KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})

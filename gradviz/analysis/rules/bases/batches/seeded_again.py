@@ -14,6 +14,7 @@ from gradviz.analysis.rules.bases.unread_names import function_around
 
 MIN_NUMBERS = 8
 """Fewer may have the same extremes by chance, or be a setting that is drawn."""
+_MIN_TIMES = 2
 _SEEDS_ALL = re.compile(r"\b(torch\.manual_seed|seed_everything|set_seed|seed_all)\(")
 
 
@@ -29,12 +30,15 @@ def rows_of_one_optimizer(flow: Dataflow, rows: list[int]) -> list[int]:
 
 
 def different_draws(flow: Dataflow, rows: list[int]) -> int | None:
-    """How many different draws there are of numbers between which no two are the same by chance; None if unknown."""
+    """How many different draws there are, if each comes twice or more on average; None if not, or if it is unknown.
+
+    They are of so many numbers that no two are the same by chance.
+    """
     values = [flow.log.calls[row].outputs[0].values for row in rows]
     if not values or any(each is None or each.count < MIN_NUMBERS or each.zeros for each in values):
         return None
     different = len(set(values))
-    return different if different > 1 else None
+    return different if different > 1 and _MIN_TIMES * different <= len(rows) else None
 
 
 def line_that_seeds_all(case: Case, rows: list[int]) -> Location | None:
