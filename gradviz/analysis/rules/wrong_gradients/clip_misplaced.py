@@ -17,9 +17,8 @@ from gradviz.analysis.gradients.gradient_changes import (
     clips_without_parameters,
     steps_with_scaled,
 )
-from gradviz.analysis.gradients.used_up_iterators import line_of_used_up_iterator
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.uses_of_iterators import line_of_iterator_for
+from gradviz.analysis.rules.bases.sources.clipped_iterators import line_of_empty_iterator
 
 
 class ClipMisplaced(Rule):
@@ -104,8 +103,9 @@ class ClipMisplaced(Rule):
     def _of_no_parameters(self, case: Case, change: MisplacedChange) -> Iterator[Finding]:
         clip = location_of_call(case.dataflow, change.call)
         clips_some = clips_gradients_at(case.histories, clip)
-        made = None if clip is None else _line_of_iterator(case, clip, clips_some=clips_some)
-        if made is not None:
+        lines = {} if clip is None else case.capture.sources.get(clip.file, {})
+        line = None if clip is None else line_of_empty_iterator(lines, clip.line, is_used_by_clip=clips_some)
+        if clip is not None and line is not None:
             yield self.finding(
                 "clip_grad_norm_() clips nothing: it was given no parameters, because the iterator over them was used "
                 + ("up by its first call" if clips_some else "up before"),
@@ -113,7 +113,7 @@ class ClipMisplaced(Rule):
                 symptom="grad_wrong",
                 why="an iterator gives its elements once: afterwards it is empty",
                 fix="make it a list: list(...)",
-                location=made,
+                location=Location(clip.file, line),
                 symptom_location=clip,
                 tensors=names_of(case.dataflow, sorted(case.histories.trained)),
                 evidence={"times": change.times},
@@ -163,14 +163,6 @@ class ClipMisplaced(Rule):
             tensors=names_of(flow, change.tensors),
             evidence={"times": change.times},
         )
-
-
-def _line_of_iterator(case: Case, clip: Location, *, clips_some: bool) -> Location | None:
-    """The line that makes the iterator which is empty when a line clips what it gives."""
-    made = line_of_used_up_iterator(case, clip, is_used_by_clip=clips_some)
-    lines = case.capture.sources.get(clip.file, {})
-    line = line_of_iterator_for(lines, clip.line) if made is None and lines else None
-    return made if line is None else Location(clip.file, line)
 
 
 _REFUSED = "No inf checks were recorded prior to update"

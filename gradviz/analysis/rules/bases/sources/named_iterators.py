@@ -94,18 +94,10 @@ class _Makers:
         Args:
             inside: whether it is returned by a function of the program that is looked into.
         """
-        if isinstance(value, ast.GeneratorExp):
-            return not _is_endless(value)
-        name = called_name(value)
-        if not isinstance(value, ast.Call) or _is_endless(value):
-            return False
-        own = self._functions.get(name, [])
-        if own:
+        own = self._functions.get(called_name(value), [])
+        if own and not _is_endless(value):
             return not inside and len(own) == 1 and self._is_generator(own[0])
-        if name in _METHODS:
-            return isinstance(value.func, ast.Attribute)
-        is_iter = name != "iter" or len(value.args) == 1
-        return (name in _LAZY and isinstance(value.func, ast.Name) and is_iter) or name in _CHAINS
+        return makes_iterator(value)
 
     def _is_generator(self, function: ast.AST) -> bool:
         own = [node for node in ast.walk(function) if self._tree.scope(node) is function]
@@ -113,6 +105,19 @@ class _Makers:
             return not any(isinstance(node, ast.While) for node in own)
         returned = [node.value for node in own if isinstance(node, ast.Return) and node.value is not None]
         return bool(returned) and all(self.makes(each, inside=True) for each in returned)
+
+
+def makes_iterator(value: ast.expr) -> bool:
+    """Whether an expression makes an iterator, which ends, with functions of Python or methods of modules."""
+    if _is_endless(value):
+        return False
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.GeneratorExp)
+    name = called_name(value)
+    if name in _METHODS:
+        return isinstance(value.func, ast.Attribute)
+    is_iter = name != "iter" or len(value.args) == 1
+    return (name in _LAZY and isinstance(value.func, ast.Name) and is_iter) or name in _CHAINS
 
 
 def _is_endless(value: ast.AST) -> bool:

@@ -1,5 +1,6 @@
 """What goes over an iterator, and which of it certainly comes when the iterator is empty already.
 
+>>> from gradviz.analysis.rules.bases.sources.named_iterators import named_iterators
 >>> tree = SourceTree(dict(enumerate('''params = model.parameters()
 ... optimizer = SGD(params, lr=0.1)
 ... for step in range(9):
@@ -14,11 +15,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.named_iterators import NamedIterator, named_iterators
+from gradviz.analysis.rules.bases.sources.named_iterators import NamedIterator
 from gradviz.analysis.rules.bases.sources.order_of_uses import Order, Use
 from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, Loop, SourceTree, called_name, is_read
 
@@ -60,15 +61,6 @@ def uses_when_empty(tree: SourceTree, held: NamedIterator) -> Iterator[EmptyUse]
         loop = order.loop_around(use) if before is None else None
         if before is not None or loop is not None:
             yield EmptyUse(use, before, loop)
-
-
-def line_of_iterator_for(lines: Mapping[int, str], clip: int) -> int | None:
-    """The line of the iterator that a call on another line gets, if it is certainly empty then."""
-    tree = SourceTree(lines)
-    for held in named_iterators(tree):
-        if any(each.use.is_call and each.use.node.lineno == clip for each in uses_when_empty(tree, held)):
-            return held.line
-    return None
 
 
 def _use(tree: SourceTree, read: ast.Name | ast.Attribute) -> Iterator[Use]:
