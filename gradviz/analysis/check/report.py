@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 
 from msgspec import Struct
 
@@ -16,6 +17,7 @@ from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location, SourceText, is_at_least, text_at
 from gradviz.analysis.parameters.parameter_outcomes import counted_outcomes
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import files_in_parts
 from gradviz.capture.capture import Capture
 from gradviz.graph.number_words import counted
 
@@ -71,9 +73,10 @@ def check_report(
     trained = training_facts(case) if is_quiet and capture.error is None else ()
     skipped = [each.code for each in result.not_looked_for]
     checked = (*_what_was_checked(case), *_what_was_left_out(known_rules, (*result.rules, *skipped), len(skipped)))
+    unseen = (*capture.disclosures, *_what_was_not_read(case))
     return Report(
         capture.program.name, tuple(shown), source, checked, trained, result.rules, len(suppressed), len(known),
-        capture.disclosures, result.not_looked_for, None if capture.error is None else capture.error.type_name,
+        unseen, result.not_looked_for, None if capture.error is None else capture.error.type_name,
         capture.outcome == "failed" and capture.error is None,
         not (capture.backward_calls or case.measured_graphs or result.findings or capture.error),
     )  # fmt: skip
@@ -121,6 +124,13 @@ def _what_was_checked(case: Case) -> Iterable[str]:
         for figures in node.gradients
     )
     yield f"{edges:,} gradients measured"
+
+
+def _what_was_not_read(case: Case) -> Iterable[str]:
+    files = sorted({PurePath(file).name for file in files_in_parts(case)})
+    if files:
+        lines = f"the lines of {together(files)} far from those that ran"
+        yield f"{lines}: rules that read whole files saw nothing there (GV735, GV770 to GV772)"
 
 
 def _what_was_left_out(known: Sequence[type[Rule]], ran: Sequence[str], skipped: int) -> Iterable[str]:

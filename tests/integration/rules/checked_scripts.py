@@ -34,11 +34,15 @@ def alarms(script: str, folder: Path) -> list[Finding]:
 
 def findings(script: str, folder: Path) -> tuple[Finding, ...]:
     """The same with notes."""
+    return check_case(recorded(script, folder), RULES).findings
+
+
+def recorded(script: str, folder: Path) -> Case:
+    """The run of a script, from its beginning to its end."""
     path = folder / "train.py"
     path.write_text(script)
     plan = RecordingPlan(backward=None, keep_going=True, calls=True)
-    case = Case(run(find_script(str(path)), (), plan).capture)
-    return tuple(check_case(case, RULES).findings)
+    return Case(run(find_script(str(path)), (), plan).capture)
 
 
 def assert_first_alarm(script: str, cause: str, folder: Path) -> None:

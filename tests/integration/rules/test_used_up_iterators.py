@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+from gradviz.analysis.check.report import check_report
+from gradviz.analysis.rules import RULES
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm, recorded
 
 NET = """
 import itertools
@@ -156,3 +158,14 @@ def test_clipping_of_an_argument_that_the_optimizer_has_used_up(tmp_path: Path) 
 @pytest.mark.parametrize("script", HEALTHY)
 def test_iterators_that_are_used_once_are_left_alone(script: str, tmp_path: Path) -> None:
     assert alarms(f"{HEAD}{NET}{script}", tmp_path) == []
+
+
+TEXT = "\n".join(f"don't (read {number}" for number in range(60))
+SPACE = "\n" * 12
+FAR_APART = f"{HEAD}start = torch.zeros(1)\n{SPACE}TEXT = '''\n{TEXT}\n'''\n{NET}{START}{TRAIN}"
+
+
+def test_a_file_that_is_recorded_in_parts_is_said_not_to_be_read(tmp_path: Path) -> None:
+    (unseen,) = check_report(recorded(FAR_APART, tmp_path), RULES).disclosures
+    assert unseen.startswith("the lines of train.py far from those that ran")
+    assert not check_report(recorded(f"{HEAD}{NET}{START}{TRAIN}", tmp_path), RULES).disclosures

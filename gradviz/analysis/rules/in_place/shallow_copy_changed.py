@@ -9,8 +9,8 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.shallow_copies import ShallowCopy, shallow_copies
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
 
 
 class ShallowCopyChanged(Rule):
@@ -65,9 +65,8 @@ class ShallowCopyChanged(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        files = {site.file for site in case.dataflow.log.call_sites if not site.is_library}
-        for file, lines in case.capture.sources.items() if case.histories.reached_by else ():
-            copies = list(shallow_copies(SourceTree(lines))) if file in files else []
+        for file, tree in own_files(case) if case.histories.reached_by else ():
+            copies = list(shallow_copies(tree))
             changes = _changes(case.dataflow, file, {line for each in copies for line in each.changed_at})
             for each in copies:
                 rows = [row for line in each.changed_at for row in changes.get(line, ())]

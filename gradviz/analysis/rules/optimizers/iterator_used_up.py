@@ -12,6 +12,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.named_iterators import named_iterators
 from gradviz.analysis.rules.bases.sources.order_of_uses import Use
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 from gradviz.analysis.rules.bases.sources.uses_of_iterators import CLIPS, COLLECT, EmptyUse, uses_when_empty
 from gradviz.graph.call_log import CallLog
@@ -63,9 +64,8 @@ class IteratorUsedUp(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         if not case.histories.reached_by:
             return
-        for file, lines in case.capture.sources.items():
-            if file in _own_files(case):
-                yield from self._of_file(case, file, SourceTree(lines))
+        for file, tree in own_files(case):
+            yield from self._of_file(case, file, tree)
 
     def _of_file(self, case: Case, file: str, tree: SourceTree) -> Iterator[Finding]:
         ran = LinesThatRan(case.dataflow, file)
@@ -101,11 +101,6 @@ _IDLE = frozenset({
     "numel", "nelement", "element_size", "shape", "size", "dim", "ndim", "dtype", "device", "requires_grad", "is_leaf",
 })  # fmt: skip
 _SHOW = frozenset({"print", "str", "repr", "len", "type", "isinstance"})
-
-
-def _own_files(case: Case) -> set[str]:
-    """The program's own files."""
-    return {site.file for site in case.dataflow.log.call_sites if not site.is_library}
 
 
 def _has_effect(tree: SourceTree, use: Use) -> bool:

@@ -1,0 +1,24 @@
+"""The files of the program itself, read as a whole.
+
+A recording has the lines around those that ran. Where they are too far apart, what is left may be no whole program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+
+
+def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
+    """Each file of the program, without libraries, with its source; an empty one where it cannot be read."""
+    own = {site.file for site in case.dataflow.log.call_sites if not site.is_library}
+    for file, lines in case.capture.sources.items():
+        if file in own:
+            yield file, SourceTree(lines)
+
+
+def files_in_parts(case: Case) -> list[str]:
+    """The files of which the recording has too few lines to read them as a whole."""
+    return [file for file, tree in own_files(case) if not tree.module.body]
