@@ -353,6 +353,8 @@ def program_of(name: str, arguments: tuple[str, ...] = ()) -> Program:
 
 CONTEXT_LINES = 10
 """Lines kept above and below each of the user's own, so that a short script is kept as a whole."""
+LONGEST_WHOLE_FILE = 2_000
+"""Lines of a file of the program that is kept as a whole beside the log of its calls: rules read what encloses them."""
 
 
 def kept_lines(
@@ -373,6 +375,8 @@ def kept_lines(
             wanted[function.file].update(range(function.first_line, function.last_line + 1))
     if calls is not None:
         _want_sites(wanted, calls)
+        for file in {site.file for site in calls.call_sites if not site.is_library}:
+            wanted[file].update(_whole_file(file))
         for definition in calls.definitions:
             wanted[definition.file].update(range(definition.first_line, definition.last_line + 1))
         for holder in (tensor.holder for tensor in calls.tensors if tensor.holder is not None):
@@ -398,6 +402,12 @@ def _want_sites(wanted: defaultdict[str, set[int]], holder: Graph | CallLog) -> 
 
 def _around(line: int) -> range:
     return range(line - CONTEXT_LINES, line + CONTEXT_LINES + 1)
+
+
+def _whole_file(file: str) -> range:
+    """The numbers of all its lines; none if it is too long."""
+    count = len(linecache.getlines(file))
+    return range(1, count + 1 if count <= LONGEST_WHOLE_FILE else 1)
 
 
 def _lines_of(file: str, numbers: set[int]) -> dict[int, str]:

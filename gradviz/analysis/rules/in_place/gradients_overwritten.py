@@ -17,7 +17,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.gradients.gradient_events import Event
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.kept_gradients import KeptGradients, kept_gradients
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 
@@ -69,7 +69,7 @@ class GradientsOverwritten(Rule):
     severity = "error"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        kept_in = cache(lambda file: tuple(kept_gradients(SourceTree(case.capture.sources.get(file) or {1: ""}))))
+        kept_in = cache(lambda file: tuple(kept_gradients(tree_of(case.capture.sources.get(file) or {1: ""}))))
         found: dict[Location, tuple[_Lost, list[int]]] = {}
         for leaf, events in case.gradient_events.events.items() if case.histories.reached_by else ():
             for lost in (*_lost(case, leaf, events), *_with_itself(case, leaf)):

@@ -10,7 +10,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.schedule_lines import line_that_steps_this
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.numbers_of_batches import length_counts_batches
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -117,4 +117,4 @@ def _is_of_batches(case: Case, schedule: Schedule) -> bool:
     """Whether the source makes its length of the number of batches."""
     made = case.location_of_site(schedule.call_site)
     lines = case.capture.sources.get(made.file, {}) if made is not None else {}
-    return made is not None and made.line in lines and length_counts_batches(SourceTree(lines), made.line)
+    return made is not None and made.line in lines and length_counts_batches(tree_of(lines), made.line)

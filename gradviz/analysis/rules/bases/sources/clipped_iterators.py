@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from gradviz.analysis.rules.bases.sources.named_iterators import makes_iterator, named_iterators
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.analysis.rules.bases.sources.uses_of_iterators import uses_when_empty
 
 _MAX_LINES = 12
@@ -24,7 +24,7 @@ def line_of_empty_iterator(lines: Mapping[int, str], clip: int, *, is_used_by_cl
     line = _only_line_that_makes_it(lines, clip, is_used_by_clip=is_used_by_clip)
     if line is not None or not lines:
         return line
-    tree = SourceTree(lines)
+    tree = tree_of(lines)
     empty = ((held, use) for held in named_iterators(tree) for use in uses_when_empty(tree, held))
     return next((held.line for held, each in empty if each.use.is_call and each.use.node.lineno == clip), None)
 

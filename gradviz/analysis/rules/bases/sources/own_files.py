@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
 
 
 def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
@@ -16,7 +16,7 @@ def own_files(case: Case) -> Iterator[tuple[str, SourceTree]]:
     own = {site.file for site in case.dataflow.log.call_sites if not site.is_library}
     for file, lines in case.capture.sources.items():
         if file in own:
-            yield file, SourceTree(lines)
+            yield file, tree_of(lines)
 
 
 def files_in_parts(case: Case) -> list[str]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from msgspec import Struct
 
@@ -137,6 +137,16 @@ class SourceTree:
             key = self.key_of(node)
             if key is not None:
                 yield key
+
+
+def tree_of(lines: Mapping[int, str]) -> SourceTree:
+    """The tree of a file, made once for all rules."""
+    return _made_once(tuple(lines.items()))
+
+
+@lru_cache(maxsize=16)
+def _made_once(lines: tuple[tuple[int, str], ...]) -> SourceTree:
+    return SourceTree(dict(lines))
 
 
 def is_read(node: ast.Name | ast.Attribute) -> bool:

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, SourceTree, is_read
+from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, is_read, tree_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, function_around
 
 _SAME_MEMORY = frozenset({"detach", "view", "view_as", "data", "squeeze", "unsqueeze", "requires_grad_"})
@@ -134,7 +134,7 @@ class _Function:
     def __init__(self, lines: Mapping[int, str], line: int) -> None:
         numbers = function_around(lines, line) or range(0)
         self._last = max(numbers, default=0)
-        self.tree = SourceTree({number: lines[number] for number in numbers} or {1: ""})
+        self.tree = tree_of({number: lines[number] for number in numbers} or {1: ""})
         only = self.tree.module.body[0] if len(self.tree.module.body) == 1 else None
         self.function = only if isinstance(only, FUNCTIONS) else None
         inner = () if self.function is not None else (*FUNCTIONS, ast.ClassDef)
