@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gradviz.analysis.cuts.lost_terms import LostTerm, lost_terms
 from gradviz.analysis.cuts.missing_gradients import CutOff, MissingGradients
 from gradviz.analysis.cuts.partial_cuts import partial_cuts
+from gradviz.analysis.cuts.zero_terms import ZeroTerm, zero_terms
 from gradviz.analysis.dataflow.backward_calls import BackwardCalls
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
@@ -110,6 +111,11 @@ class Case:
         """Operations without a slope on one of several paths, where no leaf shows it."""
         known = {zero.call for zero in self.zero_gradients}
         return tuple(each for each in flat_branches(self.backward_calls) if each.call not in known)
+
+    @cached_property
+    def zero_terms(self) -> tuple[ZeroTerm, ...]:
+        """Terms of losses that are 0 at every step."""
+        return tuple(zero_terms(self.histories))
 
     @cached_property
     def unexplained_zeros(self) -> tuple[UnexplainedZero, ...]:

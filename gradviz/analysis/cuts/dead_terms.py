@@ -64,7 +64,7 @@ def weightless_terms(histories: ParameterHistories) -> Iterator[WeightlessTerm]:
     for backward in histories.last_backward_of_each_line:
         count = steps[log.calls[backward].call_site]
         for use in log.calls[backward].roots if count > 1 else ():
-            for row in _sum_rows(histories.flow, backward, use.tensor):
+            for row in sum_rows(histories.flow, backward, use.tensor):
                 call = log.calls[row]
                 if not _is_times_zero(call) or zeros[call.call_site] < count:
                     continue
@@ -137,7 +137,7 @@ def _dead_terms_of(histories: ParameterHistories, backward: int, root: int) -> I
     flow = histories.flow
     live = {
         use.tensor
-        for row in _sum_rows(flow, backward, root)
+        for row in sum_rows(flow, backward, root)
         for use in histories.log.calls[row].inputs
         if use.has_grad_fn
     }
@@ -212,7 +212,7 @@ def _cuts_above(flow: Dataflow, term: int, row: int, exit_row: int | None) -> li
 
 def constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[int, int, int | None]]:
     """Terms without a history: the sum, the term, and the call where it left torch, if it is a Python number."""
-    for row in _sum_rows(flow, backward, root):
+    for row in sum_rows(flow, backward, root):
         call = flow.log.calls[row]
         if plain_name(call.function) in ADDS_TERMS:
             yield from ((row, use.tensor, None) for use in call.inputs if not use.requires_grad)
@@ -220,7 +220,7 @@ def constant_terms(flow: Dataflow, backward: int, root: int) -> Iterator[tuple[i
                 yield from _numbers_added(flow, row, call)
 
 
-def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
+def sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
     """The calls that add up and scale the terms of a loss, and the elements of terms that are reduced to one number."""
     waiting, seen = [(root, backward)], set[int]()
     while waiting and len(seen) < _MAX_TERMS:
@@ -247,7 +247,7 @@ def _sum_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
 
 def live_terms(flow: Dataflow, backward: int, root: int) -> list[tuple[int, int]]:
     """The numbers that a loss is the sum of, each with the call that adds it; the loss itself if it is no sum."""
-    rows = list(_sum_rows(flow, backward, root))
+    rows = list(sum_rows(flow, backward, root))
     numbers = [row for row in rows if all(_is_number(flow, use) for use in flow.log.calls[row].inputs)]
     sums = [row for row in numbers if plain_name(flow.log.calls[row].function) in ADDS_TERMS]
     made = {use.tensor for row in numbers for use in flow.log.calls[row].outputs}

@@ -8,14 +8,20 @@ from math import exp, isclose
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gradviz.analysis.cuts.dead_terms import live_terms
+from gradviz.analysis.cuts.dead_terms import live_terms, sum_rows
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import TensorUse
 
-_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "pairwise_distance"})
+_COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div"})
+_PAIRS = frozenset({
+    "triplet_margin_loss", "triplet_margin_with_distance_loss", "pairwise_distance", "cosine_similarity",
+})  # fmt: skip
+"""What compares its first two inputs, and returns something else than 0 for the same: a margin, or 1."""
 _HOLD = frozenset({"relu", "clamp", "clamp_min", "clip", "maximum", "threshold"})
+_HINGES = _HOLD | {"softplus", "logsigmoid"}
+_REDUCE = frozenset({"mean", "sum", "mul", "div", "neg"})
 SIDES = 2
 _MIN_STEPS = 4
 _MAX_CALLS = 40
@@ -47,13 +53,14 @@ def zero_terms(histories: ParameterHistories) -> Iterator[ZeroTerm]:
     for site, term in found.items():
         rows = _calls_of_line(flow, site, term)
         steps = {flow.step_before(row) for row in rows}
-        if len(steps) >= _MIN_STEPS and all(_is_zero(flow, row) for row in rows):
+        if len(steps) >= _MIN_STEPS and all(_is_nothing(flow, row) for row in rows):
             yield replace(term, times=len(rows))
 
 
 def _zeros_of(flow: Dataflow, backward: int, root: int) -> Iterator[ZeroTerm]:
     terms = live_terms(flow, backward, root)
-    for tensor, added in terms if len(terms) > 1 else ():
+    ends = terms if len(terms) > 1 else []
+    for tensor, added in (*ends, *(inner for term in terms for inner in _terms_in_hinge(flow, *term))):
         made = _where_it_becomes_zero(flow, tensor, added)
         if made is None:
             continue
@@ -61,8 +68,26 @@ def _zeros_of(flow: Dataflow, backward: int, root: int) -> Iterator[ZeroTerm]:
         name = plain_name(call.function)
         if name in _HOLD and _count(flow, call.outputs[0], made) > 1:
             yield ZeroTerm(made, added, is_held=True)
-        elif name in _COMPARE and len(call.inputs) == SIDES and _sides_are_alike(flow, made, name):
+        elif name in _PAIRS or (name in _COMPARE and len(call.inputs) == SIDES and _sides_are_alike(flow, made, name)):
             yield ZeroTerm(made, added, is_held=False)
+
+
+def _terms_in_hinge(flow: Dataflow, tensor: int, before: int) -> Iterator[tuple[int, int]]:
+    """What is added up in a hinge above a term; the term itself if it is a triplet loss."""
+    for _ in range(_MAX_CALLS):
+        row = flow.newest_producer(tensor, before)
+        live = flow.log.calls[row].live_inputs if row is not None else ()
+        if row is None or not live:
+            return
+        name = plain_name(flow.log.calls[row].function)
+        if name in _PAIRS:
+            yield tensor, before
+        if name in _HINGES:
+            rows = sum_rows(flow, row, live[0].tensor)
+            yield from ((use.tensor, each) for each in rows for use in flow.log.calls[each].live_inputs)
+        if name not in _REDUCE or len(live) > 1:
+            return
+        tensor, before = live[0].tensor, row
 
 
 def _where_it_becomes_zero(flow: Dataflow, tensor: int, before: int) -> int | None:
@@ -70,7 +95,7 @@ def _where_it_becomes_zero(flow: Dataflow, tensor: int, before: int) -> int | No
     found = None
     for _ in range(_MAX_CALLS):
         made = flow.newest_producer(tensor, before)
-        if made is None or flow.log.calls[made].kind != "operation" or not _is_zero(flow, made):
+        if made is None or flow.log.calls[made].kind != "operation" or not _is_nothing(flow, made):
             break
         found, before = made, made
         live = flow.log.calls[made].live_inputs
@@ -78,6 +103,12 @@ def _where_it_becomes_zero(flow: Dataflow, tensor: int, before: int) -> int | No
             return None
         tensor = live[0].tensor
     return found
+
+
+def _is_nothing(flow: Dataflow, row: int) -> bool:
+    """Whether a call returned 0, or what it returns where it gets the same values twice."""
+    name = plain_name(flow.log.calls[row].function)
+    return _sides_are_alike(flow, row, name) if name in _PAIRS else _is_zero(flow, row)
 
 
 def _is_zero(flow: Dataflow, row: int) -> bool:
@@ -93,13 +124,15 @@ def _is_zero(flow: Dataflow, row: int) -> bool:
 def _sides_are_alike(flow: Dataflow, row: int, name: str) -> bool:
     """Whether both sides have as many numbers, between the same bounds, and not all are the same one."""
     call = flow.log.calls[row]
-    one, other = (flow.values_of(use, row) for use in call.inputs)
+    one, other = (flow.values_of(use, row) for use in call.inputs[:SIDES])
     if one is None or other is None or one.count != other.count or one.count == 1:
         return False
     bounds = (one.minimum, one.maximum), (other.minimum, other.maximum)
     logarithms, given = (tuple(each for each in pair if each is not None) for pair in bounds)
     if len(logarithms) != SIDES or len(given) != SIDES or logarithms[0] == logarithms[1]:
         return False
+    if name in _PAIRS:
+        return logarithms == given
     if name != "kl_div":
         return call.outputs[0].values is not None and call.outputs[0].values.minimum == 0 and logarithms == given
     wanted = logarithms if call.scalars.get("log_target") else tuple(map(exp, logarithms))

@@ -31,11 +31,26 @@ def line_of_schedule(case: Case, step: Location | None) -> Location | None:
     Args:
         step: a line that steps the optimizer; schedules of its file are looked for.
     """
-    for pattern in (_WRITES_A_RATE, _MAKES_A_SCHEDULE):
-        found = _lines_with(case, step, pattern)
-        if len(found) == 1:
-            return found[0]
-    return None
+    written, made = (_lines_with(case, step, pattern) for pattern in (_WRITES_A_RATE, _MAKES_A_SCHEDULE))
+    if len(written) == 1:
+        return _call_that_gives_it(case, written[0]) or written[0]
+    return made[0] if len(made) == 1 else None
+
+
+def _call_that_gives_it(case: Case, written: Location) -> Location | None:
+    """The only line that calls the function around a line which writes a rate that the function was given."""
+    lines = case.capture.sources.get(written.file, {})
+    above = (_DEFINED.match(lines.get(number, "")) for number in range(written.line - 1, 0, -1))
+    defined = next((each for each in above if each is not None), None)
+    rate = _WRITTEN.search(lines[written.line])
+    if defined is None or rate is None or rate[1] not in re.findall(r"\w+", defined[2]):
+        return None
+    calls = _lines_with(case, written, re.compile(rf"(?<!def )\b{defined[1]}\("))
+    return calls[0] if len(calls) == 1 else None
+
+
+_DEFINED = re.compile(r"\s*def (\w+)\((.*)\)")
+_WRITTEN = re.compile(r"""\[["']lr["']\]\s*=\s*(\w+)\s*(?:#|$)""")
 
 
 def line_that_steps(case: Case, step: Location | None) -> Location | None:

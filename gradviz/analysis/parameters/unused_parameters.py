@@ -282,7 +282,8 @@ def _where_it_is_lost(histories: ParameterHistories, number: int, use: int) -> t
     It could if both have the same shape. A line with an input of another shape computes something else.
     """
     calls = histories.log.calls
-    below = histories.flow.descendants(number, after=use - 1, live=True)
+    again = next(iter(histories.flow.users(number, after=use)), None)
+    below = histories.flow.descendants(number, after=use - 1, until=again, live=True)
     last = [row for row in below if calls[row].kind == calls[use].kind][-1]
     given = [each.tensor for each in calls[use].inputs if histories.tensor(each.tensor).role == "tensor"]
     own = location_of_call(histories.flow, last)

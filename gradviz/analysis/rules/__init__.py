@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
+from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
+from gradviz.analysis.rules.batches.batches_of_one_sample import BatchesOfOneSample
+from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
+from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
+from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOtherwise
+from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
+from gradviz.analysis.rules.batches.sorted_apart import SortedApart
+from gradviz.analysis.rules.batches.split_twice import SplitTwice
 from gradviz.analysis.rules.cost.float64_by_accident import Float64ByAccident
 from gradviz.analysis.rules.cost.graph_break import GraphBreak
 from gradviz.analysis.rules.cost.idle_graph import IdleGraph
@@ -167,6 +176,7 @@ from gradviz.analysis.rules.sequences.positions_of_samples import PositionsOfSam
 from gradviz.analysis.rules.sequences.samples_meet_times import SamplesMeetTimes
 from gradviz.analysis.rules.sequences.scores_scaled_up import ScoresScaledUp
 from gradviz.analysis.rules.sequences.sequence_over_batch import SequenceOverBatch
+from gradviz.analysis.rules.sequences.softmax_over_all_groups import SoftmaxOverAllGroups
 from gradviz.analysis.rules.sequences.state_of_other_samples import StateOfOtherSamples
 from gradviz.analysis.rules.sequences.targets_are_inputs import TargetsAreInputs
 from gradviz.analysis.rules.sequences.visible_positions_asked import VisiblePositionsAsked
@@ -181,23 +191,15 @@ from gradviz.analysis.rules.similarities.positive_elsewhere import PositiveElsew
 from gradviz.analysis.rules.similarities.scores_too_close import ScoresTooClose
 from gradviz.analysis.rules.similarities.similar_to_itself import SimilarToItself
 from gradviz.analysis.rules.wrong_data.argument_out_of_range import ArgumentOutOfRange
+from gradviz.analysis.rules.wrong_data.arguments_in_other_order import ArgumentsInOtherOrder
 from gradviz.analysis.rules.wrong_data.axes_mixed_up import AxesMixedUp
 from gradviz.analysis.rules.wrong_data.batch_meets_last_axis import BatchMeetsLastAxis
 from gradviz.analysis.rules.wrong_data.batch_norm_mixes_points import BatchNormMixesPoints
-from gradviz.analysis.rules.wrong_data.batch_of_equal_rows import BatchOfEqualRows
-from gradviz.analysis.rules.wrong_data.batches_of_one_class import BatchesOfOneClass
-from gradviz.analysis.rules.wrong_data.batches_of_one_sample import BatchesOfOneSample
 from gradviz.analysis.rules.wrong_data.computed_and_not_read import ComputedAndNotRead
-from gradviz.analysis.rules.wrong_data.labels_mixed_otherwise import LabelsMixedOtherwise
 from gradviz.analysis.rules.wrong_data.loaded_and_not_used import LoadedAndNotUsed
-from gradviz.analysis.rules.wrong_data.order_applied_twice import OrderAppliedTwice
 from gradviz.analysis.rules.wrong_data.other_noise_as_target import OtherNoiseAsTarget
 from gradviz.analysis.rules.wrong_data.result_discarded import ResultDiscarded
-from gradviz.analysis.rules.wrong_data.rows_grouped_otherwise import RowsGroupedOtherwise
 from gradviz.analysis.rules.wrong_data.sampling_gradients_kept import SamplingGradientsKept
-from gradviz.analysis.rules.wrong_data.shuffled_apart import ShuffledApart
-from gradviz.analysis.rules.wrong_data.sorted_apart import SortedApart
-from gradviz.analysis.rules.wrong_data.split_twice import SplitTwice
 from gradviz.analysis.rules.wrong_data.step_not_given import StepNotGiven
 from gradviz.analysis.rules.wrong_data.target_never_reached import TargetNeverReached
 from gradviz.analysis.rules.wrong_data.target_without_influence import TargetWithoutInfluence
@@ -459,6 +461,8 @@ RULES: tuple[type[Rule], ...] = (
     ComparedWithItself,
     TermAlwaysZero,
     ChangedUnderTwoNames,
+    SoftmaxOverAllGroups,
+    ArgumentsInOtherOrder,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -56,7 +56,7 @@ class LivingTensors:
 
 def _has_history(known: KnownTensor) -> bool:
     """True also for inputs that require grad: a graph that hangs on their ``.grad`` lives as long as they do."""
-    return known.role == "tensor" and known.status[0]
+    return known.role != "parameter" and known.status[0]
 
 
 def _held(namespaces: Iterable[Mapping[str, Any]]) -> Iterator[tuple[Holder, torch.Tensor]]:

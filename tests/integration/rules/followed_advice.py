@@ -234,6 +234,22 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
+    "GV795": (
+        (
+            "normalize each group by itself",
+            (
+                (
+                    "weights = torch.softmax(score(x[source] + x[node]), dim=0)",
+                    "score_of = score(x[source] + x[node])\n    e = torch.exp(score_of - score_of.max())\n"
+                    "    weights = e / torch.zeros(6, 1).index_add(0, node, e)[node]",
+                ),
+            ),
+        ),
+    ),
+    "GV796": (
+        ("swap the two arguments", (("advantages(values, rewards)", "advantages(rewards, values)"),)),
+        ("give them by name", (("advantages(values, rewards)", "advantages(values=values, rewards=rewards)"),)),
+    ),
     "GV673": (
         ("1 - overlap", (("loss = dice.mean()", "loss = 1 - dice.mean()"),)),
         ("the negative overlap", (("loss = dice.mean()", "loss = -dice.mean()"),)),

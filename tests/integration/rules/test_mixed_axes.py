@@ -113,6 +113,23 @@ for step in range(3):
     loss = (model(torch.randn(3, 5, 8)) - 1).square().mean()
 """
     + TRAIN,
+    "as many heads as queries": """
+class Slots(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q, self.kv, self.out = nn.Linear(8, 8), nn.Linear(8, 16), nn.Linear(8, 8)
+    def split(self, x):
+        return x.view(*x.shape[:2], 4, 2).transpose(1, 2)
+    def forward(self, x, memory):
+        k, v = map(self.split, self.kv(memory).chunk(2, dim=-1))
+        weights = (self.split(self.q(x)) @ k.transpose(-2, -1)).softmax(-1)
+        return x + self.out((weights @ v).reshape(x.shape))  # HERE
+model, slots = Slots(), nn.Parameter(torch.randn(4, 8))
+optimizer = torch.optim.SGD([*model.parameters(), slots], lr=0.1)
+for step in range(3):
+    loss = (model(slots.expand(3, 4, 8), torch.randn(3, 9, 8)) - 1).square().mean()
+"""
+    + TRAIN,
     "fused attention over one permuted projection": """
 qkv, out = nn.Linear(12, 36), nn.Linear(12, 12)
 optimizer = torch.optim.SGD([*qkv.parameters(), *out.parameters()], lr=0.1)

@@ -39,6 +39,23 @@ for _ in range(6):
     loss.backward()
     meter.update(loss)
 """
+RUNNING_MEAN_IN_A_BUFFER = """
+class Centred(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("centre", torch.zeros(3))
+
+    def forward(self, x):
+        self.centre = 0.9 * self.centre + 0.1 * x.mean(0)  # here
+        return x - self.centre.detach()
+
+net = nn.Sequential(nn.Linear(4, 3), Centred())
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for _ in range(9):
+    optimizer.zero_grad()
+    net(torch.randn(5, 4)).square().mean().backward()
+    optimizer.step()
+"""
 PRIORITIES_BESIDE_A_LARGE_BUFFER = """
 weight, buffer, priorities = torch.ones(3, requires_grad=True), [], []
 for step in range(40):
@@ -181,6 +198,7 @@ for _ in range(5):
     [
         ("stats['loss'][6]", LOSSES_IN_A_DICT_OF_A_FUNCTION),
         ("meter.total", TOTAL_IN_A_METER),
+        ("net.1.centre", RUNNING_MEAN_IN_A_BUFFER),
         ("smooth['loss']", AVERAGE_OF_A_VALIDATION),
         ("losses[11]", LOSSES_OF_A_VALIDATION_AND_THEIR_MEAN),
         ("priorities[", PRIORITIES_BESIDE_A_LARGE_BUFFER),

@@ -189,6 +189,50 @@ for epoch in range(5):
         optimizer.step()
         cosine.step()  # HERE
 """,
+    ("schedule_repeats", "a progress in batches over steps, with a floor, set by a function"): """
+import math
+def set_rate(optimizer, rate):
+    for group in optimizer.param_groups:
+        group["lr"] = rate
+def cosine(progress):
+    return 0.01 + 0.09 * 0.5 * (1 + math.cos(math.pi * progress))
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for batch in range(80):
+    loss = model(torch.randn(8, 4)).square().mean() / 3
+    loss.backward()
+    if batch % 3 == 2:
+        set_rate(optimizer, cosine(batch / 20))  # HERE
+        optimizer.step()
+        optimizer.zero_grad()
+""",
+    ("unused_parameter", "generated weights are copied into the data of a layer"): """
+maker, layer, head = nn.Linear(3, 8), nn.Linear(4, 2, bias=False), nn.Linear(2, 1)
+optimizer = torch.optim.SGD([*maker.parameters(), *head.parameters()], lr=0.1)
+for step in range(4):
+    weight = maker(torch.randn(3)).view(2, 4)
+    layer.weight.data.copy_(weight)  # HERE
+    loss = head(layer(torch.randn(8, 4)).tanh()).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        layer.weight.data.copy_(maker(torch.ones(3)).view(2, 4))
+""",
+    ("targets_are_inputs", "a decoder gets its own target beside a source that is as long"): """
+source, target = nn.Embedding(9, 8), nn.Embedding(9, 8)
+encoder, decoder, out = nn.GRU(8, 8, batch_first=True), nn.GRU(8, 8, batch_first=True), nn.Linear(8, 9)
+modules = nn.ModuleList([source, target, encoder, decoder, out])
+optimizer = torch.optim.SGD(modules.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randint(0, 9, (4, 6))
+    y = x.flip(1)
+    logits = out(decoder(target(y), encoder(source(x))[1])[0])
+    loss = F.cross_entropy(logits.reshape(-1, 9), y.reshape(-1))  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+""",
     ("warmup_never_ends", "a warm-up and a cosine in steps, stepped for each epoch"): """
 import math
 model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))

@@ -146,3 +146,33 @@ def test_a_difference_that_is_only_shown_is_right(tmp_path: Path) -> None:
         term="0.1 * hidden.square().mean()\n    shown = (hidden - kept).square().mean()", rate=0.0
     )
     assert not causes(HEAD + script, tmp_path)
+
+
+TRIPLETS = """
+net = nn.Sequential(nn.Linear(10, 16), nn.ReLU(), nn.Linear(16, 8))
+optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+for step in range(5):
+    x, other = torch.randn(16, 10), torch.randn(16, 10)
+    a, p, n = net(x), net(x{noise}), net(other)
+    loss = {loss}  # HERE
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+MARGINS = (
+    "nn.TripletMarginLoss()(a, p, n)",
+    "F.relu((a - p).pow(2).sum(1) - (a - n).pow(2).sum(1) + 1).mean()",
+    "(F.pairwise_distance(a, p) - F.pairwise_distance(a, n) + 1).clamp(min=0).mean()",
+    "F.softplus((a - p).norm(dim=1) - (a - n).norm(dim=1)).mean()",
+    "F.relu(F.cosine_similarity(a, n) - F.cosine_similarity(a, p) + 0.2).mean()",
+)
+
+
+@pytest.mark.parametrize("loss", MARGINS)
+def test_a_positive_that_is_the_anchor_itself_is_told(loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + TRIPLETS.format(loss=loss, noise=""), "term_always_zero", tmp_path)
+
+
+@pytest.mark.parametrize("loss", MARGINS[:3])
+def test_another_view_of_the_anchor_is_a_positive(loss: str, tmp_path: Path) -> None:
+    assert not causes(HEAD + TRIPLETS.format(loss=loss, noise=" + 0.1 * torch.randn(16, 10)"), tmp_path)

@@ -23,8 +23,10 @@ class ZeroGradientRule(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
+        # Where a loss compares the same values, the zeros behind the comparison have no cause of their own.
+        told = {case.location_of_call(term.made) for term in case.zero_terms if not term.is_held}
         for zero in case.zero_gradients:
-            if zero.cause == self.name:
+            if zero.cause == self.name and _own_line(case, zero) not in told:
                 yield self._finding(case, zero)
         for branch in case.flat_branches:
             if branch.cause == self.name:
@@ -76,9 +78,7 @@ class ZeroGradientRule(Rule):
         operation = operation_word(node.name)
         if zero.call is not None:
             operation = call_words(case.dataflow.log.calls[zero.call]).removesuffix("()")
-        own_line = (
-            case.location_of_call(zero.call) if zero.call is not None else case.location_of(zero.graph, zero.node)
-        )
+        own_line = _own_line(case, zero)
         location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         also = own_line if zero.other_site is None else case.location_of_site(zero.other_site)
         wrong_use = self.wrong_use(case, zero)
@@ -101,6 +101,10 @@ class ZeroGradientRule(Rule):
             nodes=case.nodes_in(zero.graph, (zero.node, *zero.leaf_nodes)),
             evidence=_evidence(zero),
         )
+
+
+def _own_line(case: Case, zero: ZeroGradient) -> Location | None:
+    return case.location_of_call(zero.call) if zero.call is not None else case.location_of(zero.graph, zero.node)
 
 
 def operand_words(zero: ZeroGradient) -> str:

@@ -11,7 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.compiled.compiled_functions import cut_in_compiled_code
 from gradviz.analysis.cuts.lost_terms import LostTerm
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
-from gradviz.analysis.dataflow.cuts import Cut
+from gradviz.analysis.dataflow.cuts import Cut, overwrites
 from gradviz.analysis.dataflow.overwritten_variables import Overwriting, overwriting_of
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -219,6 +219,11 @@ class UnusedParameter(Rule):
             fix = _use_it(lost)
         elif hidden is not None:
             what, why, fix = f"no gradient comes back from {hidden.what}", hidden.loses, hidden.look
+        elif written := _written_into_data(case, group):
+            what, why = f"the result is written into the .data of {written}", _DATA_HAS_NO_HISTORY
+            fix = (
+                "compute with the result itself: F.linear(x, weight), or torch.func.functional_call(model, weights, x)"
+            )
         else:
             fix = "use the result, or remove the computation"
         return self.finding(
@@ -344,6 +349,7 @@ def _without(
             yield replace(group, tensors=tensors)
 
 
+_DATA_HAS_NO_HISTORY = "a tensor and its .data share values, not history: for the loss what was written is a constant"
 _RESULT_IS_LOST = "its result is overwritten or not used before backward, so no gradient comes back"
 _CALL_OR_REMOVE = "call it in forward, or remove it from the model"
 _REMEDY_OF_SWITCH = "compute it outside of torch.no_grad(), or take these parameters out of the optimizer"
@@ -392,6 +398,17 @@ def _line_that_gets(case: Case, row: int) -> Location | None:
             break
         line = flow.log.call_sites[line.caller]
     return location_of_line(line)
+
+
+def _written_into_data(case: Case, group: UnusedParameters) -> str:
+    """The parameter into whose ``.data`` the last call puts the result; "" if it does something else."""
+    log = case.dataflow.log
+    call = None if group.last is None else log.calls[group.last]
+    if call is None or not overwrites(call):
+        return ""
+    changed = {log.tensors[use.tensor].storage: use.tensor for use in call.changed}
+    found = (number for number in log.parameters if log.tensors[number].storage in changed)
+    return next((case.histories.name(each) for each in found if each not in changed.values()), "")
 
 
 def _use_it(lost: Overwriting) -> str:

@@ -19,10 +19,10 @@ class ScheduleRepeats(Rule):
 
     What it finds
     -------------
-    A learning rate that changes at every step, falls to almost nothing, and rises again along a cosine, twice or more:
-    ``CosineAnnealingLR`` with ``T_max`` in epochs that is stepped for each batch. One rise is enough where the program
-    says that ``T_max`` is its number of epochs: by its name, or in its loop over epochs. Restarts, which jump back, and
-    schedules of one cycle or of straight lines are left alone.
+    A learning rate that changes at every step, falls to a tenth or less, and rises again along a cosine, twice or more:
+    ``CosineAnnealingLR`` with ``T_max`` in epochs that is stepped for each batch, or ``cos(pi * progress)`` with a
+    progress beyond 1. One rise is enough where the program says that ``T_max`` is its number of epochs: by its name, or
+    in its loop over epochs. Restarts, which jump back, and schedules of one cycle or of straight lines are left alone.
 
     Why it matters
     --------------
@@ -89,15 +89,20 @@ class ScheduleRepeats(Rule):
         optimizer = case.dataflow.log.optimizers[number]
         name = optimizer_words(optimizer)
         half = _half_period(optimizer.rate_turns)
-        highest = max(turn.rate for turn in optimizer.rate_turns)
+        lowest, *_, highest = sorted(turn.rate for turn in optimizer.rate_turns)
         return self.finding(
-            f"the learning rate of {name} falls to almost 0 within {half:,} steps and climbs back to {highest:.3g}, "
-            f"{rises:,} times in {optimizer.steps:,} steps",
+            f"the learning rate of {name} falls to {lowest:.3g} within {half:,} steps and climbs back to "
+            f"{highest:.3g}, {rises:,} times in {optimizer.steps:,} steps",
             symptom="grad_wrong",
             why="a cosine goes up again behind its T_max: the schedule is stepped for each batch, and T_max may count "
-            "epochs",
-            fix="step the schedule once in each epoch, or give it the number of all batches: "
-            "T_max=epochs * len(loader)",
+            "epochs"
+            if case.dataflow.log.schedules
+            else "a cosine goes up again behind half its period: what is counted and what it is divided by differ, as "
+            "batches and epochs do",
+            fix="step the schedule once in each epoch, or give it the number of all batches: T_max=epochs * len(loader)"
+            if case.dataflow.log.schedules
+            else f"divide by the number of all that is counted, or count what it is divided by: {optimizer.steps:,} "
+            "steps",
             evidence={"steps": optimizer.steps, "rises": rises, "steps_down": half},
             **places_of_schedule(case, number),
         )
@@ -105,7 +110,8 @@ class ScheduleRepeats(Rule):
 
 _MIN_RISES = 2
 _MOST = 0.9
-_ALMOST_NOTHING = 0.01
+_LOW = 0.12
+"""The part of the highest rate that a schedule may end with; a tenth is usual."""
 _MIN_STEPS_UP = 3
 _BEND = 0.8
 """A cosine begins to rise with less than this part of its average rise; a straight line with all of it."""
@@ -126,12 +132,13 @@ def _goes_too_far(case: Case, schedule: Schedule) -> bool:
 
 
 def _smooth_rises(optimizer: LoggedOptimizer) -> int:
-    """How often the learning rate rose from almost nothing along a cosine."""
+    """How often the learning rate rose from almost nothing along a cosine; the last time perhaps up to the end."""
     found = 0
-    turns = optimizer.rate_turns
-    for low, high in itertools.pairwise(turns):
+    last = optimizer.learning_rates[0] if optimizer.learning_rates else None
+    ends = [] if last is None else [RateTurn(optimizer.steps - 1, last, last)]
+    for low, high in itertools.pairwise([*optimizer.rate_turns, *ends]):
         length, height = high.step - low.step, high.rate - low.rate
-        if low.following <= low.rate or length < _MIN_STEPS_UP or low.rate > _ALMOST_NOTHING * high.rate:
+        if low.following <= low.rate or length < _MIN_STEPS_UP or low.rate > _LOW * high.rate:
             continue
         found += low.following - low.rate < _BEND * height / length
     return found

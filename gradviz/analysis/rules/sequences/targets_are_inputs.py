@@ -86,10 +86,9 @@ class TargetsAreInputs(Rule):
                 continue
             if len(steps) < _MIN_STEPS or not all(_checksum_of_target(flow.log.calls[row]) for row in rows):
                 continue
-            last = _lookup_of_the_target(case, rows[-1])
-            if last is None or any(_lookup_of_the_target(case, row) is None for row in rows[:-1]):
-                continue
-            if _copies(case, rows[-1], last):
+            found = [_lookups_of_the_target(case, row) for row in rows]
+            copied = (each for each in found[-1] if all(found) and _copies(case, rows[-1], each))
+            if (last := next(copied, None)) is not None:
                 yield self._finding(case, rows, last)
         yield from self._of_regressions(case)
 
@@ -170,6 +169,10 @@ _LOOKS_UP = frozenset({"embedding", "one_hot"})
 _MIN_STEPS = 2
 _EXAMINED = 2
 _CAUSAL = frozenset({"tril", "triu"}) | RECURRENT_LAYERS
+_ATTEND = frozenset({
+    "matmul", "bmm", "baddbmm", "einsum", "scaled_dot_product_attention", "multi_head_attention_forward",
+})  # fmt: skip
+"""They get first what asks: queries, or the weights that were computed of them."""
 _MAX_FOLLOWED = 5_000
 _SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute"})
 
@@ -178,12 +181,11 @@ def _checksum_of_target(call: Call) -> int | None:
     return call.checksums.get(call.inputs[1].place)
 
 
-def _lookup_of_the_target(case: Case, row: int) -> int | None:
-    """The only look-up of a sequence above a prediction, if it looks up the targets themselves."""
-    flow = case.dataflow
+def _lookups_of_the_target(case: Case, row: int) -> list[int]:
+    """The look-ups of sequences above a prediction that look up the targets themselves."""
+    flow, found = case.dataflow, list[int]()
     call = flow.log.calls[row]
     count = prod(shape_of(flow, call.inputs[1].tensor))
-    found = None
     for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
         lookup = flow.log.calls[each]
         if plain_name(lookup.function) not in _LOOKS_UP or not lookup.inputs:
@@ -191,9 +193,8 @@ def _lookup_of_the_target(case: Case, row: int) -> int | None:
         shape = shape_of(flow, lookup.inputs[0].tensor)
         if len([size for size in shape if size > 1]) < 1 or len(shape) < _SEQUENCES or prod(shape) != count:
             continue
-        if lookup.checksums.get(lookup.inputs[0].place) != _checksum_of_target(call):
-            return None  # something else of the same length: the input of a decoder
-        found = each
+        if lookup.checksums.get(lookup.inputs[0].place) == _checksum_of_target(call):
+            found.append(each)
     return found
 
 
@@ -240,7 +241,9 @@ def _copies(case: Case, row: int, lookup: int) -> bool:
         place = next((use.place for use in maker.outputs if use.tensor == tensor), "return")
         if plain_name(maker.function) in RECURRENT_LAYERS and place not in ("return", "return[0]"):
             continue  # the last state of the sequence
-        waiting += [(use.tensor, made[-1]) for use in maker.inputs]
+        # What attention reads from other positions, such as a source of the same tokens, is copied from nowhere.
+        given = maker.inputs[:1] if plain_name(maker.function) in _ATTEND else maker.inputs
+        waiting += [(use.tensor, made[-1]) for use in given]
     return False
 
 

@@ -36,8 +36,8 @@ class AxesMixedUp(Rule):
     detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
     targets; samples and times that a reshape exchanges for a recurrent layer; and heads that a reshape puts before the
     tokens.
-    Which axis is which is told from the calls around: without such a call, and where two sizes are equal, the rule says
-    nothing.
+    Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
+    heads and tokens in attention, the rule says nothing.
 
     Why it matters
     --------------
@@ -176,13 +176,14 @@ def _heads_with_tokens(case: Case, row: int, call: Call) -> Mixed | None:
     axis of a tensor that has the tokens before it."""
     flow = case.dataflow
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
-    if len(given) < 3 or given[-3] == given[-2] or min(given[-3:]) < 2:
+    if len(given) < 3 or min(given[-3:]) < 2:
         return None
     *batch, heads, tokens, features = given
     if made not in ((*batch, tokens, heads * features), (prod(batch) * tokens, heads * features)):
         return None
-    origin = _split_into_heads(case, row, call.inputs[0].tensor)
-    if origin is None:
+    origin, is_attention = _split_into_heads(case, row, call.inputs[0].tensor)
+    # With as many heads as tokens the shape alone would fit the features of all tokens of a head, too.
+    if origin is None or (heads == tokens and not is_attention):
         return None
     axes = f"axis {len(given) - 3} has the heads that were split off"
     fix = f"exchange the axes first: .transpose({len(given) - 3}, {len(given) - 2}).reshape(...)"
@@ -209,34 +210,36 @@ def _tokens_into_heads(case: Case, row: int, call: Call) -> Mixed | None:
     )
 
 
-def _split_into_heads(case: Case, row: int, tensor: int) -> int | None:
-    """The call that split the third last axis off the last one of its input, and the second last one not."""
-    flow = case.dataflow
+def _split_into_heads(case: Case, row: int, tensor: int) -> tuple[int | None, bool]:
+    """The call that split the third last axis off the last one of its input, and the second last one not; and whether
+    a product with weights of attention came after it."""
+    flow, is_attention = case.dataflow, False
     rank = len(shape_of(flow, tensor))
     heads, tokens = rank - 3, rank - 2
     for _ in range(_MAX_FOLLOWED):
         made = flow.producers(tensor, row)
         if not made:
-            return None
+            break
         row = made[-1]
         call = flow.log.calls[row]
         above = _input_with_these_axes(case, call)
         if above is None:
-            return None
+            break
         name, given, result = plain_name(call.function), shape_of(flow, above), shape_of(flow, tensor)
         if name in ("transpose", "swapaxes", "permute"):
             order = order_of(call, len(given))
             if order is None:
-                return None
+                break
             heads, tokens = order[heads], order[tokens]
         elif name in ("view", "reshape", "unflatten"):
-            return row if _is_split_from_last(given, result, heads, tokens) else None
+            return (row if _is_split_from_last(given, result, heads, tokens) else None), is_attention
         elif name in ("getitem", "unbind", "select") and given[1:] == result:
             heads, tokens = heads + 1, tokens + 1
         elif len(given) != len(result) or name not in KEEPS_AXES | _PRODUCTS | _PARTS:
-            return None
+            break
+        is_attention = is_attention or name in _PRODUCTS
         tensor = above
-    return None
+    return None, False
 
 
 _PRODUCTS = frozenset({"matmul", "scaled_dot_product_attention", "einsum"})

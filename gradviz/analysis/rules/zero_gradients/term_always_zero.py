@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.cuts.zero_terms import ZeroTerm, zero_terms
+from gradviz.analysis.cuts.zero_terms import ZeroTerm
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.values.shared_memory import taken_without_copy
@@ -62,7 +62,7 @@ class TermAlwaysZero(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        found = list(zero_terms(case.histories))
+        found = case.zero_terms
         told = {flow.log.calls[each.call].call_site for each in own_references(case.histories)} if found else set()
         for term in found:
             if term.is_held:

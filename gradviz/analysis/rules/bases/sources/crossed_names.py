@@ -1,0 +1,177 @@
+"""Two values that a call of the program's own functions gives, or takes back, in the order of each other's names.
+
+>>> tree = SourceTree(dict(enumerate('''def advantages(rewards, values, gamma):
+...     return rewards, values
+... advantages(old_values, rewards, 0.9)
+... values, rewards = advantages(rewards, values, 0.9)
+... class Field(Module):
+...     def forward(self, x, t): ...
+... u = Field()
+... u(x, t), u(t0, x0)
+... '''.splitlines(), start=1)))
+>>> [(each.line, each.given, each.wanted, each.is_result) for each in crossed_names(tree)]
+[(4, ('values', 'rewards'), ('rewards', 'values'), True), (8, ('t0', 'x0'), ('x', 't'), False)]
+
+The first call crosses nothing: ``old_values`` may be meant.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from msgspec import Struct
+
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+Pair = tuple[str, str]
+
+
+class CrossedNames(Struct, frozen=True):
+    """One pair of values."""
+
+    line: int
+    called: str
+    """What is called, as source."""
+    given: Pair
+    """The names at the call."""
+    wanted: Pair
+    """The names in the function, in the same places."""
+    function_line: int
+    """The line of the function, or of its ``return``."""
+    is_result: bool
+    """Whether these are what the call returns, not what it is given."""
+
+
+_EITHER_WAY = frozenset({
+    "a", "b", "p", "q", "u", "v", "left", "right", "source", "src", "target", "tgt", "dst", "first", "second", "real",
+    "fake", "old", "new", "one", "other", "student", "teacher", "query", "key",
+})  # fmt: skip
+"""Names of places that programs fill the other way round on purpose."""
+
+
+def crossed_names(tree: SourceTree) -> Iterator[CrossedNames]:
+    """In the order of the lines. What is called in both orders with the same names is meant."""
+    functions = _Functions(tree)
+    calls: dict[int, list[tuple[ast.Call, list[str]]]] = defaultdict(list)
+    found = list[CrossedNames]()
+    for node in tree.nodes:
+        if isinstance(node, ast.Call) and (function := functions.called_by(node)) is not None:
+            calls[id(function)].append((node, _names(_arguments(node, _parameters(function)))))
+            found += _of_result(tree, node, function)
+    for function in functions.all:
+        found += _of_arguments(calls[id(function)], function)
+    yield from sorted(found, key=lambda each: each.line)
+
+
+def _of_arguments(calls: list[tuple[ast.Call, list[str]]], function: Function) -> Iterator[CrossedNames]:
+    wanted = _parameters(function)
+    for call, given in calls:
+        for i, j in combinations(range(min(len(given), len(wanted))), 2):
+            pair, names = (given[i], given[j]), (wanted[i], wanted[j])
+            if not _are_crossed(pair, names):
+                continue
+            others = [(each[i], each[j]) for _, each in calls if len(each) > j]
+            is_short = all(len(name) == 1 for name in names)
+            is_usual = any(_stem(one) == names[0] and _stem(two) == names[1] for one, two in others)
+            if pair[::-1] not in others and (is_usual or not is_short):
+                yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, function.lineno, is_result=False)
+
+
+def _of_result(tree: SourceTree, call: ast.Call, function: Function) -> Iterator[CrossedNames]:
+    around = tree.parent(call)
+    targets = around.targets if isinstance(around, ast.Assign) and around.value is call else []
+    target = targets[0] if len(targets) == 1 else None
+    returns = [each for each in tree.nodes if isinstance(each, ast.Return) and tree.scope(each) is function]
+    values = [each.value for each in returns]
+    if not isinstance(target, ast.Tuple) or len(values) != 1 or not isinstance(values[0], ast.Tuple):
+        return
+    given, wanted = _names(target.elts), _names(values[0].elts)
+    if len(given) != len(wanted):
+        return
+    for i, j in combinations(range(len(given)), 2):
+        pair, names = (given[i], given[j]), (wanted[i], wanted[j])
+        if _are_crossed(pair, names) and all(len(name) > 1 for name in names):
+            yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, returns[0].lineno, is_result=True)
+
+
+def _are_crossed(given: Pair, wanted: Pair) -> bool:
+    stems, names = tuple(map(_stem, given)), tuple(map(_stem, wanted))
+    is_known = all(stems) and all(names) and _EITHER_WAY.isdisjoint(names)
+    return is_known and stems[0] != stems[1] and stems == names[::-1]
+
+
+def _stem(name: str) -> str:
+    """A name without its number and what says that it is a batch."""
+    name = name.lower().strip("_").rstrip("0123456789").strip("_")
+    for affix in _AFFIXES:
+        name = name.removesuffix(f"_{affix}").removeprefix(f"{affix}_")
+    return name[:-1] if len(name) > len("xs") and name.endswith("s") and not name.endswith("ss") else name
+
+
+_AFFIXES = ("batch", "b", "mb", "t")
+
+
+def _names(values: Sequence[ast.expr | None]) -> list[str]:
+    """The last part of each name; "" for what has none."""
+    return [each.id if isinstance(each, ast.Name) else getattr(each, "attr", "") for each in values]
+
+
+def _parameters(function: Function) -> list[str]:
+    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
+    return names[1:] if names[:1] == ["self"] else names
+
+
+def _arguments(call: ast.Call, parameters: list[str]) -> list[ast.expr | None]:
+    """What a call gives for each parameter, as far as it names one; None for one that it leaves out."""
+    if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
+        return []
+    given: list[ast.expr | None] = [*call.args, *[None] * (len(parameters) - len(call.args))]
+    for keyword in call.keywords:
+        if keyword.arg in parameters:
+            given[parameters.index(keyword.arg)] = keyword.value
+    return given
+
+
+class _Functions:
+    """The functions of a file, as far as it is plain which one a call means."""
+
+    def __init__(self, tree: SourceTree) -> None:
+        self._tree = tree
+        self.all: list[Function] = [each for each in tree.nodes if isinstance(each, FUNCTIONS)]
+        self._known: dict[tuple[str, str], list[Function]] = defaultdict(list)
+        """By the class that has it, "" for none, and its name."""
+        for each in self.all:
+            around = tree.parent(each)
+            self._known[around.name if isinstance(around, ast.ClassDef) else "", each.name].append(each)
+        self._classes: dict[str, set[str]] = defaultdict(set)
+        """Of each variable: the classes of what it is given; "" for anything else."""
+        for target, value in tree.assignments:
+            made = value.func if isinstance(value, ast.Call) else None
+            self._classes[_names([target])[0]].add(made.id if isinstance(made, ast.Name) else "")
+
+    def called_by(self, call: ast.Call) -> Function | None:
+        """A function, a method, or the ``forward()`` of a module that is made in one place."""
+        name = _names([call.func])[0]
+        if name in self._classes:
+            return self._only(self._class_of(name), "forward") or self._only(self._class_of(name), "__call__")
+        if isinstance(call.func, ast.Name):
+            return self._only("", name)
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if isinstance(owner, ast.Name) and owner.id == "self":
+            around = (each.name for each in self._tree.around(call) if isinstance(each, ast.ClassDef))
+            return self._only(next(around, ""), name)
+        made_by = self._class_of(_names([owner])[0])
+        return self._only(made_by, name) if made_by else None
+
+    def _class_of(self, variable: str) -> str:
+        classes = self._classes.get(variable, set())
+        return next(iter(classes)) if len(classes) == 1 else ""
+
+    def _only(self, owner: str, name: str) -> Function | None:
+        found = self._known.get((owner, name), [])
+        return found[0] if len(found) == 1 else None
