@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cached_property
@@ -10,18 +11,22 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.cuts.cut_causes import is_gradient
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.gradients.gradient_events import GradientEvents
+from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.graph.call_log import LoggedTensor, ValueFacts
+from gradviz.graph.call_log import Call, LoggedTensor, ValueFacts
 from gradviz.graph.gradients import TensorFigures
 
 Reason = Literal[
-    "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "unknown"
+    "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "written back",
+    "restored later", "unknown",
 ]  # fmt: skip
 """``no backward``: none reaches them; ``returned``: only calls of ``autograd.grad()`` do; ``cleared``: every gradient
 is cleared before a step; ``no learning rate``: that of their group is 0; ``zero``: the last gradient is exactly zero;
 ``rounded away``: the last step is smaller than the last digit of the values; ``short dtype``: the same where the dtype
-has 16 bits; ``lost``: the last step should have changed them."""
+has 16 bits; ``lost``: the last step should have changed them; ``written back``: the program writes values into them
+behind each step; ``restored later``: it does so behind the last of several."""
 
 _EPSILON = {"float64": 2.3e-16, "float32": 1.2e-7, "bfloat16": 7.9e-3, "float16": 9.8e-4}
 """By dtype: about the smallest relative change that it shows."""
@@ -38,7 +43,8 @@ class Unchanged(Struct, frozen=True):
     step: int
     """The first call of ``step()`` that had them."""
     blamed: int | None = None
-    """The first call that clears their gradients too early, or the last that returns them and fills no ``.grad``."""
+    """The first call that clears their gradients too early, the last that returns them and fills no ``.grad``, or the
+    last that writes the old values back."""
 
 
 def unchanged_parameters(histories: ParameterHistories) -> tuple[Unchanged, ...]:
@@ -57,17 +63,47 @@ class _UnchangedParameters:
     def by_reason(self) -> tuple[Unchanged, ...]:
         tensors, stepped = self._histories.log.tensors, self._live_steps
         still = [number for number in sorted(stepped) if _is_unchanged(tensors[number])]
-        groups: dict[tuple[Reason, int | None, object], list[int]] = defaultdict(list)
+        groups: dict[tuple[Reason, int | None, int | None, int | None], list[tuple[int, int | None]]] = defaultdict(
+            list
+        )
         for number in still:
             clear = _early_clear(self._events, number, stepped[number])
             reason = self._reason(number, clear)
+            written = self._written_back(number, stepped[number]) if reason == "lost" else None
+            if written is not None:
+                reason = "written back" if written[1] else "restored later"
             where = self._calls[stepped[number][0]].call_site
             blamed = {"cleared": clear, "returned": self._last_backward.get(number)}.get(reason)
-            groups[reason, blamed, where].append(number)
+            by = None if written is None else self._calls[written[0]].call_site
+            groups[reason, blamed, where, by].append((number, blamed if written is None else written[0]))
         return tuple(
-            Unchanged(tuple(each), reason, len(stepped[each[0]]), stepped[each[0]][0], blamed)
-            for (reason, blamed, _), each in groups.items()
+            Unchanged(
+                tuple(number for number, _ in each),
+                reason,
+                len(stepped[each[0][0]]),
+                stepped[each[0][0]][0],
+                each[0][1],
+            )
+            for (reason, *_), each in groups.items()
         )
+
+    def _written_back(self, number: int, steps: list[int]) -> tuple[int, bool] | None:
+        """The last call by which the program replaces the values behind the last step, and whether one does so behind
+        each step, before anything reads them."""
+        flow = self._histories.flow
+        rows = sorted({*flow.changes(number, steps[0], len(self._calls)), *flow.data_assignments.get(number, ())})
+        writes = [row for row in rows if self._calls[row].inside is None and _replaces_values(self._calls[row])]
+        if not writes or writes[-1] < steps[-1]:
+            return None
+        # What reads them between the two uses what the step has computed, as the adaptation to one sample does.
+        events = [(row, True) for row in writes] + [(row, False) for row in flow.users(number) if self._reads(row)]
+        events.sort()
+        after = (events[min(bisect_right(events, (step, True)), len(events) - 1)] for step in steps)
+        return writes[-1], len(steps) > 1 and all(is_write for _, is_write in after)
+
+    def _reads(self, row: int) -> bool:
+        call = self._calls[row]
+        return call.inside is None and call.kind == "operation" and plain_name(call.function) not in _READ_NO_VALUES
 
     @cached_property
     def _live_steps(self) -> dict[int, list[int]]:
@@ -136,6 +172,15 @@ class _UnchangedParameters:
 def _is_unchanged(tensor: LoggedTensor) -> bool:
     """Whether its values are those before the first step: at the end, or, if it was freed before, after the last."""
     return (tensor.is_moved if tensor.end is None else tensor.end.has_changed) is False
+
+
+def _replaces_values(call: Call) -> bool:
+    """Whether a call gives a tensor values that do not depend on those it had."""
+    return call.function == ASSIGNS_DATA or plain_name(call.function) in _REPLACE
+
+
+_REPLACE = frozenset({"copy", "set", "setitem"})
+_READ_NO_VALUES = frozenset({"data", "detach", "data.__set__", "set", "copy", "grad", "requires_grad", "setitem"})
 
 
 def _largest(values: ValueFacts | TensorFigures) -> float:

@@ -25,9 +25,9 @@ class StepWithoutEffect(Rule):
     -------------
     Parameters whose values at the end are those before the first step, bit for bit, where no other rule names the
     cause. It tells a learning rate of 0, gradients that are cleared before each step, those that ``autograd.grad()``
-    returns and nobody assigns, and parameters that no backward reaches; else it says that the cause is not known. Also
-    optimizers whose learning rate has become so small that most of their steps hardly change anything, or was 0 at the
-    first of them because a schedule was not stepped.
+    returns and nobody assigns, parameters that no backward reaches, and the line that writes the old values back after
+    each step; else it says that the cause is not known. Also optimizers whose learning rate has become so small that
+    most of their steps hardly change anything, or was 0 at the first of them because a schedule was not stepped.
 
     Why it matters
     --------------
@@ -173,8 +173,9 @@ def _line_that_writes(case: Case, group: Unchanged) -> Location | None:
 
 _MIN_WAITED = 3
 """A warm-up that begins at 0 spends a step there, and perhaps one more."""
-_MAY_BE_RIGHT = frozenset({"zero", "rounded away", "unknown"})
-"""A bias before a normalization, or one that cancels in a difference, has no influence on the loss."""
+_MAY_BE_RIGHT = frozenset({"zero", "rounded away", "restored later", "unknown"})
+"""A bias before a normalization, or one that cancels in a difference, has no influence on the loss; a search for a
+learning rate, or an adaptation to one sample, ends with the values from which it began."""
 
 _WORDS: dict[Reason, tuple[str, str, str]] = {
     "no backward": (
@@ -217,6 +218,16 @@ _WORDS: dict[Reason, tuple[str, str, str]] = {
         "the last step should have changed them; cause not found",
         "what the step adds may be 0, something may write the old values back, or the step may be skipped",
         "print one of them before and after step(), and look for copy_(), load_state_dict() and clamps",
+    ),
+    "written back": (
+        "the program writes their old values back after each step",
+        "load_state_dict(), copy_() and assignments to .data replace what the step has computed",
+        "keep the new values: write old ones back only where that is meant, and not behind each step",
+    ),
+    "restored later": (
+        "the program writes the old values back behind the last step",
+        "load_state_dict(), copy_() and assignments to .data replace all that the steps have computed",
+        "if what is trained is used later, take the copy after the training, and load that",
     ),
     "unknown": (
         "they get gradients; cause not found",
