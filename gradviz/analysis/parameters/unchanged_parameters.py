@@ -19,8 +19,8 @@ from gradviz.graph.call_log import Call, LoggedTensor, ValueFacts
 from gradviz.graph.gradients import TensorFigures
 
 Reason = Literal[
-    "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost", "written back",
-    "restored later", "unknown",
+    "no backward", "returned", "cleared", "no learning rate", "zero", "rounded away", "short dtype", "lost",
+    "written back", "restored later", "unknown",
 ]  # fmt: skip
 """``no backward``: none reaches them; ``returned``: only calls of ``autograd.grad()`` do; ``cleared``: every gradient
 is cleared before a step; ``no learning rate``: that of their group is 0; ``zero``: the last gradient is exactly zero;

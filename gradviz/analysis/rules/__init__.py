@@ -106,6 +106,7 @@ from gradviz.analysis.rules.objectives.same_term_twice import SameTermTwice
 from gradviz.analysis.rules.objectives.straight_through_reversed import StraightThroughReversed
 from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMean
 from gradviz.analysis.rules.optimizers.counted_by_parameter import CountedByParameter
+from gradviz.analysis.rules.optimizers.counter_never_advances import CounterNeverAdvances
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
 from gradviz.analysis.rules.optimizers.iterator_used_up import IteratorUsedUp
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
@@ -461,6 +462,7 @@ RULES: tuple[type[Rule], ...] = (
     ComparedWithItself,
     TermAlwaysZero,
     ChangedUnderTwoNames,
+    CounterNeverAdvances,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     ReentrantCheckpoint,

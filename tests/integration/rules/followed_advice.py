@@ -234,6 +234,7 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
         ),
     ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
+    "GV787": (("step += 1 after each step", (("    optimizer.step()", "    optimizer.step()\n    step += 1"),)),),
     "GV795": (
         (
             "normalize each group by itself",

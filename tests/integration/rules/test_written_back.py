@@ -1,4 +1,4 @@
-"""Steps whose new values the program itself replaces by the old ones, and programs that restore what they began with."""
+"""Steps whose values the program itself replaces by the old ones, and programs that restore what they began with."""
 
 from __future__ import annotations
 

@@ -1,0 +1,165 @@
+"""GV787."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from math import isclose
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.still_counters import StillCounter, still_counters
+from gradviz.analysis.rules.bases.unread_names import function_around
+
+
+class CounterNeverAdvances(Rule):
+    """A counter of steps keeps its first value.
+
+    What it finds
+    -------------
+    A variable such as ``step`` or ``self.count`` that is set to 0 or 1, and by nothing else in its file, where a loop
+    or a method of a training computes with it again and again; and running averages that each step divides by
+    ``1 - beta``, the bias correction of the first step.
+
+    Why it matters
+    --------------
+    What depends on the counter stays as it was in the first step: a warm-up at its lowest rate, a bias correction that
+    enlarges each step tenfold, an update of a target that happens at each step or at none.
+
+    Example
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = 0
+    for batch in range(4):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * min(1.0, (step + 1) / 100)
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step = 0
+    for batch in range(4):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.1 * min(1.0, (step + 1) / 100)
+        loss = model(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        step += 1
+    """
+
+    code = "GV787"
+    name = "counter_never_advances"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow, told = case.dataflow, set[Location | None]()
+        for file, tree in own_files(case) if case.histories.reached_by else ():
+            ran = LinesThatRan(flow, file)
+            for counter in still_counters(tree):
+                if _is_read_again(ran, tree, counter):
+                    told.add(Location(file, counter.read))
+                    yield self._still(file, counter)
+        for row, beta in _first_corrections(flow):
+            finding = self._correction(case, row, beta)
+            if told.isdisjoint((finding.location, finding.symptom_location)):
+                told.add(finding.location)
+                yield finding
+
+    def _still(self, file: str, counter: StillCounter) -> Finding:
+        return self.finding(
+            f"{counter.name} is {counter.value} at line {counter.line} and never changes: line {counter.read} computes "
+            "with the same number each time",
+            symptom="grad_wrong",
+            why="a rate, a correction or a condition that depends on a counter stays as it was in the first step",
+            fix=f"count: {counter.name} += 1 after each step",
+            location=Location(file, counter.line),
+            symptom_location=Location(file, counter.read),
+        )
+
+    def _correction(self, case: Case, row: int, beta: float) -> Finding:
+        used = location_of_call(case.dataflow, row)
+        location = _line_of_counter(case, used) or used
+        return self.finding(
+            f"a running average of factor {beta:.4g} is divided by {1 - beta:.4g} at each step: that is the bias "
+            "correction 1 - beta ** t of the first step",
+            symptom="grad_wrong",
+            why="the average has filled up after some steps, and is still enlarged as if it were the first one",
+            fix="count the steps, t += 1, before 1 - beta ** t is computed",
+            location=location,
+            symptom_location=used if used != location else None,
+            evidence={"factor": beta},
+        )
+
+
+_MIN_TIMES = 4
+_EXACT = 1e-9
+_POWER = re.compile(r"\*\*\s*([\w.]+(?:\[[^\]]*\])*)")
+
+
+def _is_read_again(ran: LinesThatRan, tree: SourceTree, counter: StillCounter) -> bool:
+    """Whether the line that reads a counter runs many times, in a loop or method that takes steps."""
+    for loop in counter.loops:
+        rows = ran.rows_in(loop.lineno, loop.end_lineno or loop.lineno)
+        if ran.has_backward(rows) and ran.runs_again(tree, loop):
+            return True
+    return not counter.loops and ran.moments(ran.rows_in(counter.read, counter.read)) >= _MIN_TIMES
+
+
+def _first_corrections(flow: Dataflow) -> Iterator[tuple[int, float]]:
+    """The lines that divide a running average at each step by 1 - beta, with the factor of the average."""
+    lines: dict[tuple[int | None, float], list[int]] = defaultdict(list)
+    for row, call in enumerate(flow.log.calls):
+        divisor = call.scalars.get("1", call.scalars.get("other"))
+        if plain_name(call.function) == "div" and type(divisor) is float and 0 < divisor < 1 and call.inputs:
+            beta = _factor_of_average(flow, call.inputs[0].tensor, row)
+            if beta is not None and isclose(divisor, 1 - beta, rel_tol=_EXACT):
+                lines[call.call_site, beta].append(row)
+    for (_, beta), rows in lines.items():
+        if len({flow.backward_before(row) for row in rows}) >= _MIN_TIMES:
+            yield rows[-1], beta
+
+
+def _factor_of_average(flow: Dataflow, tensor: int, row: int) -> float | None:
+    """The number by which the old value of an average was multiplied since the last backward."""
+    since, waiting, seen = flow.backward_before(row) or 0, [(tensor, row)], set[int]()
+    while waiting and len(seen) < _MAX_CALLS:
+        for made in flow.producers(*waiting.pop())[-_FEW:]:
+            call = flow.log.calls[made]
+            if made <= since or made in seen:
+                continue
+            seen.add(made)
+            factor = call.scalars.get("1", call.scalars.get("0"))
+            if plain_name(call.function) == "mul" and type(factor) is float and _LEAST < factor < 1:
+                return factor
+            waiting += [(use.tensor, made) for use in call.inputs]
+    return None
+
+
+_FEW = 3
+_MAX_CALLS = 12
+_LEAST = 0.5
+
+
+def _line_of_counter(case: Case, used: Location | None) -> Location | None:
+    """The only line of the function that sets the exponent of the correction."""
+    lines = {} if used is None else case.capture.sources.get(used.file, {})
+    power = None if used is None else _POWER.search(lines.get(used.line, ""))
+    if used is None or power is None:
+        return None
+    sets = re.compile(rf"^\s*{re.escape(power[1])}\s*=(?!=)")
+    found = [number for number in function_around(lines, used.line) or () if sets.match(lines[number])]
+    return Location(used.file, found[0]) if len(found) == 1 else None
