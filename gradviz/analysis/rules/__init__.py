@@ -108,6 +108,7 @@ from gradviz.analysis.rules.objectives.weights_after_mean import WeightsAfterMea
 from gradviz.analysis.rules.optimizers.counted_by_parameter import CountedByParameter
 from gradviz.analysis.rules.optimizers.counter_never_advances import CounterNeverAdvances
 from gradviz.analysis.rules.optimizers.decay_of_wrong_group import DecayOfWrongGroup
+from gradviz.analysis.rules.optimizers.frozen_still_moves import FrozenStillMoves
 from gradviz.analysis.rules.optimizers.iterator_used_up import IteratorUsedUp
 from gradviz.analysis.rules.optimizers.momentum_is_gradient import MomentumIsGradient
 from gradviz.analysis.rules.optimizers.not_moved_back import NotMovedBack
@@ -463,6 +464,7 @@ RULES: tuple[type[Rule], ...] = (
     TermAlwaysZero,
     ChangedUnderTwoNames,
     CounterNeverAdvances,
+    FrozenStillMoves,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     ReentrantCheckpoint,

@@ -235,6 +235,28 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     ),
     "GV783": (("turn its sign: score - margin", (("score + 0.35", "score - 0.35"),)),),
     "GV787": (("step += 1 after each step", (("    optimizer.step()", "    optimizer.step()\n    step += 1"),)),),
+    "GV788": (
+        ("let zero_grad() set gradients to None", (("zero_grad(set_to_none=False)", "zero_grad()"),)),
+        (
+            "set .grad = None on what is frozen",
+            (
+                (
+                    "model[0].requires_grad_(False)",
+                    "model[0].requires_grad_(False)\n        model[0].weight.grad = model[0].bias.grad = None",
+                ),
+            ),
+        ),
+        (
+            "make the optimizer anew without it",
+            (
+                (
+                    "model[0].requires_grad_(False)",
+                    "model[0].requires_grad_(False)\n"
+                    "        optimizer = torch.optim.AdamW(model[2].parameters(), lr=0.01, weight_decay=0.1)",
+                ),
+            ),
+        ),
+    ),
     "GV795": (
         (
             "normalize each group by itself",

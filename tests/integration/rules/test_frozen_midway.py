@@ -1,0 +1,52 @@
+"""Parameters that are frozen in the middle of a training: whether their optimizer still moves them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+TRAINING = """
+net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.{optimizer}
+for step in range(8):
+    {middle}
+    x = torch.randn(8, 4)
+    loss = F.mse_loss(net(x), x[:, :1])
+    {clear}
+    loss.backward()
+    optimizer.step()
+"""
+DECAY = "AdamW(net.parameters(), lr=0.01, weight_decay=0.1)"
+MOMENTUM = "SGD(net.parameters(), lr=0.1, momentum=0.9)"
+ZEROS = "optimizer.zero_grad(set_to_none=False)"
+FREEZE = "if step == 4: net[0].requires_grad_(False)"
+FAULTY = (
+    (DECAY, FREEZE + "  # HERE", ZEROS),
+    (MOMENTUM, "if step == 4:\n        for p in net[0].parameters(): p.requires_grad = False  # HERE", ZEROS),
+    ("SGD(net.parameters(), lr=0.1)", FREEZE + "  # HERE", "for p in net[2].parameters(): p.grad = None\n"
+     "    if step < 4: optimizer.zero_grad()"),
+)  # fmt: skip
+HEALTHY = (
+    (DECAY, FREEZE, "optimizer.zero_grad()"),
+    # Zeros alone move nothing, nor does a step that has no .grad.
+    ("SGD(net.parameters(), lr=0.1)", FREEZE, ZEROS),
+    (MOMENTUM, FREEZE + "; net[0].weight.grad = net[0].bias.grad = None", "net[2].zero_grad(set_to_none=False)\n"
+     "    if step < 4: optimizer.zero_grad()"),
+    # Frozen for a forward, and trained again.
+    (DECAY, "net[0].requires_grad_(step % 2 == 0)", "optimizer.zero_grad()"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("optimizer", "middle", "clear"), FAULTY)
+def test_frozen_parameters_that_move_are_told(optimizer: str, middle: str, clear: str, tmp_path: Path) -> None:
+    script = HEAD + TRAINING.format(optimizer=optimizer, middle=middle, clear=clear)
+    assert_first_alarm(script, "frozen_still_moves", tmp_path)
+
+
+@pytest.mark.parametrize(("optimizer", "middle", "clear"), HEALTHY)
+def test_frozen_parameters_that_stay_raise_no_alarm(optimizer: str, middle: str, clear: str, tmp_path: Path) -> None:
+    script = HEAD + TRAINING.format(optimizer=optimizer, middle=middle, clear=clear)
+    assert "frozen_still_moves" not in {each.cause for each in alarms(script, tmp_path)}
