@@ -7,6 +7,7 @@ from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.batches.batches_of_one_sample import BatchesOfOneSample
 from gradviz.analysis.rules.batches.labels_mixed_otherwise import LabelsMixedOtherwise
+from gradviz.analysis.rules.batches.noise_drawn_once import NoiseDrawnOnce
 from gradviz.analysis.rules.batches.order_applied_twice import OrderAppliedTwice
 from gradviz.analysis.rules.batches.rows_grouped_otherwise import RowsGroupedOtherwise
 from gradviz.analysis.rules.batches.shuffled_apart import ShuffledApart
@@ -467,6 +468,7 @@ RULES: tuple[type[Rule], ...] = (
     FrozenStillMoves,
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
+    NoiseDrawnOnce,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -257,6 +257,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             ),
         ),
     ),
+    "GV797": (
+        (
+            "draw the noise anew at each step",
+            (("noise * (", "torch.randn_like(mean) * ("), ("noise = torch.randn(16, 4)\n", "")),
+        ),
+    ),
     "GV795": (
         (
             "normalize each group by itself",

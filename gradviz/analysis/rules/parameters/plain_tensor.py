@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location, Severity, location_of_line
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
 from gradviz.graph.call_log import Call, TensorUse
 
 _KEPT = re.compile(r"^\s*self\.(?P<name>\w+)\s*(:[^=]+)?=[^=]")
@@ -99,7 +100,9 @@ class PlainTensor(Rule):
                         uses[use.tensor].setdefault(step, row)
         for tensor, name in kept.items():
             rows = list(uses[tensor].values())
-            if name is None or len(rows) < _MIN_STEPS or _is_changed(case, tensor):
+            made = case.dataflow.log.tensors[tensor].producer
+            is_noise = made is not None and bool(uses_as_noise(case, made))
+            if name is None or is_noise or len(rows) < _MIN_STEPS or _is_changed(case, tensor):
                 continue
             if all(_meets_trained_values(case, tensor, row) for row in rows[:_MIN_STEPS]):
                 yield self._finding(case, tensor, name, rows[0])

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from math import prod
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.fresh_operands import ARITHMETIC, DRAWS, KEEPS_ONE, is_fresh
 from gradviz.analysis.rules.bases.batches.seeded_again import (
     MIN_NUMBERS,
     different_draws,
     line_that_seeds_all,
     rows_of_one_optimizer,
 )
-from gradviz.graph.call_log import Call, TensorUse
 
 
 class SameRandomNumbers(Rule):
@@ -68,7 +66,7 @@ class SameRandomNumbers(Rule):
         flow, steps = case.dataflow, case.histories.steps
         draws: dict[int | None, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if call.inside is None and plain_name(call.function) in _DRAWS and call.outputs and not call.raised:
+            if call.inside is None and plain_name(call.function) in DRAWS and call.outputs and not call.raised:
                 draws[call.call_site].append(row)
         told: set[Location | None] = set()
         for rows in draws.values():
@@ -118,11 +116,8 @@ class SameRandomNumbers(Rule):
         )
 
 
-_DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
 _MIN_DRAWS = 3
 _MAX_FOLLOWED = 40
-_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
-_KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
 
 
 def _are_the_same(case: Case, rows: list[int]) -> bool:
@@ -151,47 +146,13 @@ def _is_noise(case: Case, rows: list[int]) -> bool:
             if row >= backward or call.kind != "operation" or not call.outputs:
                 continue
             name = plain_name(call.function)
-            if name in _ARITHMETIC and any(
-                _changes(case, call, use, row) for use in call.inputs if use.tensor != given
-            ):
+            if name in ARITHMETIC and any(is_fresh(case, call, use, row) for use in call.inputs if use.tensor != given):
                 return True
-            if (name in _ARITHMETIC or name in _KEEPS_ONE) and not call.outputs[0].requires_grad:
+            if (name in ARITHMETIC or name in KEEPS_ONE) and not call.outputs[0].requires_grad:
                 new = {use.tensor for use in call.outputs} - seen
                 seen |= new
                 waiting += new
     return False
-
-
-def _changes(case: Case, call: Call, use: TensorUse, row: int) -> bool:
-    """Whether an operand is data that differ from step to step, or a factor of the noise that the model computes."""
-    flow = case.dataflow
-    if use.requires_grad:
-        return use.has_grad_fn and plain_name(call.function) == "mul"
-    made = flow.producers(use.tensor, row)
-    if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
-        return False
-    maker = flow.log.calls[made[-1]]
-    same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
-    values = [
-        flow.log.calls[each].outputs[0].values
-        for each in same_line
-        if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
-    ]
-    return len({each for each in values if each is not None}) * 2 > len(values)
-
-
-def _is_drawn(case: Case, tensor: int, row: int) -> bool:
-    """Whether a tensor has drawn numbers, perhaps times a factor."""
-    for _, call in case.dataflow.makers(tensor, row, _MAX_ARITHMETIC):
-        name = plain_name(call.function)
-        if name in _DRAWS:
-            return True
-        if name not in _ARITHMETIC | _KEEPS_ONE or len(call.inputs) != 1:
-            return False
-    return False
-
-
-_MAX_ARITHMETIC = 6
 
 
 def _seeding_line(case: Case, row: int) -> Location | None:

@@ -1,0 +1,88 @@
+"""Where random numbers, drawn at each step or once for all, meet data that are new at each step."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.rules.bases.batches.seeded_again import MIN_NUMBERS
+from gradviz.graph.call_log import Call, TensorUse
+
+DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
+ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
+KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
+_MAX_ARITHMETIC = 6
+
+
+def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
+    """Whether an operand is data that differ from step to step, or a factor of the noise that the model computes."""
+    flow = case.dataflow
+    if use.requires_grad:
+        return use.has_grad_fn and plain_name(call.function) == "mul"
+    made = flow.producers(use.tensor, row)
+    if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
+        return False
+    maker = flow.log.calls[made[-1]]
+    same_line = [each for each in flow.rows_of_kind("operation") if flow.log.calls[each].call_site == maker.call_site]
+    values = [
+        flow.log.calls[each].outputs[0].values
+        for each in same_line
+        if flow.log.calls[each].function == maker.function and flow.log.calls[each].outputs
+    ]
+    return len({each for each in values if each is not None}) * 2 > len(values)
+
+
+def _is_drawn(case: Case, tensor: int, row: int) -> bool:
+    """Whether a tensor has drawn numbers, perhaps times a factor."""
+    for _, call in case.dataflow.makers(tensor, row, _MAX_ARITHMETIC):
+        name = plain_name(call.function)
+        if name in DRAWS:
+            return True
+        if name not in ARITHMETIC | KEEPS_ONE or len(call.inputs) != 1:
+            return False
+    return False
+
+
+_MIN_STEPS = 4
+_MIN_AXES = 2
+_MAX_FOLLOWED = 200
+
+
+def uses_as_noise(case: Case, draw: int) -> list[int]:
+    """The calls of the training that combine drawn numbers, element by element, with what is new at each step; none if
+    only few steps do so."""
+    flow = case.dataflow
+    tensor = flow.log.calls[draw].outputs[0].tensor
+    shape = shape_of(flow, tensor)
+    if len(shape) < _MIN_AXES or prod(shape) < MIN_NUMBERS or flow.changes(tensor, draw + 1, len(flow.log.calls)):
+        return []
+    found, waiting, seen = list[int](), [(tensor, draw)], {tensor}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        given, after = waiting.pop()
+        for row in flow.users(given, after):
+            call = flow.log.calls[row]
+            name = plain_name(call.function)
+            if call.kind != "operation" or not call.outputs or case.histories.backward_through(row) is None:
+                continue
+            others = [use for use in call.inputs if use.tensor != given]
+            out = call.outputs[0]
+            is_each = shape_of(flow, out.tensor) == shape and any(shape_of(flow, use.tensor) == shape for use in others)
+            if name in ARITHMETIC and is_each and any(is_fresh(case, call, use, row) for use in others):
+                found += [row] if not out.requires_grad or _is_shifted(case, row) else []
+            elif (name in ARITHMETIC or name in KEEPS_ONE) and not out.requires_grad and out.tensor not in seen:
+                seen.add(out.tensor)
+                waiting.append((out.tensor, row))
+    is_often = len({flow.step_before(row) for row in found}) >= _MIN_STEPS
+    return sorted(found) if is_often else []
+
+
+def _is_shifted(case: Case, row: int) -> bool:
+    """Whether the product of noise and scale is added to something that the model computes as well: a mean."""
+    flow = case.dataflow
+    made = flow.log.calls[row].outputs[0].tensor
+    return any(
+        plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == len(("mean", "noise"))
+        for call in (flow.log.calls[user] for user in flow.users(made, row))
+    )

@@ -1,0 +1,68 @@
+"""Noise that is drawn once for all steps, and constants that only look like it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+CODER = """
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encode, self.decode = nn.Linear(6, 8), nn.Linear(4, 6)
+        {at_first}
+
+    def forward(self, x):
+        mean, spread = self.encode(x).chunk(2, 1)
+        return self.decode({sample}), mean, spread
+
+model = Coder()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = torch.randn(99, 6)
+for step in range(5):
+    x = data[torch.randint(0, 99, (16,))]
+    out, mean, spread = model(x)
+    loss = F.mse_loss(out, x) + 0.01 * (mean.square() + spread.exp() - spread).mean()"""
+CLEAN = """
+net = nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 6))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+data = torch.randn(99, 6)
+{before}
+for step in range(5):
+    x = {batch}
+    loss = {loss}"""
+NEW = "data[torch.randint(0, 99, (16,))]"
+FAULTY = (
+    CODER.format(at_first="self.register_buffer('noise', torch.randn(16, 4))  # HERE",
+                 sample="mean + (spread / 2).exp() * self.noise[: len(x)]").replace("[: len(x)]", ""),
+    CODER.format(at_first="self.eps = torch.randn(16, 4)  # HERE", sample="self.eps * (spread * 0.5).exp() + mean"),
+    CLEAN.format(before="noise = torch.randn(16, 6)  # HERE", batch=NEW, loss="F.mse_loss(net(x + 0.3 * noise), x)"),
+    CLEAN.format(before="noise = torch.randn(16, 6)  # HERE\nkeep = torch.linspace(0.9, 0.1, 16)[:, None]", batch=NEW,
+                 loss="F.mse_loss(net(keep.sqrt() * x + (1 - keep).sqrt() * noise), noise)"),
+)  # fmt: skip
+HEALTHY = (
+    CODER.format(at_first="pass", sample="mean + (spread / 2).exp() * torch.randn_like(mean)"),
+    # One noise for all samples, as a code of positions; noise that belongs to the data.
+    CLEAN.format(before="places = torch.randn(6)", batch=NEW, loss="F.mse_loss(net(x + places), x)"),
+    CLEAN.format(before="noise = torch.randn(99, 6)\nnoisy = data + noise\npick = torch.randint(0, 99, (16,))",
+                 batch="noisy[torch.randint(0, 99, (16,))]", loss="F.mse_loss(net(x), x.tanh())"),
+    CLEAN.format(before="noise = torch.randn(99, 6)", batch="data", loss="F.mse_loss(net(x + 0.1 * noise), x)"),
+    # Weights of samples, drawn for a full batch.
+    CLEAN.format(before="gain = torch.randn(99, 6)", batch="data", loss="-(net(x).log_softmax(1) * gain).mean()"),
+    # Noise for pictures that are only shown.
+    CLEAN.format(before="fixed = torch.randn(16, 6)", batch=NEW,
+                 loss="F.mse_loss(net(x), x)\n    with torch.no_grad():\n        print(net(fixed + x).mean())"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", FAULTY)
+def test_noise_that_all_steps_share_is_told_where_it_is_drawn(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script + TRAIN, "noise_drawn_once", tmp_path)
+
+
+@pytest.mark.parametrize("script", HEALTHY)
+def test_constants_and_noise_of_each_step_raise_no_alarm(script: str, tmp_path: Path) -> None:
+    assert "noise_drawn_once" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}
