@@ -50,3 +50,32 @@ def test_samples_that_are_ordered_without_their_labels_are_told(training: str, t
 def test_other_orders_are_left_alone(training: str, tmp_path: Path) -> None:
     found = alarms(f"{HEAD}{DATA}{training}", tmp_path)
     assert "shuffled_apart" not in {each.cause for each in found}
+
+
+TAUGHT = """
+from torch.utils.data import DataLoader, TensorDataset
+x, y = torch.randn(64, 4), torch.randint(0, 3, (64,))
+teacher, student = nn.Linear(4, 3).requires_grad_(False), nn.Linear(4, 3)
+wanted = teacher(x).softmax(1)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for i, (inputs, {more}) in enumerate(DataLoader(TensorDataset({data}), 16, shuffle={shuffle})):
+    soft = {soft}
+    loss = F.kl_div(student(inputs).log_softmax(1), soft, reduction="batchmean")"""
+SLICED = "wanted[i * 16 : i * 16 + 16]"
+
+
+def test_results_in_the_order_of_the_data_beside_a_loader_that_shuffles_are_told(tmp_path: Path) -> None:
+    script = TAUGHT.format(more="labels", data="x, y", shuffle=True, soft=f"{SLICED}  # HERE")
+    assert_first_alarm(HEAD + script + TRAIN, "shuffled_apart", tmp_path)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"more": "labels", "data": "x, y", "shuffle": False, "soft": SLICED},
+        {"more": "part", "data": "x, wanted", "shuffle": True, "soft": "part"},
+        {"more": "place", "data": "x, torch.arange(64)", "shuffle": True, "soft": "wanted[place]"},
+    ],
+)
+def test_results_in_the_order_of_the_loader_are_right(given: dict[str, object], tmp_path: Path) -> None:
+    assert "shuffled_apart" not in {each.cause for each in alarms(HEAD + TAUGHT.format(**given) + TRAIN, tmp_path)}
