@@ -2,7 +2,8 @@
 
 Two shapes are known. A bootstrapped target, data plus a discounted output of the model, is compared with another output
 of the same model: the comparison is not symmetric, so one side is the target. And the weight of a log-probability, an
-advantage, is computed by a trained model: the weight of a score function is a constant.
+advantage, is computed by a trained model: the weight of a score function is a constant. That of actions from data is
+known by the value in it, which the same loss fits to the returns.
 """
 
 from __future__ import annotations
@@ -66,6 +67,7 @@ def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) ->
                 yield from _bootstrapped(histories, backward, row, operands)
             elif name == "mul":
                 yield from _weight(histories, backward, row, operands)
+                yield from _advantage(histories, backward, row, operands)
 
 
 _OPERANDS = 2
@@ -94,6 +96,38 @@ def _weight(histories: ParameterHistories, backward: int, row: int, operands: li
         parameters = _trained_behind(histories, side)
         if side.sources and parameters and drawn_from.isdisjoint(_outputs(flow, side.sources)):
             yield OwnTarget("weight", row, side.sources[0], backward, tuple(sorted(parameters)))
+
+
+def _advantage(
+    histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse]
+) -> Iterator[OwnTarget]:
+    """Weights ``exp(returns - value)``, where the same loss fits the value to the returns: of actions from data."""
+    flow = histories.flow
+    for weighted, weight in (operands, operands[::-1]):
+        above = list(_calls_above(flow, weight.tensor, row, _PASS | _ELEMENTWISE | {"exp"}))
+        if not any(plain_name(call.function) == "exp" for _, call, _ in above):
+            continue
+        for made, call, _ in above:
+            if plain_name(call.function) != "sub" or len(call.inputs) != _OPERANDS or len(call.live_inputs) != 1:
+                continue
+            value = call.live_inputs[0].tensor
+            behind = frozenset(histories.live_leaves((value,), made)[0]) & histories.trained
+            others = alive_above(flow, ((weighted.tensor, row),))
+            if _is_fitted(flow, made, backward) and behind and not _is_of(flow, weighted.tensor, row, value):
+                yield OwnTarget("weight", row, made, backward, tuple(sorted(behind - others) or sorted(behind)))
+                break
+
+
+def _is_fitted(flow: Dataflow, difference: int, backward: int) -> bool:
+    """Whether another call of the step compares the two operands of a difference, as a loss does."""
+    both = {use.tensor for use in flow.log.calls[difference].inputs}
+    rows = {row for tensor in both for row in flow.users(tensor, flow.step_before(backward)) if row < backward}
+    calls = (flow.log.calls[row] for row in rows - {difference})
+    return any(plain_name(call.function) in _COMPARE and {use.tensor for use in call.inputs} == both for call in calls)
+
+
+def _is_of(flow: Dataflow, tensor: int, row: int, value: int) -> bool:
+    return any(use.tensor == value for each in flow.ancestors(tensor, row) for use in flow.log.calls[each].inputs)
 
 
 def _side(flow: Dataflow, tensor: int, before: int) -> _Side:

@@ -52,6 +52,32 @@ features = encoder(torch.randn(8, 4))  # here
 for batch in torch.arange(8).split(4):
     head(features[batch]).square().mean().backward()
 """
+TABLE_IN_A_CACHE = """
+class Table(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer, self.known = nn.Linear(1, 3), {}
+
+    def forward(self, n):
+        if n not in self.known:
+            self.known[n] = self.layer(torch.arange(n)[:, None] / n).tanh()  # here
+        return self.known[n]
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.out = Table(), nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.out(x + self.table(len(x)))
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for n in [4, 5, 4]:
+    loss = net(torch.randn(n, 3)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+"""
 LOSSES_IN_A_LIST = """
 shared = torch.randn(3, requires_grad=True).exp()
 for loss in [shared.sum(), shared.prod()]:
@@ -176,6 +202,7 @@ def marked_line(program: str) -> int:
         ("graph_freed", GENERATOR_NOT_DETACHED),
         ("graph_freed", FEATURES_OF_THE_WHOLE_EPOCH),
         ("graph_freed", LOSSES_IN_A_LIST),
+        ("graph_freed", TABLE_IN_A_CACHE),
         ("create_graph_missing", PENALTY_WITHOUT_CREATE_GRAPH),
         ("graph_freed", GRADIENT_THAT_IS_ONLY_PRINTED),
         ("state_not_detached", STATE_IN_A_VARIABLE),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.rules.checked_scripts import HEAD, alarms
+from tests.integration.rules.checked_scripts import HEAD, alarms, findings
 
 TOWERS = """
 class Towers(nn.Module):
@@ -82,6 +82,13 @@ def test_a_frozen_table_in_a_model_may_be_meant(items: str, optimizers: str, tmp
     if "Sequential" in items:
         script = script.replace("tables = [model.users.weight, model.items.weight]\n", "")
     assert alarms(script, tmp_path) == []
+
+
+def test_a_table_that_a_default_froze_is_a_note_where_nobody_asks_to_train_it(tmp_path: Path) -> None:
+    script = HEAD + TOWERS.format(items=FROZEN, optimizers=MEANT["not in the optimizer"][1])
+    assert [(each.code, each.tensors) for each in findings(script, tmp_path)] == [("GV701", ("model.items.weight",))]
+    meant = HEAD + TOWERS.format(items=MEANT["frozen on purpose"][0], optimizers=MEANT["not in the optimizer"][1])
+    assert findings(meant, tmp_path) == ()
 
 
 SWITCHES = """

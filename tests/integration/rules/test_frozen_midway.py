@@ -50,3 +50,40 @@ def test_frozen_parameters_that_move_are_told(optimizer: str, middle: str, clear
 def test_frozen_parameters_that_stay_raise_no_alarm(optimizer: str, middle: str, clear: str, tmp_path: Path) -> None:
     script = HEAD + TRAINING.format(optimizer=optimizer, middle=middle, clear=clear)
     assert "frozen_still_moves" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+UNFROZEN = """
+encoder, decoder, head = nn.Sequential(nn.Linear(4, 8), nn.Tanh()), nn.Linear(8, 4), nn.Linear(8, 1)
+first = torch.optim.SGD([*encoder.parameters(), *decoder.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    first.zero_grad()
+    F.mse_loss(decoder(encoder(x)), x).backward()
+    first.step()
+encoder.requires_grad_(False)
+optimizer = torch.optim.SGD({parameters}, lr=0.1)
+for step in range(6):
+    if step == 3:
+        encoder.requires_grad_(True)  # HERE
+    x = torch.randn(8, 4)
+    loss = F.mse_loss(head(encoder(x)), x[:, :1])
+    encoder.zero_grad()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    {also}
+"""
+WITHOUT = "[p for m in (encoder, head) for p in m.parameters() if p.requires_grad]"
+
+
+def test_what_only_the_optimizer_of_an_earlier_phase_has_is_told_where_it_is_unfrozen(tmp_path: Path) -> None:
+    script = HEAD + UNFROZEN.format(parameters=WITHOUT, also="pass")
+    assert_first_alarm(script, "stale_optimizer_params", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "also"), [("[*encoder.parameters(), *head.parameters()]", "pass"), (WITHOUT, "first.step()")]
+)
+def test_what_an_optimizer_that_steps_has_is_trained(parameters: str, also: str, tmp_path: Path) -> None:
+    script = HEAD + UNFROZEN.format(parameters=parameters, also=also)
+    assert "stale_optimizer_params" not in {each.cause for each in alarms(script, tmp_path)}

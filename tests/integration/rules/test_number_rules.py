@@ -114,6 +114,19 @@ def loss():
 train(loss, m.parameters())
 """,
     ),
+    "fewer frames than symbols": (
+        "overflow",
+        "SumBackward0",
+        """
+m = nn.Linear(4, 5)
+x = torch.randn(6, 2, 4)
+lengths = torch.tensor([6, 2]), torch.tensor([3, 3])
+def loss():
+    logs, symbols = m(x).log_softmax(-1), torch.tensor([[1, 2, 3], [1, 2, 3]])
+    return nn.functional.ctc_loss(logs, symbols, *lengths, reduction="sum")  # here
+train(loss, m.parameters())
+""",
+    ),
     "a NaN among the targets": (
         "nan_in_data",
         None,

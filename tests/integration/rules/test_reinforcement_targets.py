@@ -246,3 +246,28 @@ def test_a_share_of_both_neighbours_that_is_lost_on_the_points_is_told(split: st
 @pytest.mark.parametrize(("place", "split"), [*((ON_POINTS, split) for split in KEPT), (BETWEEN, LOST[0])])
 def test_a_share_that_is_kept_or_never_on_a_point_is_no_finding(place: str, split: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + SPLIT.format(place=place, split=split) + TRAIN, tmp_path)
+
+
+LOGGED = """
+policy, value = nn.Linear(4, 2), nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD([*policy.parameters(), *value.parameters()], lr=0.1)
+states, actions, returns = torch.randn(64, 4), torch.randn(64, 2), torch.randn(64)
+for step in range(4):
+    v = value(states).squeeze(1)
+    log_p = torch.distributions.Normal(policy(states), 1.0).log_prob(actions).sum(1)
+    {weight}
+    loss = F.mse_loss(v, returns) - (w * log_p).mean(){mark}"""
+OF_VALUE = ("w = torch.exp(returns - v)", "w = ((returns - v) / 2).exp().clamp(max=20)")
+CONSTANT = ("w = torch.exp(returns - v.detach())", "w = torch.exp(returns - v).detach()", "w = torch.exp(returns)")
+
+
+@pytest.mark.parametrize("weight", OF_VALUE)
+def test_a_weight_of_logged_actions_that_moves_the_value_is_told(weight: str, tmp_path: Path) -> None:
+    script = HEAD + LOGGED.format(weight=weight, mark="  # HERE") + TRAIN
+    assert_first_alarm(script, "gradient_into_target", tmp_path)
+
+
+@pytest.mark.parametrize("weight", CONSTANT)
+def test_constant_weights_of_logged_actions_are_right(weight: str, tmp_path: Path) -> None:
+    script = HEAD + LOGGED.format(weight=weight, mark="") + TRAIN
+    assert "gradient_into_target" not in {each.cause for each in alarms(script, tmp_path)}

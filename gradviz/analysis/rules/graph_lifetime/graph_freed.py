@@ -150,7 +150,16 @@ class GraphFreed(Rule):
         maker, user, tensor = max(shared)
         if not flow.log.tensors[tensor].names and (kept := line_in_class_of(flow, maker, user)) is not None:
             return kept
-        return line_in_function_of(flow, maker, found.backward)
+        line = line_in_function_of(flow, maker, found.backward)
+        # The line of the loop calls the model anew, and the model goes on with what it has kept: the line is in there.
+        is_run_again = line is not None and _runs_between(flow, line, found.earlier, found.backward)
+        return (line_in_class_of(flow, maker, user) or flow.line_of(maker)) if is_run_again else line
+
+
+def _runs_between(flow: Dataflow, line: CallSite, earlier: int, later: int) -> bool:
+    """Whether a line made a call of the later round, also through functions that it calls."""
+    sites = (site for row in range(earlier + 1, later) for site in callers(flow, row))
+    return any((site.file, site.line) == (line.file, line.line) for site in sites)
 
 
 def _facts(case: Case, found: Freed) -> dict[str, Any]:

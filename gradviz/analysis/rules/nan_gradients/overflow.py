@@ -11,7 +11,7 @@ class Overflow(BrokenGradientRule):
     What it finds
     -------------
     The operation that made the first Inf from finite numbers only because of their size: ``exp`` of a large number, a
-    product, a cast to ``float16``.
+    product, a cast to ``float16``. Also ``ctc_loss()`` of a sample with fewer frames than its target has symbols.
 
     Why it matters
     --------------
@@ -34,16 +34,28 @@ class Overflow(BrokenGradientRule):
     yields_to = ("exploding_chain",)
 
     def verdict(self, facts: BrokenGradientFacts) -> str:
+        if facts.operation == _CTC:
+            return f"{facts.effect}: {_CTC} is infinite for a sample that has fewer frames than its target needs"
         return f"{facts.effect}: {facts.operation_with_operands} overflows to Inf"
 
     def why(self, facts: BrokenGradientFacts) -> str:
+        if facts.operation == _CTC:
+            return (
+                "no path fits a target into fewer frames than it has symbols, and one more frame between two that are "
+                "equal: the probability of such a target is 0"
+            )
         return (
             "the limit of float32 is 3.4e38 (exp() exceeds it at 88.7), of float16 65504; larger numbers are Inf, and "
             "backward makes NaN of them (0 times Inf, Inf / Inf)"
         )
 
     def fix(self, facts: BrokenGradientFacts) -> str:
+        if facts.operation == _CTC:
+            return "leave such samples out, or pass zero_infinity=True; input_lengths are those behind all strides"
         return (
             "use the stable form (softplus, logsigmoid, log_softmax, logsumexp, a loss that takes logits), "
             "or bound its input"
         )
+
+
+_CTC = "ctc_loss()"

@@ -35,8 +35,8 @@ class RequiresGradFalse(Rule):
     A tensor whose ``.grad`` is read, or that is passed to `torch.autograd.grad`, but that never required grad; a loss,
     or a tensor that should get a hook, if everything that it was computed from is frozen; parameters that were frozen
     after an optimizer got them, and stay so; a parameter group in which every tensor is frozen; an embedding that
-    ``from_pretrained`` froze by default, if an optimizer got it without the module around it; a parameter of a module
-    that trains, if it is that of a frozen module as well. A frozen part of a model is no finding.
+    ``from_pretrained`` froze by default, if an optimizer got it without the module around it (else a note); a parameter
+    of a module that trains, if it is that of a frozen module as well. A frozen part of a model is no finding.
 
     Why it matters
     --------------
@@ -78,13 +78,19 @@ class RequiresGradFalse(Rule):
         for row, tensors in loss_of_frozen(histories):
             yield self._loss(case, histories, row, tensors)
             return
+        told = set[int]()
         for frozen, freezing in frozen_in_optimizer(histories, case.source_line):
+            told.update(frozen)
             made = frozen_when_made(histories, frozen[0], case.source_line)
             found = self._in_optimizer(histories, frozen, freezing, made)
             switch = _switch_without_effect(case, frozen)
             yield found if switch is None else _told_at_switch(found, *switch)
         for tied in tied_to_frozen(histories):
             yield self._tied(case, tied)
+        for number in histories.log.parameters if histories.reached_by else ():
+            made = None if number in told else frozen_when_made(histories, number, case.source_line)
+            if made is not None and histories.forward_uses(number):
+                yield self._by_default(histories, number, made)
 
     def _nothing_for_optimizer(self, histories: ParameterHistories) -> Iterator[Finding]:
         """An optimizer got an empty list, because the program left out what is frozen, and that is everything."""
@@ -145,6 +151,17 @@ class RequiresGradFalse(Rule):
             location=tie or frozen,
             symptom_location=frozen if tie not in (None, frozen) else None,
             tensors=names_of(histories.flow, [tied.tensor]),
+        )
+
+    def _by_default(self, histories: ParameterHistories, number: int, made: Location) -> Finding:
+        return self.finding(
+            f"{histories.name(number)} does not train: from_pretrained() froze it, as this line does not say freeze=",
+            severity="note",
+            symptom="grad_none",
+            why="nn.Embedding.from_pretrained() freezes what it makes unless it is told not to",
+            fix="pass freeze=False if it should train, and freeze=True if it should not",
+            location=made,
+            tensors=names_of(histories.flow, [number]),
         )
 
     def _in_optimizer(

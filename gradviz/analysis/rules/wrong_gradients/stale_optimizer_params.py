@@ -91,6 +91,10 @@ class StaleOptimizerParams(Rule):
             yield self._late(histories, late, forgotten, optimizer_made)
         if unfrozen:
             yield self._unfrozen(histories, unfrozen, optimizer_made)
+        for current in [each for each in histories.steps_by_optimizer if each is not None]:
+            earlier = {n: row for n in histories.trained if (row := _of_earlier_optimizer(histories, n, current))}
+            if earlier and not unfrozen:
+                yield self._unfrozen(histories, dict(sorted(earlier.items())), histories.given_at(current)[0])
 
     def _replaced(
         self, histories: ParameterHistories, rows: list[int], new: list[int], forgotten: list[int], made: int
@@ -160,8 +164,8 @@ class StaleOptimizerParams(Rule):
         location = location_of_line(_line_to_move(histories, row, optimizer_made))
         set_at = location_of_call(histories.flow, row)
         return self.finding(
-            f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer has "
-            f"{'it' if len(new) == 1 else 'them'}: the optimizer was made before, without frozen parameters",
+            f"{histories.together(new)} {'was' if len(new) == 1 else 'were'} unfrozen, but no optimizer that still "
+            f"steps has {'it' if len(new) == 1 else 'them'}: the optimizer was made before, without frozen parameters",
             tensors=names_of(histories.flow, new),
             symptom="grad_wrong",
             why="they get gradients after that, but no step, and nothing clears these gradients",
@@ -223,6 +227,23 @@ def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> i
     before = [flag for row, flag in changes if row < since]
     after = [row for row, flag in changes if row > since and flag]
     return after[0] if after and before and not before[-1] else None
+
+
+def _of_earlier_optimizer(histories: ParameterHistories, number: int, current: int) -> int | None:
+    """The call that unfroze it, if it was frozen when an optimizer was made that never got it, gets gradients with the
+    steps of that one, and only optimizers of an earlier phase have it."""
+    owners = histories.optimizers_of(number)
+    given = histories.given_at(current)
+    unfrozen = _unfrozen_after(histories, number, given[0]) if given and current not in owners else None
+    last = max((row for owner in owners for row in histories.steps_by_optimizer.get(owner, ())), default=-1)
+    if unfrozen is None or last > given[0]:
+        return None
+    steps = [row for row in histories.steps_by_optimizer[current] if row > unfrozen]
+    reaching = [row for row, leaves in histories.reached_by.items() if row > unfrozen and number in leaves]
+    return unfrozen if len(steps) >= _MIN_STEPS and len(reaching) >= _MIN_STEPS else None
+
+
+_MIN_STEPS = 2
 
 
 def _is_made_after(histories: ParameterHistories, number: int, since: int) -> bool:
