@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.batches.augmented_apart import AugmentedApart
 from gradviz.analysis.rules.batches.batch_of_equal_rows import BatchOfEqualRows
 from gradviz.analysis.rules.batches.batches_of_one_class import BatchesOfOneClass
 from gradviz.analysis.rules.batches.batches_of_one_sample import BatchesOfOneSample
@@ -469,6 +470,7 @@ RULES: tuple[type[Rule], ...] = (
     SoftmaxOverAllGroups,
     ArgumentsInOtherOrder,
     NoiseDrawnOnce,
+    AugmentedApart,
     ReentrantCheckpoint,
     OtherRandomNumbers,
     UnevenSteps,

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from gradviz.recording.torch_access import allocators
 
 
-@pytest.fixture(scope="package", autouse=True)
-def no_totals_of_allocators() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def no_totals_of_allocators(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a total the C library walks all free blocks: in a process of many tests, a tenth of the time."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(allocators, "read", dict)
-        yield
+    monkeypatch.setattr(allocators, "read", dict)

@@ -263,6 +263,12 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
             (("noise * (", "torch.randn_like(mean) * ("), ("noise = torch.randn(16, 4)\n", "")),
         ),
     ),
+    "GV798": (
+        (
+            "draw once what is done, and do it to both",
+            (("picture = picture.flip(-1)", "picture, mask = picture.flip(-1), mask.flip(-1)"),),
+        ),
+    ),
     "GV795": (
         (
             "normalize each group by itself",

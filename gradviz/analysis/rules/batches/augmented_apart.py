@@ -1,0 +1,182 @@
+"""GV798."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import callers, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE, calls_in_training
+from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
+
+
+class AugmentedApart(Rule):
+    """A picture and the target for each of its pixels are flipped or cropped in two different ways.
+
+    What it finds
+    -------------
+    A loss of each pixel whose input is flipped at some steps and whose target is not flipped at the same ones, or whose
+    input and target are cut out at two different places, which are drawn apart. A model that turns its result back is
+    left alone, and so are input and target that are always the same distance apart.
+
+    Why it matters
+    --------------
+    Each pixel meets the target of another one. The model learns what is right on the average over all places, such as
+    the most frequent class, and nothing raises.
+
+    Example
+    -------
+    model = torch.nn.Conv2d(1, 2, 3, padding=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6):
+        picture = torch.randn(4, 1, 8, 8)
+        mask = (picture > 0).long().squeeze(1)
+        if step % 2:
+            picture = picture.flip(-1)
+        loss = torch.nn.functional.cross_entropy(model(picture), mask)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    Instead
+    -------
+    model = torch.nn.Conv2d(1, 2, 3, padding=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6):
+        picture = torch.randn(4, 1, 8, 8)
+        mask = (picture > 0).long().squeeze(1)
+        if step % 2:
+            picture, mask = picture.flip(-1), mask.flip(-1)
+        loss = torch.nn.functional.cross_entropy(model(picture), mask)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    """
+
+    code = "GV798"
+    name = "augmented_apart"
+    severity = "warning"
+
+    def check(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        for rows in calls_in_training(flow, LOSSES_BY_SAMPLE):
+            pairs = [pair for row in rows for pair in _pairs(flow, row)]
+            flipped = [pair for pair in pairs if pair[0].flips != pair[1].flips]
+            cropped = [pair for pair in pairs if _are_other_places(*pair)]
+            if 0 < len(flipped) < len(pairs):
+                yield self._finding(flow, flipped[-1], "flipped", len(flipped), len(pairs))
+            elif len(cropped) >= _MIN_PAIRS and len({_distance(*pair) for pair in cropped}) > 1:
+                yield self._finding(flow, cropped[-1], "cut out", len(cropped), len(pairs))
+
+    def _finding(self, flow: Dataflow, pair: _Pair, how: str, times: int, of: int) -> Finding:
+        given, target = pair
+        line, other = _line_of(flow, target), _line_of(flow, given)
+        line, other = (line, other) if line is not None else (other, line)
+        return self.finding(
+            f"the input and the target of each pixel are {how} in two different ways in {times:,} of {of:,} cases",
+            symptom="grad_wrong",
+            why="each pixel meets the target of another place",
+            fix="draw once what is done, and do it to both: the picture and its mask",
+            location=location_of_line(line),
+            symptom_location=location_of_line(other) if other != line else None,
+            evidence={"apart": times, "cases": of},
+        )
+
+
+class _Motion(Struct, frozen=True):
+    """What was done to one picture, or to a batch of them."""
+
+    flips: frozenset[int] = frozenset()
+    """The axes, counted from the end, along which it is turned round."""
+    crop: tuple[int, ...] = ()
+    """Begin and end along the last axes."""
+    rows: tuple[int, ...] = ()
+    """The calls that did it."""
+
+
+_Pair = tuple[_Motion, _Motion]
+_AXES = 2
+_MIN_PAIRS = 4
+_MIN_RANK = 3
+_MAX_MAKERS = 12
+_TURNS = frozenset({"flip", "fliplr", "flipud"})
+_MOVES = _TURNS | {"roll", "rot90", "grid_sample", "interpolate", "transpose", "permute", "fold", "pixel_shuffle"}
+_KEEPS = frozenset({
+    "to", "float", "long", "double", "squeeze", "unsqueeze", "clone", "contiguous", "div", "sub", "mul", "add", "clamp",
+    "getitem", "detach", "gt", "ge", "lt",
+})  # fmt: skip
+
+
+def _pairs(flow: Dataflow, row: int) -> list[_Pair]:
+    """What was done to each input of a loss of pixels and to its target; nothing where the model moves pixels."""
+    call = flow.log.calls[row]
+    if len(call.inputs) < _AXES or call.inputs[1].requires_grad:
+        return []
+    target = call.inputs[1].tensor
+    size = shape_of(flow, target)[-_AXES:]
+    if len(shape_of(flow, target)) < _MIN_RANK or min(size) == 1:
+        return []
+    above = flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row))
+    live = [each for each in above if any(use.requires_grad for use in flow.log.calls[each].inputs)]
+    if not live or any(plain_name(flow.log.calls[each].function) in _MOVES for each in live):
+        return []
+    data = (use.tensor for use in flow.log.calls[live[0]].inputs if not use.requires_grad)
+    given = next((each for each in data if shape_of(flow, each)[-_AXES:] == size), None)
+    of_both = [_motions(flow, each, before) for each, before in ((given, live[0]), (target, row)) if each is not None]
+    return list(zip(*of_both, strict=True)) if len(of_both) == _AXES and len(of_both[0]) == len(of_both[1]) else []
+
+
+def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
+    """One for each picture that was put into a batch one by one; else one for all."""
+    flips, crop, rows = frozenset[int](), tuple[int, ...](), list[int]()
+    for row, call in flow.makers(tensor, before, _MAX_MAKERS):
+        name = plain_name(call.function)
+        if name == "stack":
+            own = [_motions(flow, use.tensor, row)[0] for use in call.inputs]
+            return [_Motion(flips ^ each.flips, crop or each.crop, (*rows, *each.rows)) for each in own]
+        bounds = _bounds(call) if name == "getitem" else ()
+        if name in _TURNS:
+            flips ^= _axes(call, len(shape_of(flow, call.inputs[0].tensor)))
+            rows.append(row)
+        elif len(bounds) >= _AXES * _AXES:
+            crop = crop or bounds[-_AXES * _AXES :]
+            rows.append(row)
+        elif name not in _KEEPS:
+            break
+    return [_Motion(flips, crop, tuple(rows))]
+
+
+def _axes(call: Call, rank: int) -> frozenset[int]:
+    if plain_name(call.function) != "flip":
+        return frozenset({1 - rank if plain_name(call.function) == "fliplr" else -rank})
+    told = [value for place, value in call.scalars.items() if type(value) is int and place[:1] in "1234d"]
+    return frozenset(axis if axis < 0 else axis - rank for axis in told)
+
+
+def _bounds(call: Call) -> tuple[int, ...]:
+    return tuple(value for place, value in sorted(call.scalars.items()) if type(value) is int and ".st" in place)
+
+
+def _are_other_places(given: _Motion, target: _Motion) -> bool:
+    """Whether two pieces of one size were cut out at two places."""
+    if len(given.crop) != _AXES * _AXES or len(target.crop) != _AXES * _AXES:
+        return False
+    sizes = ([each.crop[1] - each.crop[0], each.crop[3] - each.crop[2]] for each in (given, target))
+    return given.crop != target.crop and next(sizes) == next(sizes)
+
+
+def _distance(given: _Motion, target: _Motion) -> tuple[int, int]:
+    return given.crop[0] - target.crop[0], given.crop[2] - target.crop[2]
+
+
+def _line_of(flow: Dataflow, motion: _Motion) -> CallSite | None:
+    """The line that did it; of a function that does it to several things, the one that calls the function."""
+    lines = list(callers(flow, motion.rows[-1])) if motion.rows else []
+    return lines[1] if len(lines) > 1 and motion.crop else next(iter(lines), None)

@@ -1,0 +1,69 @@
+"""Pictures and targets of their pixels that are flipped or cropped in two ways, or in one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+FLIPS = """
+net = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 2, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def augment(x, y):
+    {first}
+    {second}
+    return x, y
+for step in range(8):
+    x = torch.randn(4, 1, 8, 8)
+    y = (x > 0.3).long().squeeze(1)
+    x, y = augment(x, y)
+    loss = {loss}"""
+ENTROPY = "F.cross_entropy(net(x), y)"
+CROPS = """
+class Pictures(torch.utils.data.Dataset):
+    def __init__(self):
+        self.pictures = torch.randn(24, 1, 12, 12)
+        self.masks = (self.pictures > 0.3).float()
+    def __len__(self):
+        return 24
+    def crop(self, x, place):
+        i, j = place.tolist()
+        return x[..., i : i + 8, j : j + 8]
+    def __getitem__(self, k):
+        place = torch.randint(0, 5, (2,))
+        return {both}
+net = nn.Conv2d(1, 1, 3, padding=1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for x, y in torch.utils.data.DataLoader(Pictures(), 8, shuffle=True):
+    loss = F.binary_cross_entropy_with_logits(net(x), y)"""
+APART = "self.crop(self.pictures[k], torch.randint(0, 5, (2,))), self.crop(self.masks[k], torch.randint(0, 5, (2,)))"
+FAULTY = (
+    FLIPS.format(first="if torch.rand(()) < 0.5: x = x.flip(-1)", loss=ENTROPY,
+                 second="if torch.rand(()) < 0.5: y = y.flip(-1)  # HERE"),
+    FLIPS.format(first="if step % 2: x = torch.flip(x, dims=(2,))  # HERE", second="pass", loss=ENTROPY),
+    CROPS.format(both=f"{APART}  # HERE"),
+)  # fmt: skip
+HEALTHY = (
+    FLIPS.format(first="if torch.rand(()) < 0.5: x, y = x.flip(-1), y.flip(-1)", second="pass", loss=ENTROPY),
+    FLIPS.format(first="if step % 2: x, y = x.flip((2, 3)), torch.flip(y, dims=(1, 2))", second="pass", loss=ENTROPY),
+    # Turned back behind the model; always turned; a target for the whole picture.
+    FLIPS.format(first="if step % 2: x = x.flip(-1)", second="pass",
+                 loss="F.cross_entropy(net(x).flip(-1) if step % 2 else net(x), y)"),
+    FLIPS.format(first="x = x.flip(-1)", second="pass", loss=ENTROPY),
+    FLIPS.format(first="if step % 2: x = x.flip(-1)", second="y = y.flatten(1).float().mean(1)",
+                 loss="F.mse_loss(net(x).mean((1, 2, 3)), y)"),
+    CROPS.format(both="self.crop(self.pictures[k], place), self.crop(self.masks[k], place)"),
+    CROPS.format(both="self.crop(self.pictures[k], place - place), self.crop(self.masks[k], place - place + 2)"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("script", FAULTY)
+def test_an_augmentation_of_one_side_is_told(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script + TRAIN, "augmented_apart", tmp_path)
+
+
+@pytest.mark.parametrize("script", HEALTHY)
+def test_an_augmentation_of_both_sides_is_right(script: str, tmp_path: Path) -> None:
+    assert "augmented_apart" not in {each.cause for each in alarms(HEAD + script + TRAIN, tmp_path)}
