@@ -73,12 +73,11 @@ class NoiseDrawnOnce(Rule):
         drawn, used = location_of_call(flow, row), location_of_call(flow, uses[-1])
         shape = shape_of(flow, flow.log.calls[row].outputs[0].tensor)
         return self.finding(
-            f"{call_words(flow.log.calls[row])} draws the noise once, {shape}, and all {len(uses):,} steps use it, "
-            "while the data change",
+            f"{call_words(flow.log.calls[row])} draws the noise once, {shape}, and each step uses the same, while the "
+            "data change",
             symptom="grad_wrong",
             why="each place of a batch gets the same noise at every step, which the model can learn by heart",
             fix="draw the noise anew at each step, where it is used: torch.randn_like(x)",
             location=drawn,
             symptom_location=used,
-            evidence={"times": len(uses)},
         )

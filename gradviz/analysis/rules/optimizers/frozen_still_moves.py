@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
@@ -59,9 +60,10 @@ class FrozenStillMoves(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, int, int]]] = defaultdict(list)
-        for number in sorted(case.histories.trained):
-            frozen = _last_freezing(flow, number)
-            steps = [] if frozen is None else _steps_that_move(case, number, frozen)
+        freezings = {number: _last_freezing(flow, number) for number in sorted(case.histories.trained)}
+        moved = dict(_moved_though_frozen(flow)) if any(freezings.values()) else {}
+        for number, frozen in freezings.items():
+            steps = [] if frozen is None else _steps_that_move(case, number, frozen, moved)
             if frozen is not None and len(steps) >= _MIN_STEPS and _is_moved(case, number, frozen):
                 lines[flow.log.calls[frozen].call_site].append((number, frozen, len(steps)))
         for found in lines.values():
@@ -104,16 +106,22 @@ def _freezes(call: Call, number: int) -> bool:
     return was and any(use.tensor == number and not use.requires_grad for use in call.outputs)
 
 
-def _steps_that_move(case: Case, number: int, frozen: int) -> list[int]:
-    """The steps after the freezing that change a parameter which is frozen, and which the forward before used so."""
-    flow, found = case.dataflow, list[int]()
-    uses = case.histories.forward_uses(number, after=frozen)
+def _moved_though_frozen(flow: Dataflow) -> Iterator[tuple[int, frozenset[int]]]:
+    """The steps, each with the tensors that it changed and that did not require grad."""
     for row in flow.rows_of_kind("step"):
         call = flow.log.calls[row]
-        is_changed = row > frozen and any(use.tensor == number for use in call.changed)
-        if is_changed and not any(use.tensor == number and use.requires_grad for use in call.inputs):
-            last = max((each for each in uses if each < row), default=None)
-            if last is not None and not _requires_grad_at(flow, last, number):
+        live = {use.tensor for use in call.inputs if use.requires_grad}
+        yield row, frozenset(use.tensor for use in call.changed) - live
+
+
+def _steps_that_move(case: Case, number: int, frozen: int, moved: Mapping[int, frozenset[int]]) -> list[int]:
+    """The steps after the freezing that change a parameter which is frozen, and which the forward before used so."""
+    flow, uses = case.dataflow, case.histories.forward_uses(number, after=frozen)
+    found = list[int]()
+    for row, tensors in moved.items():
+        if row > frozen and number in tensors:
+            last = bisect_left(uses, row) - 1
+            if last >= 0 and not _requires_grad_at(flow, uses[last], number):
                 found.append(row)
     return found
 

@@ -47,31 +47,37 @@ def _is_drawn(case: Case, tensor: int, row: int) -> bool:
 
 _MIN_STEPS = 4
 _MIN_AXES = 2
-_MAX_FOLLOWED = 200
+_MAX_LOOKS = 40
+"""Uses that are looked at: whether an operand is new at each step takes a look at all calls of its line."""
 
 
 def uses_as_noise(case: Case, draw: int) -> list[int]:
-    """The calls of the training that combine drawn numbers, element by element, with what is new at each step; none if
-    only few steps do so."""
+    """The first calls of a training that combine drawn numbers, element by element, with what is new at each step; none
+    if only few steps do so."""
     flow = case.dataflow
     tensor = flow.log.calls[draw].outputs[0].tensor
     shape = shape_of(flow, tensor)
     if len(shape) < _MIN_AXES or prod(shape) < MIN_NUMBERS or flow.changes(tensor, draw + 1, len(flow.log.calls)):
         return []
-    found, waiting, seen = list[int](), [(tensor, draw)], {tensor}
-    while waiting and len(seen) < _MAX_FOLLOWED:
+    found, waiting, seen, looks = list[int](), [(tensor, draw)], {tensor}, 0
+    while waiting:
         given, after = waiting.pop()
         for row in flow.users(given, after):
             call = flow.log.calls[row]
             name = plain_name(call.function)
-            if call.kind != "operation" or not call.outputs or case.histories.backward_through(row) is None:
+            if name not in ARITHMETIC | KEEPS_ONE or call.kind != "operation" or not call.outputs:
+                continue
+            looks += 1
+            if looks > _MAX_LOOKS:
+                break
+            if case.histories.backward_through(row) is None:
                 continue
             others = [use for use in call.inputs if use.tensor != given]
             out = call.outputs[0]
             is_each = shape_of(flow, out.tensor) == shape and any(shape_of(flow, use.tensor) == shape for use in others)
             if name in ARITHMETIC and is_each and any(is_fresh(case, call, use, row) for use in others):
                 found += [row] if not out.requires_grad or _is_shifted(case, row) else []
-            elif (name in ARITHMETIC or name in KEEPS_ONE) and not out.requires_grad and out.tensor not in seen:
+            elif not out.requires_grad and out.tensor not in seen:
                 seen.add(out.tensor)
                 waiting.append((out.tensor, row))
     is_often = len({flow.step_before(row) for row in found}) >= _MIN_STEPS
