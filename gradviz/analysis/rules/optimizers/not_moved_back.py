@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -70,7 +71,11 @@ class NotMovedBack(Rule):
         found: dict[int, tuple[int, int]] = {}
         for tensor, events in case.gradient_events.events.items():
             steps = [row for row, kind in events if kind == "step"]
-            moves = [_move_to(case, tensor, one, other) for one, other in pairwise([0, *steps])]
+            backwards = [row for row, kind in events if kind == "backward"]
+            moves = [
+                _move_to(case, tensor, backwards[bisect_right(backwards, one) : bisect_left(backwards, other)], other)
+                for one, other in pairwise([0, *steps])
+            ]
             if len(moves) >= _MIN_STEPS and all(moves) and moves[0] is not None:
                 found[tensor] = moves[0], steps[0]
         if found:
@@ -96,11 +101,9 @@ class NotMovedBack(Rule):
 _MIN_STEPS = 2
 
 
-def _move_to(case: Case, tensor: int, since: int, step: int) -> int | None:
+def _move_to(case: Case, tensor: int, backwards: list[int], step: int) -> int | None:
     """The only change of a parameter between two backward calls before a step, if it goes up its gradient."""
     flow, calls = case.dataflow, case.dataflow.log.calls
-    events = case.gradient_events.events[tensor]
-    backwards = [row for row, kind in events if kind == "backward" and since < row < step]
     if len(backwards) < _TWO:
         return None
     assigned = (row for row in flow.data_assignments.get(tensor, ()) if backwards[0] < row < step)

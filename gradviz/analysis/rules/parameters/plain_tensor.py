@@ -100,9 +100,10 @@ class PlainTensor(Rule):
                         uses[use.tensor].setdefault(step, row)
         for tensor, name in kept.items():
             rows = list(uses[tensor].values())
+            if name is None or len(rows) < _MIN_STEPS or _is_changed(case, tensor):
+                continue
             made = case.dataflow.log.tensors[tensor].producer
-            is_noise = made is not None and bool(uses_as_noise(case, made))
-            if name is None or is_noise or len(rows) < _MIN_STEPS or _is_changed(case, tensor):
+            if made is not None and uses_as_noise(case, made):
                 continue
             if all(_meets_trained_values(case, tensor, row) for row in rows[:_MIN_STEPS]):
                 yield self._finding(case, tensor, name, rows[0])
