@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from gradviz.capture.capture import Capture
@@ -31,21 +31,23 @@ class ReceivedGradients:
             return True
         return number in self._seen_by_calls or any(name in self._names_in_graphs for name in tensor.names)
 
-    def last_figures(self, number: int) -> TensorFigures | None:
-        """What the newest recorded graph with this leaf brought to it; None if it is unknown."""
+    def figures(self, number: int) -> Sequence[tuple[int, TensorFigures]]:
+        """What the recorded graphs with this leaf brought to it, each with the number of its backward; empty if it is
+        unknown."""
         names = self._log.tensors[number].names
-        return next((self._figures[name] for name in names if self._counts[name] < 2 and name in self._figures), None)
+        return next((self._figures[name] for name in names if self._counts[name] < 2 and name in self._figures), ())
 
     @cached_property
-    def _figures(self) -> dict[str, TensorFigures]:
-        return {
-            name: arrived
-            for graph in self._capture.graphs
-            for leaf in graph.leaves
-            for arrived in leaf.arrived[:1]
-            if arrived is not None and not arrived.is_undefined
-            for name in leaf.names
-        }
+    def _figures(self) -> dict[str, list[tuple[int, TensorFigures]]]:
+        found: dict[str, list[tuple[int, TensorFigures]]] = defaultdict(list)
+        for graph in self._capture.graphs:
+            number = 0 if graph.backward is None else graph.backward.number
+            for leaf in graph.leaves:
+                for arrived in leaf.arrived[:1]:
+                    if arrived is not None and not arrived.is_undefined:
+                        for name in leaf.names:
+                            found[name].append((number, arrived))
+        return dict(found)
 
     @cached_property
     def _seen_by_calls(self) -> frozenset[int]:

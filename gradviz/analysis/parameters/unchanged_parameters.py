@@ -149,9 +149,9 @@ class _UnchangedParameters:
         return self._reason_by_size(number, max((rate for rate in rates if rate is not None), default=None))
 
     def _reason_by_size(self, number: int, rate: float | None) -> Reason:
-        """By the size of the last gradient: that in its ``.grad`` at the end, or else what a recorded graph brought."""
+        """By the size of the last gradient that a step used."""
         tensor = self._histories.tensor(number)
-        gradient = (tensor.end and tensor.end.grad) or self._histories.received.last_figures(number)
+        gradient = self._last_used(number)
         if gradient is not None and gradient.zeros == gradient.count:
             return "zero"
         dtype = (tensor.end and tensor.end.dtype) or tensor.facts.dtype
@@ -162,6 +162,17 @@ class _UnchangedParameters:
         if rate * _largest(gradient) > epsilon * _largest(values):
             return "lost" if self._was_stepped_on(number) else "unknown"
         return "short dtype" if dtype in _SHORT else "rounded away"
+
+    def _last_used(self, number: int) -> ValueFacts | TensorFigures | None:
+        """The gradient in its ``.grad`` at the end, or else what a recorded graph brought. Where another loss brought
+        one after the last step, as that of a generator does to its critic, that of the backward before."""
+        figures = self._histories.received.figures(number)
+        if self._was_stepped_on(number) or number not in self._last_step:
+            end = self._histories.tensor(number).end
+            return (end and end.grad) or (figures[-1][1] if figures else None)
+        step = self._last_step[number]
+        rows = ((self._histories.flow.row_of_backward(backward), each) for backward, each in reversed(figures))
+        return next((each for row, each in rows if row is not None and row < step), None)
 
     def _was_stepped_on(self, number: int) -> bool:
         """Whether a step came after the last backward that reached it: else its last gradient was never used."""

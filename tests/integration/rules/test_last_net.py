@@ -199,3 +199,28 @@ main()
 
 def test_steps_that_move_nothing_are_told_of_a_model_that_is_freed_before_the_end(tmp_path: Path) -> None:
     assert_first_alarm(OWN_OPTIMIZER, "step_without_effect", tmp_path)
+
+
+CRITIC = """
+import torch
+from torch import nn
+torch.manual_seed(0)
+generator = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+critic = nn.Sequential(nn.Linear(2, 8), nn.LeakyReLU(0.2), nn.Linear(8, 1))
+of_generator, of_critic = (torch.optim.Adam(each.parameters(), 1e-3) for each in (generator, critic))
+for step in range(4):
+    fake = generator(torch.randn(8, 4)) / 9
+    loss = torch.relu(1 - critic(torch.randn(8, 2) / 9)).mean() + torch.relu(1 + critic(fake.detach())).mean()
+    of_critic.zero_grad()
+    loss.backward()
+    of_critic.step()
+    of_generator.zero_grad()
+    (-critic(fake).mean()).backward()
+    of_generator.step()
+"""
+
+
+def test_a_gradient_that_another_loss_leaves_behind_is_not_taken_for_that_of_the_last_step(tmp_path: Path) -> None:
+    (found,) = findings(CRITIC, tmp_path)
+    assert (found.cause, found.severity, found.tensors[-1]) == ("step_without_effect", "note", "critic.2.bias")
+    assert "the last gradient that a step used is exactly zero" in found.message

@@ -199,7 +199,7 @@ _WORDS: dict[Reason, tuple[str, str, str]] = {
         "set the learning rate of that group, or look at the schedule that made it 0",
     ),
     "zero": (
-        "the last of their gradients is exactly zero",
+        "the last gradient that a step used is exactly zero",
         "a bias that cancels in a difference, or before a normalization, has no influence on the loss; nor has what is "
         "multiplied by 0",
         "if they should train, look at what follows them; else take them out of the model",
