@@ -63,9 +63,8 @@ class _UnchangedParameters:
     def by_reason(self) -> tuple[Unchanged, ...]:
         tensors, stepped = self._histories.log.tensors, self._live_steps
         still = [number for number in sorted(stepped) if _is_unchanged(tensors[number])]
-        groups: dict[tuple[Reason, int | None, int | None, int | None], list[tuple[int, int | None]]] = defaultdict(
-            list
-        )
+        groups: dict[tuple[Reason, int | None, int | None], list[int]] = defaultdict(list)
+        blames: dict[tuple[Reason, int | None, int | None], int | None] = {}
         for number in still:
             clear = _early_clear(self._events, number, stepped[number])
             reason = self._reason(number, clear)
@@ -74,17 +73,12 @@ class _UnchangedParameters:
                 reason = "written back" if written[1] else "restored later"
             where = self._calls[stepped[number][0]].call_site
             blamed = {"cleared": clear, "returned": self._last_backward.get(number)}.get(reason)
-            by = None if written is None else self._calls[written[0]].call_site
-            groups[reason, blamed, where, by].append((number, blamed if written is None else written[0]))
+            by, blamed = (blamed, blamed) if written is None else (self._calls[written[0]].call_site, written[0])
+            groups[reason, by, where].append(number)
+            blames.setdefault((reason, by, where), blamed)
         return tuple(
-            Unchanged(
-                tuple(number for number, _ in each),
-                reason,
-                len(stepped[each[0][0]]),
-                stepped[each[0][0]][0],
-                each[0][1],
-            )
-            for (reason, *_), each in groups.items()
+            Unchanged(tuple(each), key[0], len(stepped[each[0]]), stepped[each[0]][0], blames[key])
+            for key, each in groups.items()
         )
 
     def _written_back(self, number: int, steps: list[int]) -> tuple[int, bool] | None:

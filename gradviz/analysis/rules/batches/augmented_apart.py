@@ -95,8 +95,8 @@ class _Motion(Struct, frozen=True):
 
     flips: frozenset[int] = frozenset()
     """The axes, counted from the end, along which it is turned round."""
-    crop: tuple[int, ...] = ()
-    """Begin and end along the last axes."""
+    crop: tuple[tuple[int, int], ...] = ()
+    """Begin and end along each of the last two axes; empty if it is not cut out."""
     rows: tuple[int, ...] = ()
     """The calls that did it."""
 
@@ -135,7 +135,7 @@ def _pairs(flow: Dataflow, row: int) -> list[_Pair]:
 
 def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
     """One for each picture that was put into a batch one by one; else one for all."""
-    flips, crop, rows = frozenset[int](), tuple[int, ...](), list[int]()
+    flips, crop, rows = frozenset[int](), tuple[tuple[int, int], ...](), list[int]()
     for row, call in flow.makers(tensor, before, _MAX_MAKERS):
         name = plain_name(call.function)
         if name == "stack":
@@ -145,8 +145,8 @@ def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
         if name in _TURNS:
             flips ^= _axes(call, len(shape_of(flow, call.inputs[0].tensor)))
             rows.append(row)
-        elif len(bounds) >= _AXES * _AXES:
-            crop = crop or bounds[-_AXES * _AXES :]
+        elif len(bounds) >= _AXES:
+            crop = crop or bounds[-_AXES:]
             rows.append(row)
         elif name not in _KEEPS:
             break
@@ -160,20 +160,21 @@ def _axes(call: Call, rank: int) -> frozenset[int]:
     return frozenset(axis if axis < 0 else axis - rank for axis in told)
 
 
-def _bounds(call: Call) -> tuple[int, ...]:
-    return tuple(value for place, value in sorted(call.scalars.items()) if type(value) is int and ".st" in place)
+def _bounds(call: Call) -> tuple[tuple[int, int], ...]:
+    """Begin and end of each slice that names both."""
+    slices = sorted(place.removesuffix(".start") for place in call.scalars if place.endswith(".start"))
+    ends = ((call.scalars[f"{each}.start"], call.scalars.get(f"{each}.stop")) for each in slices)
+    return tuple((begin, end) for begin, end in ends if type(begin) is int and type(end) is int)
 
 
 def _are_other_places(given: _Motion, target: _Motion) -> bool:
     """Whether two pieces of one size were cut out at two places."""
-    if len(given.crop) != _AXES * _AXES or len(target.crop) != _AXES * _AXES:
-        return False
-    sizes = ([each.crop[1] - each.crop[0], each.crop[3] - each.crop[2]] for each in (given, target))
-    return given.crop != target.crop and next(sizes) == next(sizes)
+    one, other = ([end - begin for begin, end in each.crop] for each in (given, target))
+    return bool(one) and one == other and given.crop != target.crop
 
 
-def _distance(given: _Motion, target: _Motion) -> tuple[int, int]:
-    return given.crop[0] - target.crop[0], given.crop[2] - target.crop[2]
+def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
+    return tuple(one[0] - other[0] for one, other in zip(given.crop, target.crop, strict=True))
 
 
 def _line_of(flow: Dataflow, motion: _Motion) -> CallSite | None:

@@ -78,8 +78,7 @@ class ScheduleRepeats(Rule):
             f"times, at every batch: the learning rate falls within {schedule.length:,} batches and climbs back again",
             symptom="grad_wrong",
             why="a cosine goes up again behind its T_max",
-            fix="step the schedule once in each epoch, or give it the number of all batches: "
-            "T_max=epochs * len(loader)",
+            fix=_ONCE_IN_EACH_EPOCH,
             location=stepped or made,
             symptom_location=made if stepped not in (None, made) else None,
             evidence={"steps": schedule.optimizer_steps, "steps_down": schedule.length},
@@ -90,24 +89,30 @@ class ScheduleRepeats(Rule):
         name = optimizer_words(optimizer)
         half = _half_period(optimizer.rate_turns)
         lowest, *_, highest = sorted(turn.rate for turn in optimizer.rate_turns)
+        why, fix = _OF_SCHEDULE if case.dataflow.log.schedules else _BY_HAND
         return self.finding(
             f"the learning rate of {name} falls to {lowest:.3g} within {half:,} steps and climbs back to "
             f"{highest:.3g}, {rises:,} times in {optimizer.steps:,} steps",
             symptom="grad_wrong",
-            why="a cosine goes up again behind its T_max: the schedule is stepped for each batch, and T_max may count "
-            "epochs"
-            if case.dataflow.log.schedules
-            else "a cosine goes up again behind half its period: what is counted and what it is divided by differ, as "
-            "batches and epochs do",
-            fix="step the schedule once in each epoch, or give it the number of all batches: T_max=epochs * len(loader)"
-            if case.dataflow.log.schedules
-            else f"divide by the number of all that is counted, or count what it is divided by: {optimizer.steps:,} "
-            "steps",
+            why=why,
+            fix=fix.format(steps=f"{optimizer.steps:,}"),
             evidence={"steps": optimizer.steps, "rises": rises, "steps_down": half},
             **places_of_schedule(case, number),
         )
 
 
+_ONCE_IN_EACH_EPOCH = (
+    "step the schedule once in each epoch, or give it the number of all batches: T_max=epochs * len(loader)"
+)
+_OF_SCHEDULE = (
+    "a cosine goes up again behind its T_max: the schedule is stepped for each batch, and T_max may count epochs",
+    _ONCE_IN_EACH_EPOCH,
+)
+_BY_HAND = (
+    "a cosine goes up again behind half its period: what is counted and what it is divided by differ, as batches and "
+    "epochs do",
+    "divide by the number of all that is counted, or count what it is divided by: {steps} steps",
+)
 _MIN_RISES = 2
 _MOST = 0.9
 _LOW = 0.12

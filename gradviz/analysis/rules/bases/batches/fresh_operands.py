@@ -13,7 +13,9 @@ from gradviz.graph.call_log import Call, TensorUse
 DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
 KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
+_PASSED = ARITHMETIC | KEEPS_ONE
 _MAX_ARITHMETIC = 6
+_MEAN_AND_NOISE = 2
 
 
 def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
@@ -40,7 +42,7 @@ def _is_drawn(case: Case, tensor: int, row: int) -> bool:
         name = plain_name(call.function)
         if name in DRAWS:
             return True
-        if name not in ARITHMETIC | KEEPS_ONE or len(call.inputs) != 1:
+        if name not in _PASSED or len(call.inputs) != 1:
             return False
     return False
 
@@ -65,7 +67,7 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
         for row in flow.users(given, after):
             call = flow.log.calls[row]
             name = plain_name(call.function)
-            if name not in ARITHMETIC | KEEPS_ONE or call.kind != "operation" or not call.outputs:
+            if name not in _PASSED or call.kind != "operation" or not call.outputs:
                 continue
             looks += 1
             if looks > _MAX_LOOKS:
@@ -89,6 +91,6 @@ def _is_shifted(case: Case, row: int) -> bool:
     flow = case.dataflow
     made = flow.log.calls[row].outputs[0].tensor
     return any(
-        plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == len(("mean", "noise"))
+        plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == _MEAN_AND_NOISE
         for call in (flow.log.calls[user] for user in flow.users(made, row))
     )

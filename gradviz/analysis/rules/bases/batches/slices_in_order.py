@@ -72,7 +72,7 @@ def slices_in_order(case: Case) -> Iterator[tuple[int, int]]:
                 yield made, ordering
 
 
-_COMBINE = frozenset({"mul", "add", "sub", "kl_div"})
+_COMBINE = LOSSES_BY_SAMPLE | {"mul", "add", "sub", "kl_div"}
 _DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "bernoulli", "randint", "uniform"})
 _MAX_MAKERS = 6
 _MAX_TRIED = 4
@@ -88,8 +88,7 @@ def _lengths_of_permutations(case: Case) -> set[int]:
 
 
 def _combines(call: Call) -> bool:
-    name = plain_name(call.function)
-    return call.kind == "operation" and len(call.inputs) == _BOTH and (name in _COMBINE | LOSSES_BY_SAMPLE)
+    return call.kind == "operation" and len(call.inputs) == _BOTH and plain_name(call.function) in _COMBINE
 
 
 _BOTH = 2
@@ -119,27 +118,27 @@ def _ordering_of_as_many(case: Case, tensor: int, row: int, slice_row: int) -> i
     taken = flow.log.calls[slice_row]
     count, size = (shape_of(flow, use.tensor)[0] for use in (taken.inputs[0], taken.outputs[0]))
     above = flow.ancestors(tensor, row, flow.step_before(row))
-    for ordering in (*orderings(case, above).values(), *(each for each in above if _is_loaded(flow, each))):
-        call = flow.log.calls[ordering]
-        first = call.inputs[0].tensor
-        maker = flow.newest_producer(first, ordering)
-        base = flow.log.calls[maker].inputs[0].tensor if maker is not None and _is_loaded(flow, ordering) else first
-        of_as_many = shape_of(flow, base)[:1] == (count,)
-        if of_as_many and shape_of(flow, call.outputs[0].tensor)[:1] == (size,) and size < count:
+    by_part = ((each, flow.log.calls[each].inputs[0].tensor) for each in orderings(case, above).values())
+    one_by_one = ((each, _loaded_from(flow, each)) for each in above)
+    for ordering, base in (*by_part, *one_by_one):
+        is_of_as_many = base is not None and shape_of(flow, base)[:1] == (count,)
+        made = flow.log.calls[ordering].outputs
+        if is_of_as_many and shape_of(flow, made[0].tensor)[:1] == (size,) and size < count:
             return ordering
     return None
 
 
-def _is_loaded(flow: Dataflow, row: int) -> bool:
-    """Whether a call puts a batch together of samples that were taken one by one, in no order."""
+def _loaded_from(flow: Dataflow, row: int) -> int | None:
+    """The tensor from which a call puts a batch together, if its samples were taken one by one, in no order."""
     call = flow.log.calls[row]
     if plain_name(call.function) != "stack" or len(call.inputs) < _MIN_LOADED:
-        return False
+        return None
     makers = [flow.newest_producer(use.tensor, row) for use in call.inputs]
     picks = [flow.log.calls[each] for each in makers if each is not None]
     numbers = [number for each in picks if type(number := each.scalars.get("1")) is int]
     is_picked = all(plain_name(each.function) == "getitem" and len(each.inputs) == 1 for each in picks)
-    return is_picked and len(numbers) == len(call.inputs) and numbers != sorted(numbers)
+    is_in_no_order = is_picked and len(numbers) == len(call.inputs) and numbers != sorted(numbers)
+    return picks[0].inputs[0].tensor if is_in_no_order else None
 
 
 _MIN_LOADED = 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import Key, SourceTree, called_name, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
@@ -24,7 +24,8 @@ def arguments(tree: SourceTree) -> Iterator[tuple[Key, ast.expr, ast.Call]]:
         if len(calls.get(name, ())) != 1:
             continue
         (call,) = calls[name]
-        names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-        names = names[1:] if names[:1] == ["self"] else names
-        given = [*zip(names, call.args, strict=False), *((each.arg or "", each.value) for each in call.keywords)]
+        given = [
+            *zip(parameters_of(function), call.args, strict=False),
+            *((each.arg or "", each.value) for each in call.keywords),
+        ]
         yield from ((Key(function.lineno, parameter), value, call) for parameter, value in given)

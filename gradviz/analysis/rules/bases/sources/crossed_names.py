@@ -24,7 +24,7 @@ from itertools import combinations
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -61,15 +61,15 @@ def crossed_names(tree: SourceTree) -> Iterator[CrossedNames]:
     found = list[CrossedNames]()
     for node in tree.nodes:
         if isinstance(node, ast.Call) and (function := functions.called_by(node)) is not None:
-            calls[id(function)].append((node, _names(_arguments(node, _parameters(function)))))
-            found += _of_result(tree, node, function)
+            calls[id(function)].append((node, _names(_arguments(node, parameters_of(function)))))
+            found += _of_result(tree, node, functions.returns[id(function)])
     for function in functions.all:
         found += _of_arguments(calls[id(function)], function)
     yield from sorted(found, key=lambda each: each.line)
 
 
 def _of_arguments(calls: list[tuple[ast.Call, list[str]]], function: Function) -> Iterator[CrossedNames]:
-    wanted = _parameters(function)
+    wanted = parameters_of(function)
     for call, given in calls:
         for i, j in combinations(range(min(len(given), len(wanted))), 2):
             pair, names = (given[i], given[j]), (wanted[i], wanted[j])
@@ -82,11 +82,10 @@ def _of_arguments(calls: list[tuple[ast.Call, list[str]]], function: Function) -
                 yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, function.lineno, is_result=False)
 
 
-def _of_result(tree: SourceTree, call: ast.Call, function: Function) -> Iterator[CrossedNames]:
+def _of_result(tree: SourceTree, call: ast.Call, returns: list[ast.Return]) -> Iterator[CrossedNames]:
     around = tree.parent(call)
     targets = around.targets if isinstance(around, ast.Assign) and around.value is call else []
     target = targets[0] if len(targets) == 1 else None
-    returns = [each for each in tree.nodes if isinstance(each, ast.Return) and tree.scope(each) is function]
     values = [each.value for each in returns]
     if not isinstance(target, ast.Tuple) or len(values) != 1 or not isinstance(values[0], ast.Tuple):
         return
@@ -121,11 +120,6 @@ def _names(values: Sequence[ast.expr | None]) -> list[str]:
     return [each.id if isinstance(each, ast.Name) else getattr(each, "attr", "") for each in values]
 
 
-def _parameters(function: Function) -> list[str]:
-    names = [each.arg for each in (*function.args.posonlyargs, *function.args.args)]
-    return names[1:] if names[:1] == ["self"] else names
-
-
 def _arguments(call: ast.Call, parameters: list[str]) -> list[ast.expr | None]:
     """What a call gives for each parameter, as far as it names one; None for one that it leaves out."""
     if any(isinstance(each, ast.Starred) for each in call.args) or any(each.arg is None for each in call.keywords):
@@ -148,6 +142,11 @@ class _Functions:
         for each in self.all:
             around = tree.parent(each)
             self._known[around.name if isinstance(around, ast.ClassDef) else "", each.name].append(each)
+        self.returns: dict[int, list[ast.Return]] = defaultdict(list)
+        """By the identity of a function."""
+        for node in tree.nodes:
+            if isinstance(node, ast.Return):
+                self.returns[id(tree.scope(node))].append(node)
         self._classes: dict[str, set[str]] = defaultdict(set)
         """Of each variable: the classes of what it is given; "" for anything else."""
         for target, value in tree.assignments:

@@ -44,7 +44,7 @@ _COUNTERS = frozenset({
 })  # fmt: skip
 _LETTERS = frozenset({"t", "k", "it"})
 """They are other things, too: only where they begin at 0, and are an exponent or divided with a remainder."""
-_ONCE = (0, 1)
+_FIRST = (0, 1)
 
 
 def still_counters(tree: SourceTree) -> Iterator[StillCounter]:
@@ -52,27 +52,29 @@ def still_counters(tree: SourceTree) -> Iterator[StillCounter]:
     lines = {tree.key_of(target): target.lineno for target, _ in tree.assignments}
     told = set[Key]()
     for node in tree.nodes:
-        if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node) or not _is_counter(tree, node):
+        if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
             continue
         key, value = tree.key_of(node), tree.number(node)
+        if key is None or key in told or value not in _FIRST or not _is_counter(tree, node, value):
+            continue
         is_own = isinstance(node, ast.Attribute)
         loops = () if is_own else tuple(tree.loops_around(node))
-        if key is None or key in told or value is None or not (loops or is_own):
+        if not loops and not is_own:
             continue
         told.add(key)
         yield StillCounter(key.name, value, lines[key], node.lineno, loops)
 
 
-def _is_counter(tree: SourceTree, node: ast.Name | ast.Attribute) -> bool:
-    """Whether a name is that of a counter, begins as one, and is computed with or compared, or goes into a call that
-    shows nothing."""
+def _is_counter(tree: SourceTree, node: ast.Name | ast.Attribute, value: int) -> bool:
+    """Whether a name is that of a counter which nothing else sets, and is computed with or compared, or goes into a
+    call that shows nothing."""
     name = (node.id if isinstance(node, ast.Name) else node.attr).strip("_")
-    if tree.number(node) not in _ONCE or (isinstance(node, ast.Attribute) and node.attr in tree.foreign):
+    if isinstance(node, ast.Attribute) and node.attr in tree.foreign:
         return False
     parent = tree.parent(node)
     if name in _LETTERS:
         is_counted = isinstance(parent, ast.BinOp) and isinstance(parent.op, (ast.Mod, ast.Pow))
-        return is_counted and tree.number(node) == 0
+        return is_counted and value == 0
     is_shown = any(isinstance(each, ast.JoinedStr) or called_name(each) in _SHOW for each in tree.around(node))
     return name in _COUNTERS and not is_shown and isinstance(parent, (ast.BinOp, ast.Compare, ast.Call))
 
