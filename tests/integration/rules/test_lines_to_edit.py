@@ -531,11 +531,73 @@ for step in range(3):
     loss.backward()
     optimizer.step()
 """
+BRANCH = """
+class Branch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.strength = nn.Linear(4, 4), nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, x):
+        return x + self.strength * self.body(x)
+
+def make_optimizer(model):
+{choice}
+    return torch.optim.SGD(
+        [{{"params": matrices, "weight_decay": 0.1}}, {{"params": vectors}}], lr=0.1
+    )
+
+model = Branch()
+optimizer = make_optimizer(model)
+for step in range(3):
+    loss = model(torch.randn(8, 4)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+LISTED = """    matrices = [p for p in model.parameters() if p.ndim == 2]
+    vectors = [p for p in model.parameters() if p.ndim == 1]  # HERE"""
+SORTED_OUT = """    matrices, vectors = [], []
+    for name, p in model.named_parameters():
+        if p.ndim == 2:
+            matrices.append(p)
+        elif name.endswith("bias"):  # HERE
+            vectors.append(p)"""
+POOLED = """
+def normalized(width, groups):
+    return nn.Sequential(
+        nn.Conv2d(4, width, 1), nn.GroupNorm(groups, width), nn.Tanh()
+    )
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.local = normalized(4, 2)
+        self.scene = nn.Sequential(nn.AdaptiveAvgPool2d(1), normalized(4, 4))  # HERE
+
+    def forward(self, x):
+        return self.local(x) + self.scene(x)
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(4):
+    x = torch.randn(3, 4, 5, 5)
+    loss = (net(x) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
 
 
 @pytest.mark.parametrize(
     ("cause", "script"),
-    [("training_mode", TEACHER), ("stale_optimizer_params", NORMALIZED), ("unused_parameter", ADAPTED)],
+    [
+        ("training_mode", TEACHER),
+        ("stale_optimizer_params", NORMALIZED),
+        ("unused_parameter", ADAPTED),
+        ("not_stepped", BRANCH.format(choice=LISTED)),
+        ("not_stepped", BRANCH.format(choice=SORTED_OUT)),
+        ("normalized_alone", POOLED),
+    ],
 )
 def test_of_several_places_the_one_to_edit_is_named(cause: str, script: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + script, cause, tmp_path)

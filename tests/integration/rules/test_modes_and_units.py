@@ -46,6 +46,9 @@ STILL_DROPPING = {
         "@torch.inference_mode()\ndef evaluate(model, x):\n    model.eval()\n    return model(x).mean().item()\n"
         "print(evaluate(net, torch.randn(8, 5, 4)))\n",
     ),
+    "a model that begins with positions": attending(ALWAYS).replace(
+        "def forward(self, x):\n", "def forward(self, x):\n        x = x + torch.arange(5)[:, None]\n"
+    ),
     "a teacher whose dropout is a function": HEAD
     + "class Teacher(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.linear = nn.Linear(4, 2)\n"

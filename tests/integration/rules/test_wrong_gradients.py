@@ -240,6 +240,25 @@ class Project(torch.autograd.Function):
 weight = torch.nn.Parameter(torch.randn(3, 2))
 Project.apply(torch.randn(4, 3), weight).sum().backward()
 """,
+    ("custom_function_bad_return", "a gradient is computed on the condition of another one"): """
+import torch
+class Affine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, scale, x, weight):
+        ctx.save_for_backward(x, weight)
+        ctx.scale = scale
+        return scale * x @ weight
+    @staticmethod
+    def backward(ctx, grad):
+        x, weight = ctx.saved_tensors
+        to_x = to_weight = None
+        if ctx.needs_input_grad[1]:  # HERE
+            to_x = ctx.scale * grad @ weight.t()
+            to_weight = ctx.scale * x.t() @ grad
+        return None, to_x, to_weight
+weight = torch.nn.Parameter(torch.randn(3, 2))
+Affine.apply(2.0, torch.randn(4, 3), weight).sum().backward()
+""",
     ("custom_function_wrong_backward", "one formula of three"): """
 import torch
 class Affine(torch.autograd.Function):

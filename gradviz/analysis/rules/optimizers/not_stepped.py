@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.gradients.read_gradients import left_out_beside_others
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.chosen_parameters import line_that_chooses
 
 _MIN_BACKWARD_CALLS = 2
 """One backward without a step may be a look at the gradients."""
@@ -60,7 +61,7 @@ class NotStepped(Rule):
         if case.capture.error is not None:
             return
         yield from self._idle_optimizers(histories)
-        yield from self._in_no_optimizer(histories)
+        yield from self._in_no_optimizer(case, histories)
 
     def _idle_optimizers(self, histories: ParameterHistories) -> Iterator[Finding]:
         log, flow = histories.log, histories.flow
@@ -96,7 +97,7 @@ class NotStepped(Rule):
                 evidence={"backward_calls": len(reaching), "parameters": len(held)},
             )
 
-    def _in_no_optimizer(self, histories: ParameterHistories) -> Iterator[Finding]:
+    def _in_no_optimizer(self, case: Case, histories: ParameterHistories) -> Iterator[Finding]:
         log = histories.log
         accumulating: dict[int, int] = defaultdict(int)
         for row, leaves in histories.reached_by.items():
@@ -115,6 +116,9 @@ class NotStepped(Rule):
         if not left_out or not histories.steps or not made:
             return
         them, verb = ("it", "is") if len(left_out) == 1 else ("them", "are")
+        given = _nearest(histories, left_out, made)
+        here = location_of_call(histories.flow, given)
+        choice = _line_that_chooses(case, here) if _is_of_one_model(histories, left_out, given) else None
         yield self.finding(
             f"{histories.together(left_out)} {verb} in no optimizer: they get gradients and never change"
             if len(left_out) > 1
@@ -122,7 +126,8 @@ class NotStepped(Rule):
             symptom="grad_wrong",
             why="an optimizer changes only what it was given, and nothing clears the gradients of the others",
             fix=f"give {them} to the optimizer, or freeze {them} with requires_grad_(False) if that is meant",
-            location=location_of_call(histories.flow, _nearest(histories, left_out, made)),
+            location=choice or here,
+            symptom_location=here if choice not in (None, here) else None,
             tensors=names_of(histories.flow, left_out),
             evidence={"parameters": len(left_out), "backward_calls": max(accumulating[n] for n in left_out)},
         )
@@ -139,6 +144,20 @@ def _is_still_trainable(histories: ParameterHistories, number: int, backward_cal
         return histories.requires_grad_at_last(number)
     was_frozen = any(flag for _, flag in histories.flag_changes(number))
     return bool(tensor.names) and (was_frozen or 2 * backward_calls >= len(histories.steps))
+
+
+def _is_of_one_model(histories: ParameterHistories, left_out: list[int], given: int) -> bool:
+    """Whether the optimizer was given other parameters of the model that these belong to."""
+    held = (histories.name(use.tensor) for use in histories.log.calls[given].inputs)
+    return not {name.partition(".")[0] for name in held}.isdisjoint(
+        histories.name(number).partition(".")[0] for number in left_out
+    )
+
+
+def _line_that_chooses(case: Case, made: Location | None) -> Location | None:
+    """The line whose condition leaves parameters out of the optimizer that another line makes."""
+    line = line_that_chooses(case.capture.sources.get(made.file, {}), made.line) if made is not None else None
+    return Location(made.file, line) if made is not None and line is not None else None
 
 
 def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]) -> int:

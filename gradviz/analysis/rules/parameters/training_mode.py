@@ -193,9 +193,11 @@ class TrainingMode(Rule):
         of which those without gradients count."""
         flow = case.dataflow
         path = flow.log.scopes[outermost].path
+        # A model may begin with a call that reads nothing, as `arange()` for its positions.
+        read = next((flow.log.calls[each].inputs[0].tensor for each in members if flow.log.calls[each].inputs), None)
         users = [
             user
-            for user in flow.users(flow.log.calls[members[0]].inputs[0].tensor)
+            for user in (flow.users(read) if read is not None else ())
             if among is None or (user in among and flow.log.calls[user].grad_mode != "enabled")
         ]
         scopes = (flow.log.calls[user].scope for user in users)

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_o
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.gradients_left_out import line_that_left_out
 from gradviz.graph.number_words import ordinal
 
 _COUNT = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
@@ -117,14 +118,19 @@ class CustomFunctionBadReturn(Rule):
         falls_off = custom.definition is not None and not custom.definition.returns
         inputs = f"{' and '.join(map(ordinal, silent))} input"
         what = "has no return" if falls_off else f"returns None for its {inputs}, which requires grad"
+        returned, condition = _location(case, number, custom), _condition(case, custom, silent)
         return self.finding(
             f"{custom.function}.backward {what}: no gradient reaches {together(starved)}",
             symptom="grad_none",
             why="torch treats None as a gradient of zero, so it raises nothing, and the gradient ends here",
             fix="return the gradient that it computes"
             if falls_off
+            else f"compute the gradient for the {inputs} on another condition: whether it is wanted is "
+            f"ctx.needs_input_grad[{_place(custom, silent[0])}]"
+            if condition is not None
             else f"return a gradient for the {inputs}; the order is that of forward's arguments",
-            location=_location(case, number, custom),
+            location=condition or returned,
+            symptom_location=returned if condition is not None else None,
             op=custom.node.name,
             tensors=starved,
             nodes=case.nodes_in(number, (custom.node.id,)),
@@ -138,6 +144,21 @@ def _location(case: Case, number: int, custom: CustomCall) -> Location | None:
         if custom.definition is not None
         else case.location_of(number, custom.node.id)
     )
+
+
+def _condition(case: Case, custom: CustomCall, silent: tuple[int, ...]) -> Location | None:
+    """The line with the condition under which the only gradient that is missing is computed."""
+    definition = custom.definition
+    lines = case.capture.sources.get(definition.file) if definition is not None else None
+    if definition is None or not lines or len(silent) != 1:
+        return None
+    return line_that_left_out(lines, definition, _place(custom, silent[0]))
+
+
+def _place(custom: CustomCall, edge: int) -> int:
+    """The place among all arguments of forward of one that is a tensor; an edge counts tensors alone."""
+    places = [use.place for use in custom.call.inputs]
+    return int(places[edge]) if edge < len(places) and places[edge].isdecimal() else edge
 
 
 def _got_something(custom: CustomCall) -> bool:

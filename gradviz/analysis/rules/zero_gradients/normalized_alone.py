@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import call_words, line_that_gave, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, callers, line_that_gave, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
@@ -14,6 +14,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import leaves_without_overlap
 from gradviz.analysis.rules.bases.centred_alone import Centred, centred_alone, layers_of_one
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
 
 
 class NormalizedAlone(Rule):
@@ -72,8 +73,10 @@ class NormalizedAlone(Rule):
                     continue
                 told.add(call.call_site)
                 yield self._of_normalize(case, row, axis % len(shape))
-        for row, axes in layers_of_one(flow):
-            yield self._of_layer(case, row, axes)
+        layers = list(layers_of_one(flow))
+        weights = {_weight(flow.log.calls[row]) for row, _ in layers}
+        for row, axes in layers:
+            yield self._of_layer(case, row, axes, weights)
         for centred in centred_alone(flow):
             yield self._of_mean(case, centred)
 
@@ -93,7 +96,7 @@ class NormalizedAlone(Rule):
             evidence={"shape": str(shape)},
         )
 
-    def _of_layer(self, case: Case, row: int, axes: str) -> Finding:
+    def _of_layer(self, case: Case, row: int, axes: str, alone: set[int | None]) -> Finding:
         flow = case.dataflow
         call = flow.log.calls[row]
         taken = call.inputs[0].tensor
@@ -101,7 +104,7 @@ class NormalizedAlone(Rule):
         shape = shape_of(flow, taken)
         has_bias = any(use.place == "bias" for use in call.inputs)
         used = location_of_call(flow, row)
-        made = _line_that_made(case, row) or used
+        made = _line_that_made(case, row, alone) or used
         return self.finding(
             f"{call_words(call)} normalizes each value of {shape} alone, over {axes}: every value becomes "
             f"{'the bias' if has_bias else '0'}, whatever it was, and nothing depends on the input",
@@ -135,14 +138,40 @@ class NormalizedAlone(Rule):
         )
 
 
-def _line_that_made(case: Case, row: int) -> Location | None:
-    """The line that made the module of torch that a normalization belongs to; None if the program called it itself."""
-    call = case.dataflow.log.calls[row]
-    if call.scope is None or case.dataflow.log.scopes[call.scope].class_name not in ("LayerNorm", "GroupNorm"):
+def _weight(call: Call) -> int | None:
+    return next((use.tensor for use in call.inputs if use.place == "weight"), None)
+
+
+def _line_that_made(case: Case, row: int, alone: set[int | None]) -> Location | None:
+    """The line that made the module of torch that a normalization belongs to; None if the program called it itself.
+
+    Of a function that makes others as well, which are right, the line that called it for this one.
+
+    Args:
+        alone: the weights of all layers that normalize single values.
+    """
+    flow, histories = case.dataflow, case.histories
+    call = flow.log.calls[row]
+    if call.scope is None or flow.log.scopes[call.scope].class_name not in ("LayerNorm", "GroupNorm"):
         return None
-    weight = next((use.tensor for use in call.inputs if use.place == "weight"), None)
-    made = None if weight is None else case.histories.line_where_made(weight)
-    return location_of_line(made or line_of_layer(case.dataflow, row))
+    weight = _weight(call)
+    made = None if weight is None else histories.made_by(weight)
+    if made is None:
+        return location_of_line(line_of_layer(flow, row))
+    own, others = list(callers(flow, made)), _made_at_line_of(case, made, alone)
+    levels = zip(*(map(location_of_line, chain) for chain in (own, *others)), strict=False)
+    return next(
+        (line for line, *rest in levels if any(other != line for other in rest)), location_of_line(flow.line_of(made))
+    )
+
+
+def _made_at_line_of(case: Case, made: int, without: set[int | None]) -> list[list[CallSite]]:
+    """For each other weight that the same line made: the lines from which it was made, innermost first."""
+    flow, histories = case.dataflow, case.histories
+    weights = (number for number in flow.log.parameters if number not in without)
+    rows = {row for number in weights if (row := histories.made_by(number)) is not None and row != made}
+    here = location_of_line(flow.line_of(made))
+    return [list(callers(flow, row)) for row in sorted(rows) if location_of_line(flow.line_of(row)) == here]
 
 
 def _axis(call: Call) -> int:

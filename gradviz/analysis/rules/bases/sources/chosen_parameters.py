@@ -1,0 +1,74 @@
+"""The line that chooses, by a condition, which of a model's parameters an optimizer is given.
+
+>>> lines = ["def make(model):", "    big = [p for p in model.parameters() if p.ndim > 1]", "    return Adam(big)"]
+>>> line_that_chooses(dict(enumerate(lines, start=1)), 3)
+2
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, tree_of
+
+_ALL = ("parameters", "named_parameters")
+_FILLS = ("append", "extend", "add")
+
+
+def line_that_chooses(lines: Mapping[int, str], made: int) -> int | None:
+    """The last condition on parameters in the function that makes an optimizer, if what it gives depends on one.
+
+    Args:
+        made: the line that makes the optimizer.
+    """
+    if not lines:
+        return None
+    tree = tree_of(lines)
+    making = [each for each in tree.nodes if isinstance(each, ast.Call) and each.lineno <= made <= _end(each)]
+    given = [each for call in making for each in (*call.args, *(keyword.value for keyword in call.keywords))]
+    found = [line for value in given for line in _conditions(tree, value)]
+    return max(found, default=None)
+
+
+def _conditions(tree: SourceTree, value: ast.expr) -> Iterator[int]:
+    """The lines of conditions on which parameters are in a value, or in the variables that it is made of."""
+    waiting, seen = [value], set[object]()
+    while waiting:
+        for node in ast.walk(waiting.pop()):
+            if isinstance(node, COMPREHENSIONS):
+                yield from _filters(node)
+            key = tree.key_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
+            if key is None or key in seen:
+                continue
+            seen.add(key)
+            waiting += [given for target, given in tree.assignments if tree.key_of(target) == key]
+            yield from (line for use in tree.nodes if tree.key_of(use) == key for line in _fill(tree, use))
+
+
+def _filters(node: ast.AST) -> Iterator[int]:
+    for loop in getattr(node, "generators", ()):
+        if loop.ifs and _goes_over_all(loop.iter):
+            yield loop.ifs[0].lineno
+
+
+def _fill(tree: SourceTree, use: ast.AST) -> Iterator[int]:
+    """The line of the condition under which a loop over all parameters puts one into a list."""
+    call = tree.parent(tree.parent(use) or use)
+    if called_name(call or use) not in _FILLS or not any(_goes_over_all(loop.iter) for loop in _loops(tree, use)):
+        return
+    condition = next((each for each in tree.around(use) if isinstance(each, ast.If)), None)
+    if condition is not None:
+        yield condition.lineno
+
+
+def _loops(tree: SourceTree, use: ast.AST) -> Iterator[ast.For]:
+    return (loop for loop in tree.loops_around(use) if isinstance(loop, ast.For))
+
+
+def _goes_over_all(iterated: ast.expr) -> bool:
+    return any(called_name(node) in _ALL for node in ast.walk(iterated))
+
+
+def _end(node: ast.expr) -> int:
+    return node.end_lineno or node.lineno
