@@ -23,7 +23,8 @@ _OPERATORS = {
 _SPELLINGS = {
     "truediv": "div", "rtruediv": "div", "rdiv": "div", "itruediv": "div", "divide": "div", "ipow": "pow",
     "rpow": "pow", "radd": "add", "iadd": "add", "rmul": "mul", "imul": "mul", "multiply": "mul", "rsub": "sub",
-    "isub": "sub", "rmatmul": "matmul",
+    "isub": "sub", "rmatmul": "matmul", "subtract": "sub", "negative": "neg", "true_divide": "div", "absolute": "abs",
+    "concatenate": "cat", "moveaxis": "movedim", "arccos": "acos", "expit": "sigmoid", "vdot": "dot",
 }  # fmt: skip
 """Other spellings of an operation: the methods of operators, and synonyms."""
 

@@ -113,7 +113,8 @@ class KnownTensor:
         self.alive_after: Any = None
         self.holder: Holder | None = None
         self.gathered: Any = None
-        """Of a sharded parameter: keeps the address of the whole one, which counts as the same."""
+        """Keeps the address of another tensor that counts as the same: of a sharded parameter, the whole one; of a
+        derivative, what a transform had wrapped around it."""
 
     def likeness(self, storage: KnownStorage | None) -> KnownTensor:
         """A tensor that only another run of the same code made, in that memory."""
@@ -157,6 +158,13 @@ class KnownTensors:
             known.storage.parameter, known.storage.source = known, known.storage.computed
         self._tensors[address_of(tensor)] = known
         return known
+
+    def join(self, tensor: torch.Tensor, inner: torch.Tensor) -> None:
+        """Count a new tensor and the one inside it as the same: a transform returns only the inner one."""
+        known = self.known(inner)
+        if known.gathered is None:
+            self._tensors[address_of(tensor)] = known
+            known.gathered = weak_tensor(tensor)
 
     def known(self, tensor: torch.Tensor) -> KnownTensor:
         """What is known about the tensor, which is added if it is new."""

@@ -21,7 +21,7 @@ from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
 from gradviz.recording.fingerprints.padding import MIN_SIZE, padding_of
 from gradviz.recording.torch_access.nodes import sequence_nr_of
 from gradviz.recording.torch_access.tensor_facts import FactsTable
-from gradviz.recording.torch_access.tensors import can_read_values, grad_fn_of, version_of
+from gradviz.recording.torch_access.tensors import can_read_values, grad_fn_of, inside_derivative, version_of
 
 _MAX_UNCLAIMED = 1_000
 
@@ -70,8 +70,14 @@ class TensorUses:
     def given(self, tensor: torch.Tensor, position: str, row: Row) -> RowUse:
         """The tensor as the call of the row has returned it, or changed it."""
         found = self.tensors.find(tensor)
-        use = self._use(found, tensor, position, row, is_input=False)
+        inner = inside_derivative(tensor) if row.function == "torch.autograd.grad" else None
+        if inner is not None and found is None:
+            self.tensors.join(tensor, inner)
+        known = found if inner is None else self.tensors.find(tensor)
+        use = self._use(known, tensor, position, row, is_input=False)
         known = use.known
+        if inner is not None:
+            known.values_of_version = -1  # those of the outer tensor cannot be read
         if row.node_count and use.requires_grad and known.status[1]:
             # A leaf is no longer one after an in-place change by something that requires grad.
             known.status = True, is_leaf(tensor, True)

@@ -190,6 +190,17 @@ def unwrapped(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
+def inside_derivative(tensor: torch.Tensor) -> torch.Tensor | None:
+    """The tensor that ``torch.func.grad`` takes out of this one, which it had wrapped; None for other tensors.
+
+    What vmap wraps has one axis more inside.
+    """
+    if not _functorch or not _is_wrapped(tensor):
+        return None
+    inner: torch.Tensor = _unwrap(tensor)
+    return inner if inner.ndim == tensor.ndim else None
+
+
 def sparse_parts(tensor: torch.Tensor) -> list[tuple[str, torch.Tensor]] | None:
     """The tensors that a sparse tensor consists of, by name; None for other layouts."""
     names = _SPARSE_PARTS.get(tensor.layout)

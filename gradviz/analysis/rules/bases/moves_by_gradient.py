@@ -2,26 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
+from gradviz.graph.call_log import Call, TensorUse
 
 
 def goes_up_gradient(case: Case, tensor: int, row: int) -> bool:
     """Whether a call adds a positive multiple of a tensor's own gradient, or of sums of it, to the tensor."""
     flow = case.dataflow
-    call = flow.log.calls[row]
-    own = {tensor, *flow.sharing_memory(tensor)}
-    added = [use for use in call.inputs if use.tensor not in own]
-    if plain_name(call.function) != "add" or len(added) != 1 or number_of(call, "alpha", missing=1.0) < 0:
+    use = _added_to(flow, tensor, row)
+    if use is None:
         return False
-    (use,) = added
     if flow.log.tensors[use.tensor].gradient_of == tensor:
         return True
     above = flow.ancestors(use.tensor, row, flow.step_before(row))
     makers = [flow.log.calls[each] for each in above]
     is_turned = any(
-        plain_name(each.function) in ("neg", "sub") or number_of(each, "1", "alpha", missing=1.0) < 0 for each in makers
+        plain_name(each.function) in _TURNS or number_of(each, "1", "alpha", missing=1.0) < 0 for each in makers
     )
     from_gradient = any(flow.log.tensors[used.tensor].gradient_of == tensor for each in makers for used in each.inputs)
     return from_gradient and not is_turned
+
+
+_TURNS = frozenset({"neg", "sub", "_foreach_neg", "_foreach_sub"})
+
+
+def _added_to(flow: Dataflow, tensor: int, row: int) -> TensorUse | None:
+    """What a call adds to a tensor, in place or as the sum that it writes there."""
+    call = flow.log.calls[row]
+    own = {tensor, *flow.sharing_memory(tensor)}
+    if plain_name(call.function) in ("copy", "set") and call.inputs:
+        made = flow.newest_producer(call.inputs[-1].tensor, row)
+        if made is None:
+            return None
+        call = flow.log.calls[made]
+        own |= {use.tensor for use in call.inputs if not own.isdisjoint(flow.sharing_memory(use.tensor))}
+    if number_of(call, "alpha", missing=1.0) < 0:
+        return None
+    for name, first, second in pairs_of(call):
+        if name == "add" and (first.tensor in own) != (second.tensor in own):
+            return second if first.tensor in own else first
+    return None
+
+
+def pairs_of(call: Call) -> Iterator[tuple[str, TensorUse, TensorUse]]:
+    """The operation of a call with two operands, and these; of ``torch._foreach_add_`` and others, of each tensor."""
+    name = plain_name(call.function)
+    if not name.startswith(_FOREACH):
+        if len(call.inputs) > 1:
+            yield name, call.inputs[0], call.inputs[1]
+        return
+    given = {use.place: use for use in call.inputs}
+    for place, use in given.items():
+        other = given.get(f"1{place[1:]}") if place.startswith("0[") else None
+        if other is not None:
+            yield name.removeprefix(_FOREACH), use, other
+
+
+_FOREACH = "_foreach_"

@@ -78,6 +78,9 @@ class ZeroGradientRule(Rule):
         operation = operation_word(node.name)
         if zero.call is not None:
             operation = call_words(case.dataflow.log.calls[zero.call]).removesuffix("()")
+            rounding = case.dataflow.log.calls[zero.call].scalars.get("rounding_mode")
+            if operation == "div" and isinstance(rounding, str):
+                operation = rounding
         own_line = _own_line(case, zero)
         location = case.location_of_site(zero.blamed_site) if zero.blamed_site is not None else own_line
         also = own_line if zero.other_site is None else case.location_of_site(zero.other_site)

@@ -172,6 +172,9 @@ def _line_of_origin(case: Case, origin: int) -> Location | None:
     """The line to edit: that of a data set which gave all the samples, or that which stores them."""
     flow = case.dataflow
     call = flow.log.calls[origin]
+    written = _written_for_each(flow, origin, call)
+    if written is not None:
+        return location_of_call(flow, written)
     if len({use.tensor for use in call.inputs}) > 1:
         made = (flow.newest_producer(use.tensor, origin) for use in call.inputs)
         lines = {None if row is None else location_of_call(flow, row) for row in made}
@@ -181,6 +184,15 @@ def _line_of_origin(case: Case, origin: int) -> Location | None:
     taken = taken_from_loader(case, origin, call)
     stored = line_that_stores(case, location_of_call(flow, origin))
     return stored if taken is None else line_of_data_set(case, taken)
+
+
+def _written_for_each(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The call that wrote each sample into one tensor, which was then put together with itself."""
+    if len(call.inputs) < _MIN_ROWS or len({use.tensor for use in call.inputs}) > 1:
+        return None
+    written = flow.changes(call.inputs[0].tensor, flow.step_before(row), row)[-len(call.inputs) :]
+    lines = {flow.log.calls[each].call_site for each in written}
+    return written[-1] if len(written) == len(call.inputs) and len(lines) == 1 else None
 
 
 # -- what differs from row to row --------------------------------------------------------------------------------------

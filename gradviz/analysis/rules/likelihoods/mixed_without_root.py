@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.finding import Finding
@@ -18,8 +18,9 @@ class MixedWithoutRoot(Rule):
 
     What it finds
     -------------
-    A sum of data and drawn noise, each times a factor from the same ``cumprod()``, where one factor is a part of one
-    and the other the rest of one (``a`` and ``1 - a``), and the root of one or both is missing.
+    A sum of data and drawn noise, each times a factor from the same ``cumprod()`` or sum of logarithms, where one
+    factor is a part of one and the other the rest of one (``a`` and ``1 - a``), and the root of one or both is missing;
+    also as ``lerp()`` or ``addcmul()``.
 
     Why it matters
     --------------
@@ -64,17 +65,18 @@ class MixedWithoutRoot(Rule):
             mixed = None if call.call_site in told else mixed_factors(flow, row, call)
             if mixed is None or all(factor.has_root for factor in mixed):
                 continue
-            if any(_is_noise(flow, row, use.tensor) for use in call.inputs):
+            if has_normal_draw(flow, call.inputs, row) or any(_is_noise(flow, row, use.tensor) for use in call.inputs):
                 told.add(call.call_site)
                 yield self._finding(flow, row, *mixed)
 
     def _finding(self, flow: Dataflow, row: int, part: ScheduleFactor, rest: ScheduleFactor) -> Finding:
         missing = [words for factor, words in ((part, "a"), (rest, "1 - a")) if not factor.has_root]
         both = len(missing) == _BOTH
+        product = plain_name(flow.log.calls[part.source].function)
         location = location_of_call(flow, row)
         made = location_of_call(flow, (rest if part.has_root else part).row)
         return self.finding(
-            f"data and noise are mixed with a and 1 - a from one cumprod(), without the root{'s' if both else ''} of "
+            f"data and noise are mixed with a and 1 - a from one {product}(), without the root{'s' if both else ''} of "
             f"{' and '.join(missing)}",
             symptom="grad_wrong",
             why="a and 1 - a are shares of the variance; the model learns another amount of noise than a sampler takes "

@@ -11,7 +11,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class OtherTemperature(Rule):
@@ -20,8 +20,8 @@ class OtherTemperature(Rule):
     What it finds
     -------------
     ``kl_div()`` or ``cross_entropy()`` against the softmax of logits that were divided by a temperature above 1, where
-    the trained logits reach it as they are. Also logits that were multiplied by a number whose square the loss is
-    multiplied by.
+    the trained logits reach it as they are; also where the divergence is written as a sum of products. Also logits that
+    were multiplied by a number whose square the loss is multiplied by.
 
     Why it matters
     --------------
@@ -63,9 +63,12 @@ class OtherTemperature(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        for rows in calls_in_training(flow, frozenset({"kl_div", "cross_entropy"})):
+        for rows in calls_in_training(flow, frozenset({"kl_div", "cross_entropy"}) | _PRODUCTS):
             row = rows[-1]
-            model, target = (argument(flow.log.calls[row], *each) for each in ((0, "input"), (1, "target")))
+            if plain_name(flow.log.calls[row].function) in _PRODUCTS:
+                model, target = _factors(flow.log.calls[row])
+            else:
+                model, target = (argument(flow.log.calls[row], *each) for each in ((0, "input"), (1, "target")))
             if model is None or target is None or target.requires_grad:
                 continue
             teacher = _softened(flow, target, row)
@@ -114,16 +117,35 @@ def _is_squared_after(flow: Dataflow, row: int, factor: float) -> bool:
 
 _ROUNDING = 1e-6
 _SOFTMAXES = frozenset({"softmax", "log_softmax"})
+_PRODUCTS = frozenset({"mul", "einsum", "dot", "vecdot"})
+_BOTH = 2
+
+
+def _factors(call: Call) -> tuple[TensorUse | None, TensorUse | None]:
+    """Of a divergence by hand, ``p * (log p - log q)``: what is trained, and the targets."""
+    live, dead = (next((use for use in call.inputs if use.requires_grad is flag), None) for flag in (True, False))
+    return (live, dead) if len(call.inputs) == _BOTH else (None, None)
 
 
 def _last_softmax(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, int] | None:
     """The softmax that a loss takes, or the loss itself if that is one, with the tensor of its logits."""
     if plain_name(flow.log.calls[row].function) == "cross_entropy":
         return row, use.tensor
-    made = value_maker(flow, use.tensor, row)
+    made = value_maker(flow, use.tensor, row, through=frozenset({"neg", "log", "clamp"}))
+    if made is not None and plain_name(made[1].function) == "sub" and len(made[1].inputs) == _BOTH:
+        if len(made[1].live_inputs) == _BOTH:
+            return _less_its_normalizer(flow, *made)
+        made = value_maker(flow, made[1].live_inputs[0].tensor, made[0], through=frozenset({"log", "clamp"}))
     if made is None or plain_name(made[1].function) not in _SOFTMAXES:
         return None
     return made[0], made[1].inputs[0].tensor
+
+
+def _less_its_normalizer(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """``logits - logits.logsumexp(-1, keepdim=True)``."""
+    made = flow.newest_producer(call.inputs[1].tensor, row)
+    is_normalizer = made is not None and plain_name(flow.log.calls[made].function) == "logsumexp"
+    return (row, call.inputs[0].tensor) if is_normalizer else None
 
 
 def _softened(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, float] | None:

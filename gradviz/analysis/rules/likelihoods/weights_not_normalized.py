@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, is_squared, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, is_squared, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -176,7 +176,7 @@ def _is_only_added(flow: Dataflow, tensor: int, row: int) -> bool:
             return False
         made = flow.newest_producer(tensor, row)
         call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) not in SHAPE_ONLY - {"getitem"}:
+        if made is None or call is None or plain_name(call.function) not in SHAPE_ONLY - PARTS:
             return True
         tensor, row = call.inputs[0].tensor, made
 

@@ -6,11 +6,13 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, call_words, line_in_function_of, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_squared, value_maker
+from gradviz.analysis.rules.bases.sequences.position_masks import hidden_by, is_drawn_anew, mask_of
+from gradviz.graph.call_log import Call
 
 
 class DropoutBeforeLoss(Rule):
@@ -19,7 +21,8 @@ class DropoutBeforeLoss(Rule):
     What it finds
     -------------
     ``cross_entropy``, ``mse_loss`` or another loss function whose trained input is what ``dropout()`` returned, with
-    nothing but changes of shape between them.
+    nothing but changes of shape between them; also a difference that is squared, and a mask by hand that was drawn for
+    that input alone.
 
     Why it matters
     --------------
@@ -60,6 +63,10 @@ class DropoutBeforeLoss(Rule):
 
     def _finding(self, flow: Dataflow, row: int, dropped: int) -> Finding:
         location, loss = two_lines(flow, dropped, row)
+        data = flow.newest_producer(flow.log.calls[dropped].live_inputs[0].tensor, dropped)
+        if plain_name(flow.log.calls[dropped].function) not in _DROPOUTS and data is not None:
+            # By hand: a function that other layers may use, too.
+            location = location_of_line(line_in_function_of(flow, dropped, data))
         function = call_words(flow.log.calls[row])
         share = flow.log.calls[dropped].scalars.get("p", flow.log.calls[dropped].scalars.get("1"))
         part = f"{share:.0%} of the answers are" if type(share) is float else "some of the answers are"
@@ -73,20 +80,56 @@ class DropoutBeforeLoss(Rule):
         )
 
 
+_DROPOUTS = frozenset({"dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d"})
+_BOTH = 2
 _LOSSES = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
-    "binary_cross_entropy_with_logits", "multi_margin_loss",
+    "binary_cross_entropy_with_logits", "multi_margin_loss", "sub",
 })  # fmt: skip
 
 
 def _dropout_of(flow: Dataflow, row: int) -> int | None:
     """The dropout that made the input of a loss, if it zeroes anything."""
     use = flow.log.calls[row].inputs[0]
-    made = value_maker(flow, use.tensor, row) if use.requires_grad else None
-    if made is None or plain_name(made[1].function) != "dropout" or not shape_of(flow, use.tensor):
+    if plain_name(flow.log.calls[row].function) == "sub":
+        use = next(iter(flow.log.calls[row].live_inputs), use)
+        if not _is_error(flow, row):
+            return None
+    made = value_maker(flow, use.tensor, row, through=_SCALES) if use.requires_grad else None
+    if made is None or not shape_of(flow, use.tensor):
         return None
+    if plain_name(made[1].function) not in _DROPOUTS:
+        return made[0] if _is_dropout_by_hand(flow, *made) else None
     scalars = made[1].scalars
     is_on = (
         scalars.get("training", scalars.get("2", True)) is not False and scalars.get("p", scalars.get("1", 0.5)) != 0
     )
     return made[0] if is_on else None
+
+
+def _is_error(flow: Dataflow, row: int) -> bool:
+    """Whether a difference is that of a prediction and data, and its size is what is used."""
+    call = flow.log.calls[row]
+    if len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return False
+    sizes = {shape_of(flow, use.tensor) for use in call.inputs}
+    users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
+    return len(sizes) == 1 and any(is_squared(user) or plain_name(user.function) in _SIZES for user in users)
+
+
+_SIZES = frozenset({"abs", "norm", "vector_norm", "vecdot"})
+_SCALES = frozenset({"mul", "div"})
+
+
+def _is_dropout_by_hand(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call zeroes elements by a mask that was drawn for them alone: nothing else of the step uses it."""
+    hidden = hidden_by(flow, row) if call.live_inputs else None
+    if hidden is None or hidden.value != 0 or shape_of(flow, hidden.mask.tensor) != shape_of(flow, hidden.data):
+        return False
+    base, _ = mask_of(flow, hidden.mask.tensor, row)
+    drawn = flow.newest_producer(base, row)
+    is_drawn = drawn is not None and drawn > flow.step_before(row) and is_drawn_anew(flow, base, row)
+    masks = {base, hidden.mask.tensor}
+    users = {user for mask in masks for user in flow.users(mask, drawn) if flow.log.calls[user].outputs}
+    is_for_one = all(user == row or {use.tensor for use in flow.log.calls[user].outputs} & masks for user in users)
+    return is_drawn and is_for_one

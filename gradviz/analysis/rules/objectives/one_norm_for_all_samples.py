@@ -22,8 +22,9 @@ class OneNormForAllSamples(Rule):
     What it finds
     -------------
     A loss with ``(norm - 1) ** 2``, where the norm is one number of everything that
-    ``autograd.grad(create_graph=True)`` returned for a whole batch of data. Also norms over one of several axes of
-    each sample, such as the channels of a picture, where the differentiated network gives one number for each sample.
+    ``autograd.grad(create_graph=True)`` or ``torch.func.grad`` returned for a whole batch of data. Also norms over one
+    of several axes of each sample, such as the channels of a picture, where the differentiated network gives one number
+    for each sample.
 
     Why it matters
     --------------

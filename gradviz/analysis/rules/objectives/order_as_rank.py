@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before
 from gradviz.graph.call_log import Call
 
 
@@ -90,7 +90,7 @@ _MAX_FOLLOWED = 40
 _MAX_REACHED = 60
 _BOTH = 2
 _SORTS = frozenset({"argsort", "sort"})
-_KEEPS = SHAPE_ONLY - {"getitem", "T", "t"} | {"detach", "type", "half", "long"}
+_KEEPS = SHAPE_ONLY - PARTS - {"T", "t"} | {"detach", "type", "half", "long"}
 _SHIFTS = frozenset({"add", "mul", "sub", "neg", "div"})
 _CURVES = frozenset({
     "log", "log2", "log10", "log1p", "exp", "exp2", "reciprocal", "rsqrt", "sqrt", "softmax", "log_softmax", "sigmoid",

@@ -64,7 +64,7 @@ class OneClipForAllSamples(Rule):
         flow, told = case.dataflow, set[int | None]()
         shapes = {shape_of(flow, number) for number in flow.log.parameters}
         for row, call in enumerate(flow.log.calls):
-            if not _is_over_samples(flow, call, shapes) or not flow.has_step_after(row):
+            if not _is_over_samples(flow, call, shapes) or not (flow.has_step_after(row) or _is_applied(flow, row)):
                 continue
             clip = _clip(flow, row, call)
             if clip is not None and flow.log.calls[clip.norm].call_site not in told:
@@ -115,6 +115,24 @@ def _is_over_samples(flow: Dataflow, call: Call, shapes: set[Shape]) -> bool:
     return len(shape) >= _BOTH and shape[0] > 1 and shape[1:] == made in shapes and axes_of(call, len(shape)) == [0]
 
 
+def _is_applied(flow: Dataflow, row: int) -> bool:
+    """Whether the program itself changes something in place by what a call returns, as steps by hand do."""
+    waiting, count = [row], 0
+    while waiting and count < _MAX_MAKERS:
+        made = waiting.pop()
+        result = flow.log.calls[made].outputs[0].tensor
+        for user in flow.users(result, made):
+            call, count = flow.log.calls[user], count + 1
+            if any(use.tensor != result for use in call.changed):
+                return True
+            if plain_name(call.function) in _STEPS and call.outputs:
+                waiting.append(user)
+    return False
+
+
+_STEPS = frozenset({"add", "sub", "mul", "div", "neg"})
+
+
 def _clip(flow: Dataflow, row: int, call: Call) -> _Clip | None:
     made = flow.newest_producer(call.inputs[0].tensor, row)
     scaled = None if made is None else flow.log.calls[made]
@@ -145,6 +163,8 @@ def _numbers(flow: Dataflow, call: Call) -> tuple[TensorUse, ...]:
 
 def _is_of_all(flow: Dataflow, row: int, call: Call, each: TensorUse) -> bool:
     """Whether a call makes one number of all elements of the gradients, or of their squares."""
+    if plain_name(call.function) == "_foreach_norm":
+        return any(use.tensor == each.tensor for use in call.inputs)
     if plain_name(call.function) not in _TAKES_ALL or shape_of(flow, call.outputs[0].tensor):
         return False
     tensor, before = call.inputs[0].tensor, row

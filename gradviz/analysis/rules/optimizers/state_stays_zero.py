@@ -14,7 +14,8 @@ from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.moves_by_gradient import pairs_of
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class StateStaysZero(Rule):
@@ -24,7 +25,8 @@ class StateStaysZero(Rule):
     -------------
     Tensors of zeros in the shape of a parameter, which each step adds to a gradient after it has multiplied them with a
     number below 1 (or to its square, or with ``lerp``), and which nothing ever writes. A state that is replaced in its
-    list or dictionary, or changed in place, is left alone.
+    list or dictionary, or changed in place, is left alone. Also zeros that each step makes anew and makes an average
+    of: ``state.get(p, torch.zeros_like(p))`` stores nothing.
 
     Why it matters
     --------------
@@ -63,26 +65,35 @@ class StateStaysZero(Rule):
         flow = case.dataflow
         sites: dict[int | None, list[tuple[int, int | None, int]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if call.kind == "operation" and plain_name(call.function) in _SUMS and call.outputs:
-                for place, leaf in enumerate(_leaves_of_inputs(flow, row)[:_BOTH]):
+            for name, *pair in pairs_of(call) if call.kind == "operation" and call.outputs else ():
+                for use, other in (pair, pair[::-1]) if name in _SUMS else ():
+                    leaf = _leaf_of_gradient(flow, use.tensor, row)
                     if leaf is not None:
-                        sites[call.call_site].append((row, _zeros_added(flow, row, 1 - place), leaf))
+                        sites[call.call_site].append((row, _zeros_added(flow, row, name, other, use), leaf))
         lines: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
+        anew = set[Location | None]()
         for found in sites.values():
             lines[location_of_call(flow, found[0][0])] += _kept_zeros(flow, found)
+            for made, states in _made_anew(flow, found).items():
+                lines[location_of_call(flow, made)] += states
+                anew.add(location_of_call(flow, made))
         for line, states in lines.items():
             if states:
-                yield self._finding(case, line, states)
+                yield self._finding(case, line, states, is_anew=line in anew)
 
-    def _finding(self, case: Case, line: Location | None, states: list[tuple[int, int]]) -> Finding:
+    def _finding(self, case: Case, line: Location | None, states: list[tuple[int, int]], *, is_anew: bool) -> Finding:
         names = names_of(case.dataflow, sorted({leaf for _, leaf in states}))
         whose = f" for {together(names)}" if names else ""
         return self.finding(
             f"every step computes an average{whose} from the zeros that it began with: nothing keeps what the last "
             "step computed",
             symptom="grad_wrong",
-            why="the assignment gives a name to a new tensor, and what holds the zeros still holds them",
-            fix="change the tensor in place, m.mul_(0.9).add_(g, alpha=0.1), or put the new one where the old one was",
+            why="the zeros are made again at each step, and what is computed of them is not put anywhere"
+            if is_anew
+            else "the assignment gives a name to a new tensor, and what holds the zeros still holds them",
+            fix="keep the average where it is looked up: state.setdefault(name, torch.zeros_like(p))"
+            if is_anew
+            else "change the tensor in place, m.mul_(0.9).add_(g, alpha=0.1), or put the new one where the old one was",
             location=line,
             tensors=names,
             evidence={"states": len({zeros for zeros, _ in states})},
@@ -90,7 +101,6 @@ class StateStaysZero(Rule):
 
 
 _SUMS = frozenset({"add", "sub", "lerp", "addcmul"})
-_BOTH = 2
 _MIN_STEPS = 3
 _MAX_MAKERS = 12
 _OF_GRADIENTS = frozenset({
@@ -110,9 +120,24 @@ def _kept_zeros(flow: Dataflow, found: list[tuple[int, int | None, int]]) -> lis
     return [(zeros, leaves[zeros]) for zeros, read in steps.items() if len(read) >= _MIN_STEPS]
 
 
-def _leaves_of_inputs(flow: Dataflow, row: int) -> list[int | None]:
-    """For each input of a call, the leaf of whose gradient it was made, if it has its shape."""
-    return [_leaf_of_gradient(flow, use.tensor, row) for use in flow.log.calls[row].inputs]
+def _made_anew(flow: Dataflow, found: list[tuple[int, int | None, int]]) -> dict[int, list[tuple[int, int]]]:
+    """By the last call that made them: zeros that a line makes at each step for the same leaves, and the leaves."""
+    steps: dict[tuple[int | None, int], dict[int | None, tuple[int, int]]] = defaultdict(dict)
+    for row, zeros, leaf in found:
+        made = None if zeros is None else next(iter(flow.producers(zeros)), None)
+        if zeros is None or made is None:
+            return {}
+        if made > (flow.backward_before(row) or 0):
+            steps[flow.log.calls[made].call_site, leaf][flow.backward_before(row)] = made, zeros
+    states: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    for (_, leaf), read in steps.items():
+        if len(read) >= _MIN_STEPS:
+            made, zeros = max(read.values())
+            states[made].append((zeros, leaf))
+    if len({flow.log.calls[made].call_site for made in states}) > 1:
+        return {}
+    last = max(states, default=0)
+    return {last: [each for of_call in states.values() for each in of_call]} if states else {}
 
 
 def _leaf_of_gradient(flow: Dataflow, tensor: int, before: int) -> int | None:
@@ -138,19 +163,36 @@ def _asked_for(call: Call, gradient: int) -> int | None:
     return next((use.tensor for use in call.inputs if use.place == f"1{place}"), None)
 
 
-def _zeros_added(flow: Dataflow, row: int, place: int) -> int | None:
-    """The tensor of zeros that a sum takes at a place, made smaller, or beside a square; None if it is another."""
+def _zeros_added(flow: Dataflow, row: int, name: str, zeros: TensorUse, beside: TensorUse) -> int | None:
+    """The tensor of zeros that a sum takes, made smaller, or beside a square; None if it is another."""
     call = flow.log.calls[row]
-    if place >= len(call.inputs) or call.changed:
-        return None
-    tensor, other = call.inputs[place].tensor, call.inputs[1 - place].tensor
-    is_average = plain_name(call.function) in ("lerp", "addcmul") or _is_square(flow, other, row)
-    is_average |= place > 0 and _is_below_one(call.scalars.get("alpha"))
+    tensor, other = zeros.tensor, beside.tensor
+    is_average = name in ("lerp", "addcmul") or _is_square(flow, other, row)
+    is_average |= _is_below_one(call.scalars.get("alpha"))
+    if call.changed:
+        return tensor if _are_zeros_of_this_step(flow, row, tensor, is_average=is_average) else None
     made = flow.newest_producer(tensor, row)
     scaling = None if made is None else flow.log.calls[made]
     if scaling is not None and plain_name(scaling.function) == "mul" and len(scaling.inputs) == 1 and _decays(scaling):
         tensor, is_average = scaling.inputs[0].tensor, True
     return tensor if is_average and _is_always_zero(flow, tensor, row) else None
+
+
+def _are_zeros_of_this_step(flow: Dataflow, row: int, tensor: int, *, is_average: bool) -> bool:
+    """Whether a call changes zeros that were made since the last backward, perhaps after they were made smaller."""
+    made, before = flow.producers(tensor, row), flow.backward_before(row)
+    if (
+        not made
+        or before is None
+        or made[0] < before
+        or plain_name(flow.log.calls[made[0]].function) not in _MAKE_ZEROS
+    ):
+        return False
+    values = flow.values(tensor, row)
+    changes = [flow.log.calls[each] for each in flow.changes(tensor, made[0], row)]
+    is_smaller = [plain_name(each.function).removeprefix("_foreach_") == "mul" and _decays(each) for each in changes]
+    is_zero = values is not None and values.zeros == values.count > 0
+    return is_zero and all(is_smaller) and (is_average or bool(is_smaller))
 
 
 def _decays(scaling: Call) -> bool:

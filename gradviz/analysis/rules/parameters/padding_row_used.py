@@ -9,8 +9,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training
 from gradviz.graph.call_log import Call
 
 
@@ -21,7 +22,8 @@ class PaddingRowUsed(Rule):
     -------------
     ``Embedding(..., padding_idx=0)`` whose index has one number for each sample, so that there is nothing to pad, where
     0 is as frequent as any other number, and where another embedding without padding learns a row for the same 0. If
-    there is no such other embedding, 0 may stand for "unknown", and it is a note.
+    there is no such other embedding, 0 may stand for "unknown", and it is a note. Also sequences that nothing pads, if
+    0 stands at all positions, at least as often as other numbers, and a loss asks the model for it as for any class.
 
     Why it matters
     --------------
@@ -62,14 +64,32 @@ class PaddingRowUsed(Rule):
             if _padding_of(call) == 0 and call.inputs[1].is_live_leaf and flow.has_step_after(row):
                 lookups[call.inputs[1].tensor].append(row)
         for table, rows in lookups.items():
-            figures = _frequency_of_zero(case, table, rows)
-            if figures is not None and all(_has_one_for_each_sample(case, row) for row in rows):
-                yield self._finding(case, table, rows, *figures)
+            zeros, count = _frequency_of_zero(case, rows)
+            usual = count / max(shape_of(flow, table)[0], 1)
+            is_usual = usual >= _MIN_USUAL and usual / _TIMES <= zeros <= usual * _TIMES
+            if is_usual and all(_has_one_for_each_sample(case, row) for row in rows):
+                yield self._finding(case, table, rows, zeros, count)
+            elif usual >= _MIN_USUAL and zeros >= usual and _is_asked_for(case, table, rows):
+                yield self._of_tokens(case, table, rows, zeros, count)
+
+    def _of_tokens(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
+        flow, histories = case.dataflow, case.histories
+        here = location_of_call(flow, rows[0])
+        return self.finding(
+            f"number 0 is padding of {histories.name(table)}, and it is a token like others: {zeros:,} of {count:,} "
+            "that are looked up, at all positions, and a class that the loss asks for: its row gets no gradient",
+            symptom="grad_zero",
+            why="nothing pads these sequences; padding_idx keeps the row of a token that the model reads",
+            fix="leave out padding_idx, or count the tokens from 1",
+            location=here if _is_functional(case, rows[0]) else _line_of_table(case, table) or here,
+            tensors=names_of(flow, [table]),
+            evidence={"zeros": zeros, "numbers": count},
+        )
 
     def _finding(self, case: Case, table: int, rows: list[int], zeros: int, count: int) -> Finding:
         flow, histories = case.dataflow, case.histories
-        made = location_of_line(histories.line_where_made(table))
         here = location_of_call(flow, rows[0])
+        made = here if _is_functional(case, rows[0]) else _line_of_table(case, table)
         other = _other_table(case, rows[0], table)
         usual = count / shape_of(flow, table)[0]
         beside = f", and {histories.name(other)} learns a row for the same number" if other is not None else ""
@@ -99,17 +119,47 @@ def _padding_of(call: Call) -> int | None:
     return value if type(value) is int else None
 
 
-def _frequency_of_zero(case: Case, table: int, rows: list[int]) -> tuple[int, int] | None:
-    """How often 0 was looked up, and how many numbers there were, if it is about as frequent as others are."""
+def _line_of_table(case: Case, table: int) -> Location | None:
+    return location_of_line(case.histories.line_where_made(table))
+
+
+def _is_functional(case: Case, row: int) -> bool:
+    """Whether the program itself passes ``padding_idx`` at the line of the call, and no module does."""
+    return "padding_idx" in (case.source_line(location_of_call(case.dataflow, row)) or "")
+
+
+def _is_asked_for(case: Case, table: int, rows: list[int]) -> bool:
+    """Whether a loss has the numbers of the table as its classes, 0 among them, and nothing pads the sequences."""
+    flow, size = case.dataflow, shape_of(case.dataflow, table)[0]
+    if any(each.value == 0 for row in rows for each in flow.log.calls[row].padding.values()):
+        return False
+    for lines in calls_in_training(flow, frozenset({"cross_entropy", "nll_loss"})):
+        call = flow.log.calls[lines[-1]]
+        target = argument(call, 1, "target")
+        classes = shape_of(flow, call.inputs[0].tensor)[1:2]
+        if target is None or classes != (size,) or call.scalars.get("ignore_index") == 0 or call.padding:
+            continue
+        values = flow.values_of(target, lines[-1])
+        index = flow.log.calls[rows[-1]].inputs[0]
+        above = (
+            flow.ancestors(each.tensor, row, flow.step_before(row))
+            for each, row in ((target, lines[-1]), (index, rows[-1]))
+        )
+        sources = [{use.tensor for row in found for use in flow.log.calls[row].inputs} for found in above]
+        if values is not None and values.zeros and sources[0] & sources[1]:
+            return True
+    return False
+
+
+def _frequency_of_zero(case: Case, rows: list[int]) -> tuple[int, int]:
+    """How often 0 was looked up, and how many numbers there were; no numbers where that is not known."""
     flow, zeros, count = case.dataflow, 0, 0
     for row in rows:
         values = flow.values_of(flow.log.calls[row].inputs[0], row)
         if values is None:
-            return None
+            return 0, 0
         zeros, count = zeros + values.zeros, count + values.count
-    usual = count / max(shape_of(flow, table)[0], 1)
-    is_usual = usual >= _MIN_USUAL and usual / _TIMES <= zeros <= usual * _TIMES
-    return (zeros, count) if is_usual else None
+    return zeros, count
 
 
 def _has_one_for_each_sample(case: Case, row: int) -> bool:

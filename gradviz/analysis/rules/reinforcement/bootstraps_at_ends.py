@@ -6,12 +6,15 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.position_masks import hidden_by
 from gradviz.graph.call_log import Call
 
 
@@ -22,7 +25,8 @@ class BootstrapsAtEnds(Rule):
     -------------
     Rewards to which values that a network made are added, times a flag of zeros and ones which is named for the end of
     an episode (``done``, ``terminated``) and is one in less than half of the samples, where it should be
-    ``1 - done``.
+    ``1 - done``. Also values that ``masked_fill``, ``where`` or an assignment replace by zero where the flag says that
+    the episode goes on (``~done``, ``alive``).
 
     Why it matters
     --------------
@@ -66,30 +70,51 @@ class BootstrapsAtEnds(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        lines: dict[int | None, list[tuple[int, int]]] = defaultdict(list)
+        lines: dict[int | None, list[tuple[int, _Flag]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             flag = _flag_of(flow, row, call)
             if flag is not None and flow.has_step_after(row):
                 lines[call.call_site].append((row, flag))
         for found in lines.values():
-            counts = [values for row, flag in found if (values := flow.values(flag, row)) is not None]
+            counts = [values for row, flag in found if (values := flow.values(flag.tensor, row)) is not None]
             ones, total = sum(each.count - each.zeros for each in counts), sum(each.count for each in counts)
-            if 0 < ones < total / 2 and all(each.minimum in (0, 1) and each.maximum in (0, 1) for each in counts):
-                yield self._finding(flow, *found[-1], ones / total)
+            kept = ones if found[-1][1].is_end else total - ones
+            if 0 < kept < total / 2 and all(each.minimum in (0, 1) and each.maximum in (0, 1) for each in counts):
+                yield self._finding(flow, *found[-1], kept / total)
 
-    def _finding(self, flow: Dataflow, row: int, flag: int, share: float) -> Finding:
-        name = name_of(flow.log.tensors[flag])
+    def _finding(self, flow: Dataflow, row: int, flag: _Flag, share: float) -> Finding:
+        name = name_of(flow.log.tensors[flag.tensor])
+        is_product = plain_name(flow.log.calls[row].function) == "mul"
+        by = f"multiplied by {name}, which is 1" if is_product else f"replaced by zero except where {name} "
+        if not is_product:
+            by += "is true," if flag.is_end else "is false,"
         return self.finding(
-            f"the value of what follows is multiplied by {name}, which is 1 in {share:.0%} of the samples: it counts "
-            "only where an episode has ended",
+            f"the value of what follows is {by} in {share:.0%} of the samples: it counts only where an episode has "
+            "ended",
             symptom="grad_wrong",
             why="nothing follows the end of an episode; everywhere else its value is part of the target",
-            fix=f"turn the flag around: reward + gamma * (1 - {name}) * value",
+            fix=f"turn the flag around: reward + gamma * (1 - {name}) * value"
+            if is_product
+            else f"turn the flag around: value.masked_fill({'' if flag.is_end else '~'}{name}, 0.0)",
             location=location_of_call(flow, row),
         )
 
 
-_ENDS = re.compile(r"(^|[._])(dones?|terminals?|terminated|terminations?|is_done|finished|episode_ends?)(_\w+)?$")
+_ENDS = re.compile(
+    r"(^|[^a-zA-Z0-9])(dones?|terminals?|terminated|terminations?|is_done|finished|episode_ends?)(_\w+)?$"
+)
+_LASTS = re.compile(
+    r"(^|[^a-zA-Z0-9])(alive|not_?done|non_?terminal|non_?final|continues?|continuing|not_?terminal|ongoing)(_\w+)?$"
+)
+
+
+class _Flag(Struct, frozen=True):
+    """What says where an episode has ended, or where it has not."""
+
+    tensor: int
+    is_end: bool
+
+
 _BOTH = 2
 _SCALES = frozenset({"mul", "float", "to", "unsqueeze", "squeeze"})
 _OF_NETWORKS = frozenset({"linear", "conv2d", "conv1d", "embedding"})
@@ -97,21 +122,42 @@ _MAX_SCALES = 4
 _MAX_ABOVE = 40
 
 
-def _flag_of(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The flag by which a call multiplies a network's values, to which rewards are then added."""
+def _flag_of(flow: Dataflow, row: int, call: Call) -> _Flag | None:
+    """The flag by which a call chooses among a network's values, to which rewards are then added, if it keeps those at
+    the ends."""
+    if plain_name(call.function) in _OVERWRITES:
+        hidden = hidden_by(flow, row)
+        if hidden is None or hidden.value != 0 or not call.outputs:
+            return None
+        base, is_where_false = hidden.positions(flow)
+        names = [_last_part(name) for name in flow.log.tensors[base].names]
+        is_kept_at_end = any(_ENDS.search(name) and not _LASTS.search(name) for name in names) and is_where_false
+        is_lost_before = any(map(_LASTS.search, names)) and not is_where_false
+        is_value = is_kept_at_end or is_lost_before
+        if is_value and _is_of_network(flow, hidden.data, row) and _is_added(flow, row, call):
+            return _Flag(base, is_kept_at_end)
+        return None
     if plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or not call.outputs:
         return None
     for flag, value in (call.inputs, tuple(reversed(call.inputs))):
         named = None if flag.requires_grad else _named_end(flow, flag.tensor, row)
         if named is not None and _is_of_network(flow, value.tensor, row) and _is_added(flow, row, call):
-            return named
+            return _Flag(named, is_end=True)
     return None
+
+
+_OVERWRITES = frozenset({"masked_fill", "where", "setitem"})
+
+
+def _last_part(name: str) -> str:
+    """``alive`` of ``batch['alive']``."""
+    return name.rstrip("])\"'").lower()
 
 
 def _named_end(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The tensor that is named for the end of an episode, perhaps times a discount."""
     for _ in range(_MAX_SCALES):
-        if any(_ENDS.search(name) for name in flow.log.tensors[tensor].names):
+        if any(_ENDS.search(_last_part(name)) for name in flow.log.tensors[tensor].names):
             return tensor
         made = flow.newest_producer(tensor, row)
         call = None if made is None else flow.log.calls[made]
@@ -133,7 +179,8 @@ def _is_added(flow: Dataflow, row: int, call: Call) -> bool:
         users = [(user, flow.log.calls[user]) for user in flow.users(tensor, row)]
         for user, used in users:
             others = [use.tensor for use in used.inputs if use.tensor != tensor]
-            if plain_name(used.function) == "add" and len(others) == 1 and not _is_of_network(flow, others[0], user):
+            is_sum = plain_name(used.function) in ("add", "addcmul") and len(others) == 1
+            if is_sum and not _is_of_network(flow, others[0], user):
                 return True
         scaled = [(user, used) for user, used in users if plain_name(used.function) == "mul" and len(used.inputs) == 1]
         if len(scaled) != 1:

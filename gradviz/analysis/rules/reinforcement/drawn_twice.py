@@ -14,7 +14,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.fits import Fit, fits_in, weights_of
 from gradviz.analysis.rules.bases.losses.log_probabilities import DRAWS, makers_of_values
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
 
 
@@ -145,5 +145,5 @@ def _source(flow: Dataflow, row: int) -> tuple[str, tuple[int, ...]]:
     """The kind of a draw, and the tensors that say what it draws from."""
     call = flow.log.calls[row]
     return plain_name(call.function), tuple(
-        tensor_before(flow, use.tensor, row, SHAPE_ONLY - {"getitem"}) for use in call.inputs
+        tensor_before(flow, use.tensor, row, SHAPE_ONLY - PARTS) for use in call.inputs
     )

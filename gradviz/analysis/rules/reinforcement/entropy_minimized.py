@@ -94,6 +94,8 @@ class EntropyMinimized(Rule):
 _OF_A_NORMAL = 1.4189385
 """Half of 1 + log(2 pi): the entropy of a normal distribution, without the logarithm of its scale."""
 _ROUNDED = 1e-4
+_PRODUCTS = frozenset({"mul", "einsum", "dot", "vecdot"})
+_CHOOSES = frozenset({"gather", "getitem", "take_along_dim", "take", "masked_select"})
 _BOTH = 2
 
 
@@ -102,11 +104,13 @@ def _is_added_entropy(flow: Dataflow, term: Term) -> bool:
     name, live = plain_name(call.function), call.live_inputs
     if not term.is_sure or not live:
         return False
-    if name in ("mul", "einsum", "dot"):
+    if name in _PRODUCTS:
         return term.sign < 0 and len(live) == _BOTH and _are_probability_and_log(flow, term.row)
     if name == "add":
         constant = number_of(call, "1", "0", "other", missing=0.0)
         return term.sign > 0 and len(call.inputs) == 1 and abs(constant - _OF_A_NORMAL) < _ROUNDED
+    if name == "xlogy":
+        return term.sign < 0 and len({use.tensor for use in live}) == 1
     if name == "entr":
         return term.sign > 0
     return name == "binary_cross_entropy_with_logits" and term.sign > 0 and len(live) == _BOTH
@@ -126,10 +130,15 @@ def _is_subtracted_score(flow: Dataflow, term: Term) -> bool:
     name = plain_name(call.function)
     chosen = [use for use in call.inputs if not use.requires_grad]
     sign = term.sign
-    if name in ("gather", "getitem"):
+    if name in _CHOOSES:
         is_score = bool(chosen) and bool(kind_of(flow, call.inputs[0].tensor, term.row))
     elif name in ("nll_loss", "cross_entropy", "binary_cross_entropy_with_logits"):
         is_score, sign = bool(chosen), -sign
+    elif name in _PRODUCTS:  # with ones where something was drawn, and zeros elsewhere
+        values = flow.values_of(chosen[0], term.row) if len(chosen) == 1 else None
+        is_choice = values is not None and (values.minimum, values.maximum) == (0, 1)
+        is_score = is_choice and len(call.live_inputs) == 1
+        is_score = is_score and kind_of(flow, call.live_inputs[0].tensor, term.row) == "log"
     elif name in ("pow", "square"):
         made = flow.newest_producer(call.inputs[0].tensor, term.row) if call.live_inputs else None
         call = call if made is None else flow.log.calls[made]

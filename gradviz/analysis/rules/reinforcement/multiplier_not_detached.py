@@ -17,7 +17,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.objectives import objectives
-from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
+from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.graph.call_log import TensorUse
 
 
@@ -28,7 +28,7 @@ class MultiplierNotDetached(Rule):
     -------------
     Two losses of which one multiplies a quantity with a constant copy of a multiplier (``alpha.detach() * log_prob``),
     and the other subtracts the product of both with the gradients of both (``-log_alpha * (log_prob + entropy)``); and
-    a step that uses the sum of the two gradients.
+    a step that uses the sum of the two gradients. One optimizer may train both if the copy is of that multiplier.
 
     Why it matters
     --------------
@@ -74,7 +74,7 @@ class MultiplierNotDetached(Rule):
         both = [each for each in weighed if each.multiplier is not None and each.quantity]
         for one, other in product(both, weighed):
             site = case.dataflow.log.calls[one.row].call_site
-            leaked = _leaked(case, one, other) if one.sign != other.sign and site not in told else None
+            leaked = _leaked(case, one, other) if one.opposes(other) and site not in told else None
             if leaked is not None:
                 told.add(site)
                 yield self._finding(case, one, other, leaked)
@@ -108,13 +108,20 @@ class _Product(Struct, frozen=True):
     """The leaf of the multiplier, if it gets a gradient here."""
     quantity: frozenset[int]
     """The trained leaves of the quantity that get a gradient here."""
-    tensors: frozenset[int]
-    """The quantity, before numbers were added to it and it was averaged or detached."""
+    tensors: dict[int, int]
+    """The quantity, before numbers were added to it and it was averaged or detached, with the sign that it has."""
+    detached_from: int | None = None
+    """The leaf that a multiplier without a gradient was computed from."""
+
+    def opposes(self, other: _Product) -> bool:
+        """Whether both are products of the same quantity, with opposite signs."""
+        common = self.tensors.keys() & other.tensors.keys()
+        return any(self.sign * self.tensors[each] != other.sign * other.tensors[each] for each in common)
 
 
 _BOTH = 2
 _MAX_CHAIN = 10
-_CHAIN = frozenset({"add", "sub", "mean", "sum", "detach", "data", *SHAPE_ONLY})
+_CHAIN = frozenset({"add", "sub", "neg", "mean", "sum", "detach", "data", *SHAPE_ONLY})
 
 
 def _products(case: Case) -> Iterator[_Product]:
@@ -123,15 +130,19 @@ def _products(case: Case) -> Iterator[_Product]:
         seen = set[tuple[int, int]]()
         for term in objective.terms:
             call = flow.log.calls[term.row]
-            if plain_name(call.function) != "mul" or not call.live_inputs or (term.row, term.sign) in seen:
+            name, sign = plain_name(call.function), term.sign
+            if name not in ("mul", "addcmul") or not call.live_inputs or (term.row, term.sign) in seen:
                 continue
             seen.add((term.row, term.sign))
-            if len(call.inputs) == 1:
-                yield _product(case, term.row, objective.backward, term.sign, None, call.inputs[0])
+            factors = call.inputs if name == "mul" else call.inputs[1:]
+            if name == "addcmul" and number_of(call, "value", missing=1.0) < 0:
+                sign = -sign
+            if len(factors) == 1:
+                yield _product(case, term.row, objective.backward, sign, None, factors[0])
             else:
-                for use, quantity in (call.inputs, call.inputs[::-1]):
+                for use, quantity in (factors, factors[::-1]):
                     if prod(shape_of(flow, use.tensor)) == 1:
-                        yield _product(case, term.row, objective.backward, term.sign, use, quantity)
+                        yield _product(case, term.row, objective.backward, sign, use, quantity)
 
 
 def _product(
@@ -139,7 +150,20 @@ def _product(
 ) -> _Product:
     leaf = None if multiplier is None or not multiplier.requires_grad else _only_leaf(case, multiplier, row)
     leaves = _leaves(case, quantity, row) if quantity.requires_grad else frozenset()
-    return _Product(row, backward, sign, leaf, leaves, frozenset(_chain(case.dataflow, quantity, row)))
+    source = None if multiplier is None or multiplier.requires_grad else _detached_leaf(case, multiplier, row)
+    return _Product(row, backward, sign, leaf, leaves, dict(_chain(case.dataflow, quantity, row)), source)
+
+
+def _detached_leaf(case: Case, use: TensorUse, row: int) -> int | None:
+    """The trained number that a multiplier without a gradient was computed from."""
+    tensor = use.tensor
+    for made, call in case.dataflow.makers(tensor, row, _MAX_CHAIN):
+        if len(call.inputs) != 1:
+            return None
+        tensor = call.inputs[0].tensor
+        if tensor in case.histories.trained:
+            return tensor if made >= case.dataflow.step_before(row) else None
+    return None
 
 
 def _leaves(case: Case, use: TensorUse, row: int) -> frozenset[int]:
@@ -153,23 +177,23 @@ def _only_leaf(case: Case, use: TensorUse, row: int) -> int | None:
     return leaf if leaf is not None and prod(shape_of(case.dataflow, leaf)) == 1 else None
 
 
-def _chain(flow: Dataflow, use: TensorUse, row: int) -> Iterator[int]:
-    """A quantity, and what it was before numbers were added to it and it was averaged or detached."""
-    tensor = use.tensor
+def _chain(flow: Dataflow, use: TensorUse, row: int) -> Iterator[tuple[int, int]]:
+    """A quantity, and what it was before numbers were added to it and it was averaged or detached, with its sign."""
+    tensor, sign = use.tensor, 1
     for _ in range(_MAX_CHAIN):
-        yield tensor
+        yield tensor, sign
         made = flow.newest_producer(tensor, row)
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or len(call.inputs) != 1 or plain_name(call.function) not in _CHAIN:
             return
-        if is_number_first(call):
-            return
+        if plain_name(call.function) == "neg" or (plain_name(call.function) == "sub" and is_number_first(call)):
+            sign = -sign
         tensor, row = call.inputs[0].tensor, made
 
 
 def _leaked(case: Case, one: _Product, other: _Product) -> frozenset[int] | None:
     """What gets a gradient of both products, of which the second one is its own, before one step uses it."""
-    if one.row == other.row or one.tensors.isdisjoint(other.tensors):
+    if one.row == other.row:
         return None
     if other.multiplier is None and other.quantity & one.quantity:
         leaked = other.quantity & one.quantity
@@ -179,6 +203,7 @@ def _leaked(case: Case, one: _Product, other: _Product) -> frozenset[int] | None
         return None
     own = case.histories.optimizers_of(one.multiplier if one.multiplier is not None else -1)
     apart = all(set(own).isdisjoint(case.histories.optimizers_of(leaf)) for leaf in one.quantity)
+    apart |= other.detached_from is not None and other.detached_from == one.multiplier
     return leaked if apart and _is_used_together(case, one.backward, other.backward, min(leaked)) else None
 
 

@@ -24,7 +24,8 @@ class FlattenedOtherwise(Rule):
     -------------
     A loss or a product that combines, row by row, what comes of a tensor of shape ``(T, N, ...)`` whose first two axes
     were flattened with what comes of one of shape ``(N, T, ...)``: one of the two was transposed, or stacked along the
-    other axis, before ``reshape()``, ``view()`` or ``flatten()``. Axes of the same length cannot be told apart.
+    other axis, before ``reshape()``, ``view()`` or ``flatten()``; or the time steps of a loop were joined with
+    ``cat()``. Axes of the same length cannot be told apart.
 
     Why it matters
     --------------
@@ -96,6 +97,8 @@ class FlattenedOtherwise(Rule):
 _COMBINE = LOSSES_BY_SAMPLE | {"mul", "add", "sub", "gather"}
 _FLATTEN = frozenset({"reshape", "view", "flatten"})
 _TURN = frozenset({"transpose", "permute", "t", "T", "swapaxes", "movedim", "mT", "swapdims"})
+_JOINS = frozenset({"cat", "concat", "vstack"})
+_MIN_STEPS = 3
 _MAX_TRIED = 3
 _MIN_TIMES = 2
 _MAX_CALLS = 60
@@ -148,6 +151,9 @@ def _orders(flow: Dataflow, tensor: int, row: int, count: int) -> dict[tuple[int
         seen.add(made)
         call = flow.log.calls[made]
         given = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+        if _is_of_steps(flow, call, given, count):
+            found[len(call.inputs), given[0]] = made
+            continue
         if plain_name(call.function) in _FLATTEN and len(given) >= _BOTH and given[0] != count:
             is_of_two = given[0] * given[1] == count and min(given[:_BOTH]) > 1
             found |= {(given[0], given[1]): made} if is_of_two else {(0, 0): made}
@@ -156,8 +162,19 @@ def _orders(flow: Dataflow, tensor: int, row: int, count: int) -> dict[tuple[int
     return found
 
 
+def _is_of_steps(flow: Dataflow, call: Call, given: tuple[int, ...], count: int) -> bool:
+    """Whether a call puts results of a loop over time below each other: ``cat(rows)`` has the order (time, batch)."""
+    if plain_name(call.function) not in _JOINS or len(call.inputs) < _MIN_STEPS or not given:
+        return False
+    lines = {flow.log.calls[made].call_site for use in call.inputs for made in flow.producers(use.tensor)[-1:]}
+    is_one_shape = {shape_of(flow, use.tensor) for use in call.inputs} == {given}
+    return is_one_shape and len(lines) == 1 and given[0] > 1 and given[0] * len(call.inputs) == count
+
+
 def _is_turned(flow: Dataflow, row: int) -> bool:
     """Whether what is flattened was transposed before, or stacked along another axis than the first."""
+    if plain_name(flow.log.calls[row].function) in _JOINS:
+        return True
     for _, call in flow.makers(flow.log.calls[row].inputs[0].tensor, row, 1):
         is_stacked = plain_name(call.function) == "stack" and call.scalars.get("1", call.scalars.get("dim", 0)) != 0
         return plain_name(call.function) in _TURN or is_stacked

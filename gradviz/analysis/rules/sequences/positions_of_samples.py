@@ -20,7 +20,8 @@ class PositionsOfSamples(Rule):
     What it finds
     -------------
     The beginning of a table of positions with the shape (n, 1, width) that is added to (batch, time, width), cut to the
-    size of the batch, where attention or the targets of the loss tell which axis is the batch.
+    size of the batch, where attention or the targets of the loss tell which axis is the batch; or with the shape
+    (n, width), that is added after the time was put first.
 
     Why it matters
     --------------
@@ -69,10 +70,10 @@ class PositionsOfSamples(Rule):
             until = next((each for each in case.histories.backward_calls if each > row), None)
             if table is None or until is None or not flow.has_step_after(row):
                 continue
-            shape = shape_of(flow, call.outputs[0].tensor)
+            number, shape = table
             if _is_batch_first(flow, row, until, shape):
                 told.add(call.call_site)
-                yield self._finding(flow, row, table, shape)
+                yield self._finding(flow, row, number, shape)
 
     def _finding(self, flow: Dataflow, row: int, table: int, shape: Shape) -> Finding:
         return self.finding(
@@ -92,16 +93,36 @@ _LOSSES = frozenset({"cross_entropy", "nll_loss", "mse_loss", "binary_cross_entr
 _ATTENTION = "multi_head_attention_forward"
 
 
-def _table_along_first_axis(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The table of positions of which a call adds the beginning to a whole batch."""
+def _table_along_first_axis(flow: Dataflow, row: int, call: Call) -> tuple[int, Shape] | None:
+    """The table of positions of which a call adds the beginning to a whole batch, along one of two axes: with the
+    length of that axis, of the other one, and the width."""
     if len(call.inputs) != _BOTH or not call.outputs:
         return None
     shape = shape_of(flow, call.outputs[0].tensor)
-    for use in call.inputs:
+    for use, other in (call.inputs, call.inputs[::-1]):
         given = shape_of(flow, use.tensor)
-        if len(shape) == _AXES and given == (shape[0], 1, shape[2]) and shape[0] != shape[1] and shape[1] > 1:
-            return _longer_table(flow, row, use)
+        if len(shape) != _AXES or shape[0] == shape[1] or 1 in shape[:_BOTH]:
+            continue
+        if given == (shape[0], 1, shape[2]):
+            table = _longer_table(flow, row, use)
+            return None if table is None else (table, shape)
+        if given[-_BOTH:] == shape[1:] and given in (shape[1:], (1, *shape[1:])) and _is_turned(flow, row, other):
+            table = _longer_table(flow, row, use)
+            return None if table is None else (table, (shape[1], shape[0], shape[2]))
     return None
+
+
+def _is_turned(flow: Dataflow, row: int, use: TensorUse) -> bool:
+    """Whether the first two axes were exchanged right before."""
+    made = flow.newest_producer(use.tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    if call is None or plain_name(call.function) not in _TURNS:
+        return False
+    given, turned = shape_of(flow, call.inputs[0].tensor), shape_of(flow, use.tensor)
+    return len(given) == _AXES and turned == (given[1], given[0], given[2])
+
+
+_TURNS = frozenset({"transpose", "permute", "swapaxes", "swapdims", "movedim"})
 
 
 def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:
@@ -110,9 +131,14 @@ def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:
     cut = flow.log.calls[made[-1]] if made else None
     if cut is not None and plain_name(cut.function) == "unsqueeze" and cut.inputs:
         return _looked_up_in_order(flow, made[-1], cut.inputs[0].tensor)
-    if cut is None or plain_name(cut.function) != "getitem" or len(cut.inputs) != 1:
+    if cut is not None and plain_name(cut.function) in ("embedding", "index_select"):
+        return _looked_up_in_order(flow, row, use.tensor)
+    if cut is None or plain_name(cut.function) not in ("getitem", "narrow") or len(cut.inputs) != 1:
         return None
     is_beginning = any(place.endswith(".stop") for place in cut.scalars)
+    if plain_name(cut.function) == "narrow":
+        places = (("1", "dim"), ("2", "start"))
+        is_beginning = all(cut.scalars.get(place, cut.scalars.get(word)) == 0 for place, word in places)
     table = cut.inputs[0].tensor
     is_longer = shape_of(flow, table)[0] > shape_of(flow, use.tensor)[0]
     is_of_model = (
@@ -130,7 +156,7 @@ def _looked_up_in_order(flow: Dataflow, row: int, tensor: int) -> int | None:
     if made is None or call is None or len(call.inputs) != _BOTH:
         return None
     name = plain_name(call.function)
-    if name not in ("embedding", "getitem"):
+    if name not in ("embedding", "getitem", "index_select"):
         return None
     index, table = call.inputs if name == "embedding" else reversed(call.inputs)
     source = flow.newest_producer(index.tensor, made)

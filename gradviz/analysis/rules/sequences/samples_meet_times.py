@@ -10,12 +10,13 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import REDUCTIONS
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.axis_sources import MEETS, sources_of_axis
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.batches.weights_of_samples import are_times_by_samples, matrix_by_samples
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class SamplesMeetTimes(Rule):
@@ -25,8 +26,9 @@ class SamplesMeetTimes(Rule):
     -------------
     A tensor such as (batch, channels), computed from (batch, time, channels), that is combined element by element with
     a tensor of three or more axes, where broadcasting puts its batch beside the time. Both tensors were computed from
-    one tensor, and the same axis of it is at two places. Tables of pairs, whose two axes are of the same things, are
-    left alone.
+    one tensor, and the same axis of it is at two places. Also one number for each sample that a product takes along the
+    last axis of errors (samples, times), where that is an axis of stored data: ``torch.mv(error, weight)``. Tables of
+    pairs, whose two axes are of the same things, are left alone.
 
     Why it matters
     --------------
@@ -65,6 +67,13 @@ class SamplesMeetTimes(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, looked, told = case.dataflow, Counter[int | None](), set[int | None]()
         for row, call in enumerate(flow.log.calls):
+            pair = matrix_by_samples(flow, row, call) if looked[call.call_site] < _MOST_LOOKS else None
+            if pair is not None and flow.has_step_after(row):
+                looked[call.call_site] += 1
+                if call.call_site not in told and are_times_by_samples(flow, row, *pair):
+                    told.add(call.call_site)
+                    yield self._of_weights(case, row, *pair)
+                continue
             if plain_name(call.function) not in MEETS or len(call.inputs) < _BOTH or call.kind != "operation":
                 continue
             short, long = _operands(flow, call)
@@ -81,6 +90,20 @@ class SamplesMeetTimes(Rule):
             if found is not None and site not in told:
                 told.add(site)
                 yield self._finding(case, row, made, found)
+
+    def _of_weights(self, case: Case, row: int, matrix: TensorUse, vector: TensorUse) -> Finding:
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        one, other = shape_of(flow, vector.tensor), shape_of(flow, matrix.tensor)
+        return self.finding(
+            f"{plain_name(call.function)}() puts the values of each sample, {one}, along the last axis of {other}, "
+            "which are no samples",
+            symptom="grad_wrong",
+            why=f"the samples are the first axis; it does not raise only because both axes happen to be {one[0]} long",
+            fix="put them along the first axis: weight @ error, torch.mv(error.T, weight), or weight[:, None] * error",
+            location=location_of_call(flow, row),
+            evidence={"shapes": f"{one}, {other}"},
+        )
 
     def _finding(self, case: Case, row: int, made: int | None, found: _Meeting) -> Finding:
         flow = case.dataflow

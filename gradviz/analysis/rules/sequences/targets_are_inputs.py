@@ -8,12 +8,13 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
 from gradviz.analysis.rules.bases.sequences.copied_inputs import REGRESSIONS, is_named_noisy, noisy_target, same_part
+from gradviz.analysis.rules.bases.sequences.part_of_inputs import TargetRead, target_read
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
 from gradviz.graph.call_log import Call
 
@@ -27,7 +28,8 @@ class TargetsAreInputs(Rule):
     its embedding, where the model goes through a sequence in one direction (a causal mask, a recurrent layer) and each
     position of the result has a path from the same position of the input. Also scores that lose their first positions
     where the targets lose their last ones. Also regressions: of a recurrent layer that reads ``x[:, :-1]`` and is asked
-    for ``x[:, :-1]``, and of a model that gets data with added noise and is asked for that noisy data.
+    for ``x[:, :-1]``, of a model that gets data with added noise and is asked for that noisy data, and of a model that
+    reads a window whose last values are its target.
 
     Why it matters
     --------------
@@ -105,6 +107,23 @@ class TargetsAreInputs(Rule):
                 yield self._noisy(case, last[-1], noisy[-1])
             elif same[-1] is not None and all(each is not None for each in same):
                 yield self._same_part(case, last[-1], same[-1])
+            else:
+                read = [target_read(flow, row) for row in last]
+                if read[-1] is not None and all(each is not None for each in read):
+                    yield self._read_before(case, read[-1])
+
+    def _read_before(self, case: Case, found: TargetRead) -> Finding:
+        flow = case.dataflow
+        location, read = two_lines(flow, found.cut, found.read)
+        return self.finding(
+            f"the target of the loss is the end of the window of {found.length:,} values that the model reads",
+            symptom="grad_wrong",
+            why="the model only has to copy the last value that it gets, and learns nothing about what follows",
+            fix="end the inputs before the target: inputs x[:, :-1], target x[:, -1]",
+            location=location,
+            symptom_location=read,
+            evidence={"window": found.length},
+        )
 
     def _noisy(self, case: Case, row: int, made: int) -> Finding:
         flow = case.dataflow

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.analysis.rules.bases.losses.objectives import backward_calls_by_kind, named_call
 from gradviz.analysis.rules.bases.sequences.position_masks import (
     Hidden,
@@ -168,10 +169,27 @@ def _is_of_same_data(flow: Dataflow, rows: list[int], hidden: Hidden, selects: d
     above = flow.ancestors(data, hidden.row, flow.step_before(hidden.row))
     sources = {data, *(use.tensor for row in (*above, hidden.row) for use in flow.log.calls[row].inputs)}
     met = [row for row in rows if row > hidden.row and _meets(flow, row, sources)]
-    under = {each for row in selects for use in flow.log.calls[row].outputs for each in flow.users(use.tensor, row)}
+    under = set(_users_in_any_shape(flow, selects))
     before = {each for row in selects for use in flow.log.calls[row].inputs for each in flow.ancestors(use.tensor, row)}
     before |= {each for row in under for use in flow.log.calls[row].inputs for each in flow.ancestors(use.tensor, row)}
     return bool(met) and all(row in before or row in under or row in selects for row in met)
+
+
+def _users_in_any_shape(flow: Dataflow, rows: Iterable[int]) -> Iterator[int]:
+    """The calls that use what some calls return, also after its shape was changed."""
+    waiting, seen = list(rows), set[int]()
+    while waiting and len(seen) < _MAX_USERS:
+        row = waiting.pop()
+        for use in flow.log.calls[row].outputs:
+            for user in flow.users(use.tensor, row):
+                if user not in seen:
+                    seen.add(user)
+                    yield user
+                    if plain_name(flow.log.calls[user].function) in SHAPE_ONLY:
+                        waiting.append(user)
+
+
+_MAX_USERS = 40
 
 
 def _meets(flow: Dataflow, row: int, sources: set[int]) -> bool:

@@ -100,6 +100,8 @@ class _Counted(NamedTuple):
 _MIN_CALLS = 2
 _BOTH = 2
 _MAX_LAYERS = 40
+_MAX_SCALES = 6
+_BOUNDS = frozenset({"clamp", "clip", "remainder", "minimum", "long"})
 _SCALES = frozenset({"div", "mul", "log_softmax"})
 _PRODUCTS = frozenset({"matmul", "mm", "linear", "einsum"})
 _UNIQUE = frozenset({"unique", "unique_consecutive"})
@@ -108,8 +110,8 @@ _UNIQUE = frozenset({"unique", "unique_consecutive"})
 def _counted(flow: Dataflow, row: int) -> _Counted | None:
     """The call that made the candidates unique, if the labels count the queries."""
     scores, target = flow.log.calls[row].inputs[:_BOTH]
-    made = value_maker(flow, scores.tensor, row, through=_SCALES)
-    labels = value_maker(flow, target.tensor, row)
+    made = _product(flow, scores.tensor, row)
+    labels = value_maker(flow, target.tensor, row, through=_BOUNDS)
     if made is None or labels is None or plain_name(labels[1].function) != "arange":
         return None
     if plain_name(made[1].function) not in _PRODUCTS or len(made[1].inputs) < _BOTH:
@@ -122,6 +124,19 @@ def _counted(flow: Dataflow, row: int) -> _Counted | None:
     count, kept = prod(shape_of(flow, target.tensor)), prod(shape_of(flow, call.outputs[0].tensor))
     is_of_queries = shape_of(flow, call.inputs[0].tensor) in ((count,), (count, 1))
     return _Counted(unique, count, kept) if is_of_queries else None
+
+
+def _product(flow: Dataflow, tensor: int, row: int) -> tuple[int, Call] | None:
+    """What made scores, before they were multiplied with a number, also one that is trained."""
+    for _ in range(_MAX_SCALES):
+        made = value_maker(flow, tensor, row, through=_SCALES)
+        if made is None or plain_name(made[1].function) not in _SCALES:
+            return made
+        large = [use for use in made[1].inputs if prod(shape_of(flow, use.tensor)) > 1]
+        if len(large) != 1:
+            return made
+        tensor, row = large[0].tensor, made[0]
+    return None
 
 
 def _unique_above(flow: Dataflow, tensor: int, row: int) -> int | None:

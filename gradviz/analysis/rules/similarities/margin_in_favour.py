@@ -11,7 +11,15 @@ from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import (
+    PARTS,
+    SHAPE_ONLY,
+    argument,
+    calls_in_training,
+    tensor_before,
+    value_maker,
+)
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
@@ -101,10 +109,16 @@ def _favour(flow: Dataflow, row: int) -> int | None:
     if made is None or target is None:
         return None
     number, call = made
+    if plain_name(call.function) == "scatter_add":
+        return number if _is_scattered_in_favour(flow, number, call, target) else None
+    if plain_name(call.function) == "setitem":
+        return _raised_in_place(flow, number, call, target)
     added = _added(call)
     if added is not None:
         values = flow.values_of(added, number)
-        is_positive = values is not None and values.minimum == 0 and (values.maximum or 0) > 0
+        factor = number_of(call, "alpha", missing=1.0) * (-1 if plain_name(call.function) == "sub" else 1)
+        ends = () if values is None else (factor * (values.minimum or 0), factor * (values.maximum or 0))
+        is_positive = bool(ends) and min(ends) == 0 < max(ends)
         return number if is_positive and _is_one_hot(flow, added, number, target) else None
     exchange = _exchange(flow, number, call)
     if exchange is None or not _is_one_hot(flow, exchange.mask, number, target):
@@ -113,9 +127,43 @@ def _favour(flow: Dataflow, row: int) -> int | None:
     return (flow.newest_producer(exchange.right.tensor, number) or number) if is_larger else None
 
 
+def _is_scattered_in_favour(flow: Dataflow, row: int, call: Call, target: TensorUse) -> bool:
+    """Whether ``scores.scatter_add(1, y[:, None], m)`` adds something positive where the class is the right one."""
+    given = {use.place: use for use in call.inputs}
+    index, added = given.get("2", given.get("index")), given.get("3", given.get("src"))
+    if index is None or added is None or added.requires_grad:
+        return False
+    values = flow.values_of(added, row)
+    is_positive = values is not None and values.minimum is not None and values.minimum > 0
+    return is_positive and _root(flow, index, row) == _root(flow, target, row)
+
+
+def _raised_in_place(flow: Dataflow, row: int, call: Call, target: TensorUse) -> int | None:
+    """The call that added a number to ``scores[rows, y]`` before it was put back there."""
+    indices, value = call.inputs[1:-1], call.inputs[-1]
+    if not value.requires_grad or _root(flow, target, row) not in {_root(flow, use, row) for use in indices}:
+        return None
+    made = flow.newest_producer(value.tensor, row)
+    maker = None if made is None else flow.log.calls[made]
+    name = "" if maker is None else plain_name(maker.function)
+    if maker is None or name not in ("add", "sub") or len(maker.inputs) != 1 or is_number_first(maker):
+        return None
+    by = number_of(maker, *OPERAND, missing=0.0) * (-1 if name == "sub" else 1)
+    read = flow.newest_producer(maker.inputs[0].tensor, made or row)
+    is_of_scores = read is not None and plain_name(flow.log.calls[read].function) == "getitem"
+    return made if by > 0 and is_of_scores else None
+
+
+def _root(flow: Dataflow, use: TensorUse, row: int) -> int:
+    """A tensor before only its shape was changed."""
+    return tensor_before(flow, use.tensor, row, SHAPE_ONLY - PARTS | {"getitem"})
+
+
 def _added(call: Call) -> TensorUse | None:
     """The constant that a call adds to scores."""
-    if plain_name(call.function) != "add" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+    if plain_name(call.function) not in ("add", "sub") or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+        return None
+    if call.live_inputs[0] is not call.inputs[0] and plain_name(call.function) == "sub":
         return None
     return next(use for use in call.inputs if not use.requires_grad)
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow.overwritten_variables import assigned, reads
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.factors import name_before
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
@@ -76,7 +77,7 @@ class NegativePreferred(Rule):
             sign = signs.get((call.call_site, call.function))
             if sign is None or call.call_site in told or plain_name(call.function) not in _RISE:
                 continue
-            found = _preferred(flow, row, call, sign)
+            found = _preferred(case, row, call, sign)
             if found is not None:
                 told.add(call.call_site)
                 yield self._finding(case, row, *found)
@@ -97,7 +98,9 @@ class NegativePreferred(Rule):
 _RISE = frozenset({"logsigmoid", "log_sigmoid", "softplus", "relu", "clamp", "clamp_min"})
 _POSITIVE = re.compile(r"(^|_)(pos|positive|positives|pos\w*|ap)(_|$)", re.IGNORECASE)
 _NEGATIVE = re.compile(r"(^|_)(neg|negative|negatives|neg\w*|an)(_|$)", re.IGNORECASE)
-_SCORES = frozenset({"matmul", "bmm", "einsum", "cosine_similarity", "linear", "mm", "addmm", "bilinear"})
+_SCORES = frozenset(
+    {"dot", "vecdot", "matmul", "bmm", "einsum", "cosine_similarity", "linear", "mm", "addmm", "bilinear"}
+)
 _DISTANCES = frozenset({"norm", "vector_norm", "cdist", "pairwise_distance", "linalg_norm", "sqrt"})
 _SQUARES = frozenset({"pow", "square", "abs"})
 _PASSED = SHAPE_ONLY | {"mul", "div", "clamp", "mean", "sum", "diagonal", "max", "min", "amax", "amin"}
@@ -110,13 +113,18 @@ def _turned(difference: str) -> str:
     return " - ".join(reversed(difference.split(" - ")))
 
 
-def _preferred(flow: Dataflow, row: int, call: Call, sign: int) -> tuple[str, str, bool] | None:
+def _preferred(case: Case, row: int, call: Call, sign: int) -> tuple[str, str, bool] | None:
     """The names of the positive and the negative, and whether they are distances, if a term prefers the negative."""
+    flow = case.dataflow
     difference = _difference_in(flow, row, call)
     if difference is None:
         return None
     # A margin may be added to one side.
-    names = [name_before(flow, use.tensor, difference.row, _MARGIN, beside_data=False) for use in difference.sides]
+    names = [
+        name_before(flow, use.tensor, difference.row, _MARGIN, beside_data=False)
+        or _assigned_name(case, use.tensor, difference.row)
+        for use in difference.sides
+    ]
     roles = [_role(name) for name in names]
     if set(roles) != {"positive", "negative"}:
         return None
@@ -129,6 +137,21 @@ def _preferred(flow: Dataflow, row: int, call: Call, sign: int) -> tuple[str, st
     wrong = grows_with_positive < 0 if is_distance else grows_with_positive > 0
     positive, negative = names if roles[0] == "positive" else reversed(names)
     return (positive, negative, is_distance) if wrong else None
+
+
+def _assigned_name(case: Case, tensor: int, row: int) -> str:
+    """The variable to which the function that takes a difference has assigned one of its sides: it is gone when
+    backward runs."""
+    flow = case.dataflow
+    made = flow.newest_producer(tensor, row)
+    if made is None:
+        return ""
+    taken, given = flow.line_of(row), line_in_function_of(flow, made, row)
+    if taken is None or given is None or (given.file, given.function) != (taken.file, taken.function):
+        return ""
+    lines = (case.source_line(location_of_line(each)) or "" for each in (given, taken))
+    name = assigned(next(lines)) if given.line != taken.line else None
+    return name.rpartition(".")[2] if name is not None and reads(next(lines), name) else ""
 
 
 class _Difference(Struct, frozen=True):

@@ -114,6 +114,7 @@ class _Pair(Struct, frozen=True):
 _BOTH = 2
 _ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "pairwise_distance"})
 _SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
+_PRODUCTS = frozenset({"mul", "dot", "vecdot", "einsum"})
 _KEEPS = frozenset({"normalize", "div", "relu"})
 _MAX_TERMS = 200
 
@@ -162,12 +163,29 @@ def _sides(flow: Dataflow, term: Term, call: Call) -> tuple[int, int] | None:
             if all(_is_normalized(flow, use.tensor, term.row) for use in live)
             else None
         )
+    if name in _PRODUCTS and term.sign > 0 and len(live) == _BOTH and len(call.inputs) == _BOTH:
+        return _same_difference(flow, term.row, call)
     if name in _SQUARES and term.sign > 0 and len(live) == 1:
         made = flow.newest_producer(live[0].tensor, term.row)
         inner = None if made is None else flow.log.calls[made]
         if inner is not None and plain_name(inner.function) == "sub" and len(inner.live_inputs) == _BOTH:
             return inner.live_inputs[0].tensor, inner.live_inputs[1].tensor
     return None
+
+
+def _same_difference(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """The two results of which a call multiplies the difference with itself."""
+    differences = set[frozenset[int]]()
+    for use in call.inputs:
+        made = value_maker(flow, use.tensor, row)
+        if made is None or plain_name(made[1].function) != "sub" or len(made[1].live_inputs) != _BOTH:
+            return None
+        differences.add(frozenset(each.tensor for each in made[1].inputs))
+    sides = differences.pop()
+    if differences or len(sides) != _BOTH:
+        return None
+    first, second = sorted(sides)
+    return first, second
 
 
 def _is_normalized(flow: Dataflow, tensor: int, row: int) -> bool:

@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import is_normal_draw
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 
 
@@ -82,6 +82,8 @@ class OtherNoiseAsTarget(Rule):
         flow = case.dataflow
         other, drawn = location_of_call(flow, noises.in_input), location_of_call(flow, noises.target)
         asked = location_of_line(line_in_function_of(flow, noises.in_input, noises.target))
+        if other == drawn:  # one function draws both: the lines that called it differ
+            asked, other = _lines_that_draw(flow, noises)
         is_asked = asked is not None and asked != other
         return self.finding(
             f"the noise{at_line(drawn)} is only the target of a loss: the input of the model was made with another "
@@ -92,6 +94,13 @@ class OtherNoiseAsTarget(Rule):
             location=asked if is_asked else drawn,  # a function draws it unless it is given: there it is not
             symptom_location=drawn if is_asked else location_of_call(flow, row),
         )
+
+
+def _lines_that_draw(flow: Dataflow, noises: _Noises) -> tuple[Location | None, Location | None]:
+    """The innermost of the user's own lines behind two draws that are not the same: of the target, and of the input."""
+    both = zip(callers(flow, noises.target), callers(flow, noises.in_input), strict=False)
+    lines = next((pair for pair in both if (pair[0].file, pair[0].line) != (pair[1].file, pair[1].line)), (None, None))
+    return location_of_line(lines[0]), location_of_line(lines[1])
 
 
 class _Noises(Struct, frozen=True):

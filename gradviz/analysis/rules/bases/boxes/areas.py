@@ -89,7 +89,7 @@ def product_with_target(flow: Dataflow, tensor: int, before: int) -> Overlap | N
     call = None if row is None else flow.log.calls[row]
     if row is None or call is None or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
         return None
-    if plain_name(call.function) not in ("mul", "min", "minimum", "dot", "einsum"):
+    if plain_name(call.function) not in ("mul", "min", "minimum", "fmin", "dot", "einsum", "vecdot"):
         return None
     live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
     values = flow.values_of(dead, row)

@@ -12,8 +12,11 @@ from gradviz.graph.call_log import Call, TensorUse
 SHAPE_ONLY = frozenset({
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "transpose", "permute", "contiguous", "float", "getitem",
     "to", "double", "expand", "expand_as", "view_as", "broadcast_tensors", "clone", "T", "t", "swapaxes", "unflatten",
+    "select", "narrow", "ravel", "movedim", "swapdims", "mT", "broadcast_to", "reshape_as", "atleast_1d", "atleast_2d",
 })  # fmt: skip
 """They change the shape or the type, or take a part, and keep the values."""
+PARTS = frozenset({"getitem", "select", "narrow"})
+"""Those of them that take a part."""
 LOSSES_BY_SAMPLE = frozenset({
     "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy",
     "binary_cross_entropy_with_logits",

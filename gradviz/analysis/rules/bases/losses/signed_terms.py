@@ -32,10 +32,11 @@ MAX_TERMS = 1_000
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone", "stack", "cat",
     "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select", "chunk", "split", "unbind",
-    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal",
+    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal", "ravel", "narrow", "movedim", "swapaxes",
+    "unflatten", "broadcast_to", "atleast_1d", "hstack", "vstack", "concat",
 })  # fmt: skip
 _ROUGHLY_KEEPS = frozenset({"exp", "log", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum"})
-_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv"})
+_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "vecdot", "einsum"})
 
 
 def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
@@ -84,28 +85,60 @@ def operands(flow: Dataflow, row: int) -> Iterator[Operand]:
             yield use, -1 if is_taken_away else 1, True, False, False
     elif name == "neg":
         yield live[0], -1, True, False, False
+    elif name == "lerp":
+        yield from _of_lerp(flow, row, call)
+    elif name in ("addcmul", "addcdiv"):
+        yield from _of_added_product(flow, row, call, name)
     elif name in _PRODUCTS or name == "div":
         yield from _of_product(flow, row, call, name)
     elif name in _KEEPS or name in _ROUGHLY_KEEPS:
         yield from ((use, 1, name in _KEEPS, False, False) for use in live)
 
 
+def _of_lerp(flow: Dataflow, row: int, call: Call) -> Iterator[Operand]:
+    """``lerp(a, b, w)`` is ``(1 - w) * a + w * b``: both are added where ``w`` is between 0 and 1."""
+    weight = next((use for use in call.inputs if use.place in ("2", "weight")), None)
+    values = None if weight is None else flow.values_of(weight, row)
+    number = number_of(call, "2", "weight", missing=-1.0)
+    is_share = 0 <= number <= 1
+    if weight is not None:
+        least, most = (None, None) if values is None else (values.minimum, values.maximum)
+        is_share = least is not None and most is not None and 0 <= least <= most <= 1
+    yield from ((use, 1, is_share, True, False) for use in call.live_inputs if use is not weight)
+
+
+def _of_added_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[Operand]:
+    """``addcmul(a, x, y, value=v)`` is ``a + v * x * y``."""
+    first, rest = call.inputs[0], call.inputs[1:]
+    if first.requires_grad:
+        yield first, 1, True, False, False
+    sign = -1 if number_of(call, "value", missing=1.0) < 0 else 1
+    of_product = _of_factors(flow, row, tuple(rest), "mul" if name == "addcmul" else "div")
+    yield from ((use, sign * own, is_sure, True, has_both) for use, own, is_sure, _, has_both in of_product)
+
+
 def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[Operand]:
     live = call.live_inputs
-    others = [use for use in call.inputs if not use.requires_grad]
-    if len(live) > 1:
-        if name == "div":  # as by a variance
-            yield live[0], 1, False, False, False
-    elif not live or (name == "div" and (live[0].place != "0" or is_number_first(call))):
+    if name == "div" and len(live) == 1 and (live[0].place != "0" or is_number_first(call)):
         return
-    elif not others:
+    if len(call.inputs) == 1 and live:
         factor = number_of(call, "1", "0", "other", missing=0.0)
         if factor:
             yield live[0], 1 if factor > 0 else -1, True, True, False
-    else:
+        return
+    yield from _of_factors(flow, row, call.inputs, name)
+
+
+def _of_factors(flow: Dataflow, row: int, inputs: tuple[TensorUse, ...], name: str) -> Iterator[Operand]:
+    live = [use for use in inputs if use.requires_grad]
+    others = [use for use in inputs if not use.requires_grad]
+    if len(live) > 1:
+        if name == "div":  # as by a variance
+            yield live[0], 1, False, False, False
+    elif live and (name != "div" or live[0] is inputs[0]):
         values = flow.values_of(others[0], row)
         lowest, highest = (None, None) if values is None else (values.minimum, values.maximum)
-        if lowest is None or highest is None:
+        if lowest is None or highest is None or len(others) > 1:
             yield live[0], 1, False, True, False
         elif lowest < 0 < highest:
             yield live[0], 1, False, True, True

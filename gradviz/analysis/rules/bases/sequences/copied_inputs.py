@@ -10,12 +10,12 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, argument
 from gradviz.analysis.rules.bases.losses.objectives import has_line_with
 from gradviz.graph.call_log import Call
 
 REGRESSIONS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
-_SHAPES = SHAPE_ONLY - {"getitem", "expand", "expand_as", "broadcast_tensors"}
+_SHAPES = SHAPE_ONLY - PARTS - {"expand", "expand_as", "broadcast_to", "broadcast_tensors"}
 _MAX_CALLS = 8
 Cut = tuple[int, int, int]
 """The tensor that lost its last positions, the axis, and how many are left."""

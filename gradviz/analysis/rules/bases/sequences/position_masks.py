@@ -24,7 +24,7 @@ class Hidden(Struct, frozen=True):
     is_where_true: bool
     """Whether it overwrites where the mask is true."""
     value: object
-    """What it writes there; None if that is a tensor."""
+    """What it writes there; None if that is a tensor of several values."""
 
     def positions(self, flow: Dataflow) -> Mask:
         base, is_turned = mask_of(flow, self.mask.tensor, self.row)
@@ -34,14 +34,14 @@ class Hidden(Struct, frozen=True):
 def hidden_by(flow: Dataflow, row: int) -> Hidden | None:
     """What a call overwrites, if it overwrites the positions of a mask with something of its own."""
     call = flow.log.calls[row]
-    name, given = plain_name(call.function), {use.place: use for use in call.inputs}
+    name, given = plain_name(call.function), _by_place(call)
     if name in ("masked_fill", "setitem") and {"0", "1"} <= set(given):
         is_mask = "bool" in flow.log.tensors[given["1"].tensor].facts.dtype
         return Hidden(row, given["0"].tensor, given["1"], True, call.scalars.get("2")) if is_mask else None
     if name == "where" and {"0", "1"} <= set(given) and ("2" in call.scalars or _is_constant(flow, given, "2", row)):
-        return Hidden(row, given["1"].tensor, given["0"], False, call.scalars.get("2"))
+        return Hidden(row, given["1"].tensor, given["0"], False, _constant(flow, call, given, "2", row))
     if name == "where" and {"0", "2"} <= set(given):
-        return Hidden(row, given["2"].tensor, given["0"], True, call.scalars.get("1"))
+        return Hidden(row, given["2"].tensor, given["0"], True, _constant(flow, call, given, "1", row))
     if name == "mul" and len(call.inputs) == _TWO:
         for mask, data in (call.inputs, call.inputs[::-1]):
             if _is_of_zeros_and_ones(flow, mask, row):
@@ -52,10 +52,27 @@ def hidden_by(flow: Dataflow, row: int) -> Hidden | None:
 _TWO = 2
 
 
+def _by_place(call: Call) -> dict[str, TensorUse]:
+    """What a call takes, as a function takes it: ``x.where(mask, y)`` is ``torch.where(mask, x, y)``."""
+    given = {use.place: use for use in call.inputs}
+    if call.function == "torch.Tensor.where" and {"0", "1"} <= set(given):
+        given["0"], given["1"] = given["1"], given["0"]
+    return given
+
+
 def _is_constant(flow: Dataflow, given: dict[str, TensorUse], place: str, row: int) -> bool:
     use = given.get(place)
     values = None if use is None else flow.values_of(use, row)
     return values is not None and values.minimum == values.maximum
+
+
+def _constant(flow: Dataflow, call: Call, given: dict[str, TensorUse], place: str, row: int) -> object:
+    """The number that a call got at a place, also as a tensor."""
+    use = given.get(place)
+    values = None if use is None else flow.values_of(use, row)
+    if values is None or values.minimum != values.maximum:
+        return call.scalars.get(place)
+    return values.minimum
 
 
 def _is_of_zeros_and_ones(flow: Dataflow, use: TensorUse, row: int) -> bool:
@@ -131,10 +148,19 @@ def source_of(flow: Dataflow, tensor: int, row: int) -> int:
     for _ in range(_MAX_CALLS):
         made = flow.producers(tensor, row)
         call = flow.log.calls[made[-1]] if made else None
-        if call is None or not call.inputs or plain_name(call.function) not in _PARTS:
+        if call is None or not call.inputs or plain_name(call.function) not in _PARTS | {"where"}:
             break
-        tensor, row = call.inputs[0].tensor, made[-1]
+        taken = _kept_data(flow, made[-1]) if plain_name(call.function) == "where" else call.inputs[0].tensor
+        if taken is None:
+            break
+        tensor, row = taken, made[-1]
     return tensor
+
+
+def _kept_data(flow: Dataflow, row: int) -> int | None:
+    """What ``where`` keeps beside a constant."""
+    hidden = hidden_by(flow, row)
+    return None if hidden is None else hidden.data
 
 
 _PARTS = SHAPE_ONLY | {"masked_select", "long", "detach", "setitem", "masked_fill"}

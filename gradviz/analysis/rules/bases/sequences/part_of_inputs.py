@@ -1,0 +1,174 @@
+"""Losses of regressions whose target is the end of the very window that the model reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call
+
+_KEEPS = frozenset({
+    "view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "detach", "getitem",
+    "transpose", "permute", "double",
+})  # fmt: skip
+_SPLITS = frozenset({"split", "chunk", "tensor_split", "split_with_sizes"})
+_MAX_CALLS = 16
+_BOTH = 2
+_SHARE = 2
+
+
+class _Window(Struct, frozen=True):
+    """Which part of which tensor another one is."""
+
+    source: int
+    picks: tuple[object, ...]
+    """By what rows were chosen."""
+    axis: int | None
+    """The axis behind the first of which it is a part; None if it has all of each."""
+    start: int
+    length: int
+
+    def span(self, shape: Shape, axis: int) -> tuple[int, int]:
+        return (self.start, self.start + self.length) if self.axis == axis else (0, shape[axis])
+
+
+class _Slice(Struct, frozen=True):
+    axis: int
+    start: int
+    length: int
+
+
+class TargetRead(Struct, frozen=True):
+    """A loss whose target the model has read."""
+
+    cut: int
+    """The call that cut the target out."""
+    read: int
+    """The call with parameters that takes the window."""
+    length: int
+    """Of the window."""
+
+
+def target_read(flow: Dataflow, row: int) -> TargetRead | None:
+    """Whether the model gets the target of a loss as the last part of the window that it reads, unchanged."""
+    call = flow.log.calls[row]
+    if len(call.inputs) != _BOTH or [use.requires_grad for use in call.inputs] != [True, False]:
+        return None
+    wanted = {each.source: (each, cut) for each, cut in _windows(flow, call.inputs[1].tensor, row) if each.axis}
+    if not wanted:
+        return None
+    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
+        maker = flow.log.calls[each]
+        if not any(flow.log.tensors[use.tensor].role == "parameter" for use in maker.inputs):
+            continue
+        for use in maker.inputs:
+            if use.requires_grad or flow.log.tensors[use.tensor].role != "tensor":
+                continue
+            for given, _ in _windows(flow, use.tensor, each):
+                target, cut = wanted.get(given.source, (None, 0))
+                length = None if target is None else _length_if_last(flow, given, target)
+                if length is not None and not _is_cut_from(flow, call.inputs[0].tensor, row, length):
+                    return TargetRead(cut, each, length)
+    return None
+
+
+def _length_if_last(flow: Dataflow, given: _Window, target: _Window) -> int | None:
+    """The length of the window that a model reads, if the target is a small part of it, at its end."""
+    shape, axis = shape_of(flow, target.source), target.axis
+    if axis is None or given.picks != target.picks or given.axis not in (None, axis):
+        return None
+    (start, end), (first, last) = given.span(shape, axis), target.span(shape, axis)
+    is_small = (last - first) * _SHARE < end - start
+    return end - start if is_small and start <= first and last == end else None
+
+
+def _is_cut_from(flow: Dataflow, tensor: int, row: int, length: int) -> bool:
+    """Whether a prediction is a part of results for all positions of a window, as of an autoencoder."""
+    for _, call in flow.makers(tensor, row, _MAX_CALLS):
+        if plain_name(call.function) not in _KEEPS | {"select", "narrow", "index_select"} or not call.inputs:
+            return False
+        given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+        if prod(given) != prod(made) and length in given:
+            return True
+    return False
+
+
+def _windows(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[_Window, int]]:
+    """A tensor as a part of what it was cut from, at each call of these, with the last call that cut a window."""
+    picks: tuple[object, ...] = ()
+    axis, start, length, cut = None, 0, 0, row
+    for _ in range(_MAX_CALLS):
+        yield _Window(tensor, picks, axis, start, length), cut
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or not call.inputs or call.kind != "operation":
+            return
+        given, result = shape_of(flow, call.inputs[0].tensor), shape_of(flow, tensor)
+        name = plain_name(call.function)
+        part = _slice(flow, call, name, tensor)
+        if name in ("getitem", "index_select") and len(call.inputs) == _BOTH and given[1:] == result[1:]:
+            picks = (*picks, call.inputs[1].tensor)
+        elif part is not None and part.axis == 0:
+            picks = (*picks, (part.start, part.length))
+        elif part is not None and axis in (None, part.axis):
+            start, length = part.start + start, part.length if axis is None else length
+            axis, cut = part.axis, made
+        elif name not in _KEEPS or prod(given) != prod(result) or (axis is not None and given != result):
+            return
+        tensor, row = call.inputs[0].tensor, made
+
+
+def _slice(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
+    """The part of one axis that a call takes by numbers."""
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, result)
+    if len(call.inputs) > 1 or not given:
+        return None
+    if name in _SPLITS or name == "unbind":
+        return _of_several(flow, call, name, result)
+    dim, start = (call.scalars.get(place, call.scalars.get(word)) for place, word in (("1", "dim"), ("2", "start")))
+    if name == "narrow" and type(dim) is int and type(start) is int:
+        return _Slice(dim % len(given), start % given[dim], made[dim])
+    index = call.scalars.get("2", call.scalars.get("index"))
+    if name == "select" and type(dim) is int and type(index) is int:
+        return _Slice(dim % len(given), index % given[dim], 1)
+    return _indexed(call, given, made) if name == "getitem" else None
+
+
+def _indexed(call: Call, given: Shape, made: Shape) -> _Slice | None:
+    """What ``x[:, 2:5]`` or ``x[:, -1]`` takes."""
+    numbers = {place: value for place, value in call.scalars.items() if type(value) is int}
+    if len(made) == len(given):
+        changed = [axis for axis, pair in enumerate(zip(given, made, strict=True)) if pair[0] != pair[1]]
+        if len(changed) != 1 or any(place.endswith(".step") for place in numbers):
+            return None
+        begin = next((value for place, value in numbers.items() if place.endswith(f"[{changed[0]}].start")), 0)
+        if changed[0] == 0:
+            begin = numbers.get("1.start", begin)
+        return _Slice(changed[0], begin % given[changed[0]], made[changed[0]])
+    single = [place for place in numbers if "." not in place]
+    if len(made) != len(given) - 1 or len(single) != 1:
+        return None
+    axis = 0 if single[0] == "1" else int(single[0].partition("[")[2].rstrip("]"))
+    if axis >= len(given) or (*given[:axis], *given[axis + 1 :]) != made:
+        return None
+    return _Slice(axis, numbers[single[0]] % given[axis], 1)
+
+
+def _of_several(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
+    """One of the parts that ``split`` and others give."""
+    given = shape_of(flow, call.inputs[0].tensor)
+    dim = call.scalars.get("dim", call.scalars.get("1" if name == "unbind" else "2", 0))
+    if type(dim) is not int:
+        return None
+    dim, start = dim % len(given), 0
+    for use in call.outputs:
+        size = 1 if name == "unbind" else shape_of(flow, use.tensor)[dim]
+        if use.tensor == result:
+            return _Slice(dim, start, size)
+        start += size
+    return None
