@@ -34,7 +34,9 @@ _KEEPS = frozenset({
     "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select", "chunk", "split", "unbind",
     "permute", "transpose", "double", "expand_as", "nanmean", "diagonal",
 })  # fmt: skip
-_ROUGHLY_KEEPS = frozenset({"exp", "log", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum"})
+_ROUGHLY_KEEPS = frozenset({
+    "exp", "log", "log10", "log2", "log1p", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum",
+})  # fmt: skip
 _PRODUCTS = frozenset({"mul", "dot", "matmul", "mv"})
 
 
