@@ -18,7 +18,8 @@ class SortedApart(Rule):
     What it finds
     -------------
     Results of a model that are sorted, or taken in the order of ``sort()`` or ``argsort()`` of all samples of a batch,
-    and that are combined with values of the same samples, one by one, that were not taken in this order. Weights by
+    and that are combined with values of the same samples, one by one, that were not taken in this order; also features
+    of the events of a sequence, of which some were sorted along it, beside others that were not. Weights by
     rank, pairs of sorted values, values that were put back into their order, and samples that are paired with their
     neighbours in an order are left alone.
 
@@ -81,6 +82,8 @@ class SortedApart(Rule):
     def _finding(self, case: Case, row: int, apart: CombinedApart) -> Finding:
         flow = case.dataflow
         location, taken = two_lines(flow, apart.call, apart.taken)
+        if apart.are_features and taken is not None:
+            location, taken = taken, location  # the others are missing where some were put into the order
         name, sort = case.tensor_name(apart.other), call_words(flow.log.calls[row])
         sorted_at = location_of_call(flow, row)
         return self.finding(

@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
+from gradviz.analysis.rules.bases.losses.divergences import Divergence, divergence_from_prior
 
 
 class DivergenceMaximized(Rule):
@@ -18,7 +18,8 @@ class DivergenceMaximized(Rule):
     What it finds
     -------------
     A loss with ``v - exp(v)``, where ``v`` is an output of the trained model and ``exp(v)`` is subtracted, next to a
-    square that is subtracted as well: ``1 + logvar - mu.pow(2) - logvar.exp()``, added with a positive factor.
+    square that is subtracted as well: ``1 + logvar - mu.pow(2) - logvar.exp()``, added with a positive factor. Also the
+    same with ``log(r)`` added and ``r``, or its square, subtracted, as where an evidence lower bound adds a divergence.
 
     Why it matters
     --------------
@@ -62,14 +63,14 @@ class DivergenceMaximized(Rule):
         flow, told = case.dataflow, set[int | None]()
         for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
-                row = divergence_from_prior(flow, backward, use.tensor, wanted=-1)
-                if row is not None and flow.log.calls[row].call_site not in told:
-                    told.add(flow.log.calls[row].call_site)
-                    yield self._finding(case, row, backward)
+                found = divergence_from_prior(flow, backward, use.tensor, wanted=-1)
+                if found is not None and flow.log.calls[found.row].call_site not in told:
+                    told.add(flow.log.calls[found.row].call_site)
+                    yield self._finding(case, found, backward)
 
-    def _finding(self, case: Case, row: int, backward: int) -> Finding:
-        flow = case.dataflow
-        location = location_of_call(flow, row)
+    def _finding(self, case: Case, found: Divergence, backward: int) -> Finding:
+        flow, row = case.dataflow, found.row
+        location = location_of_call(flow, row if found.joined is None else found.joined)
         is_written = plain_name(flow.log.calls[row].function) == "exp"
         what = "exp(v) and a square, and adds v" if is_written else "r and a square, and adds log(r)"
         return self.finding(

@@ -69,9 +69,9 @@ class DivergenceOutweighs(Rule):
         flow = case.dataflow
         for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
-                exponential = divergence_from_prior(flow, backward, use.tensor, wanted=1)
-                if exponential is not None:
-                    yield from self._findings(case, backward, use.tensor, exponential)
+                found = divergence_from_prior(flow, backward, use.tensor, wanted=1)
+                if found is not None:
+                    yield from self._findings(case, backward, use.tensor, found.row)
 
     def _findings(self, case: Case, backward: int, root: int, exponential: int) -> Iterator[Finding]:
         flow = case.dataflow

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
+from gradviz.analysis.rules.bases.paths.divergences_of_classes import divergences_from_drawn
 
 
 class DivergenceTurnedAround(Rule):
@@ -20,7 +21,8 @@ class DivergenceTurnedAround(Rule):
     What it finds
     -------------
     ``kl_divergence(prior, posterior)`` of two normal distributions in a loss, where only the second one is trained, and
-    the loss is computed of values that were drawn from the second one.
+    the loss is computed of values that were drawn from the second one. The same of classes: ``kl_div(log_q, prior)`` or
+    ``(prior * (prior.log() - log_q)).sum()``, where ``gumbel_softmax()`` or ``multinomial()`` drew from ``q``.
 
     Why it matters
     --------------
@@ -72,13 +74,15 @@ class DivergenceTurnedAround(Rule):
         flow, told = case.dataflow, set[int | None]()
         for backward in case.histories.last_trained_backward_of_each_line:
             for use in flow.log.calls[backward].roots:
-                row = divergence_from_prior(flow, backward, use.tensor, wanted=1)
-                scale = None if row is None else _scale_below(flow, row)
-                if row is None or scale is None or not _scales_noise(flow, scale, row):
-                    continue
-                if flow.log.calls[row].call_site not in told:
-                    told.add(flow.log.calls[row].call_site)
-                    yield self._finding(case, row, scale)
+                found = divergence_from_prior(flow, backward, use.tensor, wanted=1)
+                scale = None if found is None else _scale_below(flow, found.row)
+                turned = [] if found is None or scale is None else [(found.row, scale)]
+                turned = [each for each in turned if _scales_noise(flow, each[1], each[0])]
+                turned += divergences_from_drawn(flow, backward, use.tensor)
+                for row, trained in turned:
+                    if flow.log.calls[row].call_site not in told:
+                        told.add(flow.log.calls[row].call_site)
+                        yield self._finding(case, row, trained)
 
     def _finding(self, case: Case, row: int, scale: int) -> Finding:
         flow = case.dataflow
@@ -87,7 +91,7 @@ class DivergenceTurnedAround(Rule):
             "are swapped",
             symptom="grad_wrong",
             why="kl_divergence(p, q) averages over p; the evidence lower bound averages over what was sampled",
-            fix="swap the two: kl_divergence(posterior, prior)",
+            fix="swap the two: kl_divergence(posterior, prior), or (q * (log_q - prior.log())).sum(-1)",
             location=location_of_call(flow, row),
             tensors=leaf_names_above(flow, scale, row, since=flow.step_before(row)),
         )

@@ -30,7 +30,8 @@ class FitMaximized(Rule):
     What it finds
     -------------
     A loss that subtracts ``cross_entropy``, ``mse_loss``, ``(model(x) - y)**2``, or that adds the log-probabilities of
-    labels, where nothing else trains the same parameters. Also log-probabilities of drawn actions times rewards,
+    labels or the logarithm of a ratio over the squares of an error, such as a signal-to-noise ratio in dB, where
+    nothing else trains the same parameters. Also log-probabilities of drawn actions times rewards,
     returns or advantages, by their names, that are added. Adversaries, constant targets, steps with ``maximize=True``
     and gradients that the program changes are left out.
 
@@ -96,13 +97,15 @@ class FitMaximized(Rule):
         if not leaves or not is_plain_descent(case, objective, fit.term):
             return None
         here, compared = location_of_call(flow, _edited(case, fit.term)), location_of_call(flow, fit.term.row)
-        verb = "adds the log-probabilities of its targets" if fit.is_score else "subtracts the error"
+        is_ratio = fit.is_score and plain_name(flow.log.calls[fit.term.row].function) in _LOGARITHMS
+        what = "a ratio over its error" if is_ratio else "the log-probabilities of its targets"
+        verb = f"adds {what}" if fit.is_score else "subtracts the error"
         return self.finding(
             f"the loss {verb}: training makes the fit worse, and nothing else trains these parameters",
             symptom="grad_wrong",
             why="a step makes the loss smaller, so what should get smaller must be added, and what should grow "
             "subtracted",
-            fix="turn the sign around: loss = -log_p.mean()"
+            fix=f"turn the sign around: loss = -{'ratio' if is_ratio else 'log_p'}.mean()"
             if fit.is_score
             else "leave out the minus before the error",
             location=here,
@@ -158,4 +161,5 @@ def _edited(case: Case, term: Term) -> int:
     return (turns or averages or term.path)[0]
 
 
+_LOGARITHMS = frozenset({"log", "log2", "log10"})
 _ERROR = re.compile(r"\s*\w*(nll|loss|err|entropy|(?<![a-z])ce(?![a-z]))\w*\s*[+-]?=", re.IGNORECASE)

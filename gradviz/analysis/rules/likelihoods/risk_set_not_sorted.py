@@ -18,7 +18,7 @@ from gradviz.analysis.rules.bases.batches.drawn_rows import (
     keeps_order,
     lists_of_drawn_numbers,
 )
-from gradviz.analysis.rules.bases.batches.risk_sets import index_of, indicators, risk_sets
+from gradviz.analysis.rules.bases.batches.risk_sets import RiskSet, index_of, indicators, risk_sets
 
 
 class RiskSetNotSorted(Rule):
@@ -26,7 +26,8 @@ class RiskSetNotSorted(Rule):
 
     What it finds
     -------------
-    Scores from which the logarithm of the cumulative sum of their exponentials is subtracted, where the differences are
+    Scores from which the logarithm of the cumulative sum of their exponentials is subtracted, also as a product with a
+    triangle of ones, where the differences are
     weighed with zeros and ones or selected by them, and the samples were drawn at random, by a loader that shuffles or
     by random indexes, without a sort since.
 
@@ -76,7 +77,7 @@ class RiskSetNotSorted(Rule):
         lines: dict[int | None, list[_Taken | None]] = defaultdict(list)
         for each in risk_sets(flow):
             if indicators(flow, each.compared):
-                lines[flow.log.calls[each.compared].call_site].append(_rows_taken(flow, each.summed, lists))
+                lines[flow.log.calls[each.compared].call_site].append(_rows_taken(flow, each, lists))
         for found in lines.values():
             drawn = [each for each in found if each is not None and each.is_drawn]
             if drawn and len(found) >= _MIN_CALLS and None not in found:
@@ -111,15 +112,14 @@ _MIN_CALLS = 2
 _MAX_LAYERS = 60
 
 
-def _rows_taken(flow: Dataflow, summed: int, lists: list[int]) -> _Taken | None:
+def _rows_taken(flow: Dataflow, risk: RiskSet, lists: list[int]) -> _Taken | None:
     """The call that took the rows of the summed scores, at random or as a loader does; None if it is another one.
 
     The calls of a loader are not recorded for all batches.
     """
-    call = flow.log.calls[summed]
-    is_exponential = plain_name(call.function) == "logcumsumexp"
-    tensor, before = call.inputs[0].tensor, summed
-    count = shape_of(flow, tensor)[0]
+    summed, is_exponential = risk.summed, risk.is_exponential
+    tensor, before = risk.scores, summed
+    count = max(shape_of(flow, tensor))
     for row, maker in flow.makers(tensor, before, _MAX_LAYERS):
         name = plain_name(maker.function)
         is_exponential |= name == "exp"

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.drawn_rows import are_drawn_numbers
-from gradviz.analysis.rules.bases.batches.risk_sets import MAX_MAKERS, index_of, indicators, risk_sets
+from gradviz.analysis.rules.bases.batches.risk_sets import MAX_MAKERS, RiskSet, index_of, indicators, risk_sets
 from gradviz.graph.call_log import Call
 
 
@@ -67,7 +67,7 @@ class RiskSetReversed(Rule):
         flow = case.dataflow
         lines: dict[int | None, list[_Ordered | None]] = defaultdict(list)
         for each in risk_sets(flow):
-            ordered = _order_of(flow, each.summed)
+            ordered = _order_of(flow, each)
             if ordered is not None and _is_of_events(flow, each.compared, ordered.index):
                 site = flow.log.calls[each.compared].call_site
                 lines[site].append(ordered if ordered.is_ascending else None)
@@ -109,13 +109,11 @@ _MAX_LAYERS = 40
 _SORTS = frozenset({"sort", "argsort"})
 
 
-def _order_of(flow: Dataflow, summed: int) -> _Ordered | None:
+def _order_of(flow: Dataflow, risk: RiskSet) -> _Ordered | None:
     """In which order the summed scores are."""
-    call = flow.log.calls[summed]
-    is_exponential = plain_name(call.function) == "logcumsumexp"
-    count = shape_of(flow, call.inputs[0].tensor)[0]
-    is_turned = False
-    for row, maker in flow.makers(call.inputs[0].tensor, summed, _MAX_LAYERS):
+    summed, is_exponential, is_turned = risk.summed, risk.is_exponential, risk.is_turned
+    count = max(shape_of(flow, risk.scores))
+    for row, maker in flow.makers(risk.scores, summed, _MAX_LAYERS):
         name = plain_name(maker.function)
         is_exponential |= name == "exp"
         is_turned ^= name == "flip"

@@ -11,8 +11,9 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, is_squared, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.paths.products import is_square, product_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -21,9 +22,9 @@ class WeightsNotNormalized(Rule):
 
     What it finds
     -------------
-    A loss that subtracts ``logsumexp(w + log_density)``, where the density compares data with what the model predicts,
-    and ``w`` is a parameter or the result of a linear layer that no ``log_softmax()`` has normalized; or that of a
-    ``softmax()``, whose logarithm was forgotten.
+    A loss that subtracts ``logsumexp(w + log_density)``, or the same from ``logaddexp()`` of the components, where the
+    density compares data with what the model predicts, and ``w`` is a parameter or the result of a linear layer that no
+    ``log_softmax()`` has normalized; or that of a ``softmax()``, whose logarithm was forgotten.
 
     Why it matters
     --------------
@@ -113,9 +114,11 @@ def _mixture(flow: Dataflow, term: Term) -> _Mixture | None:
     """The sum under ``logsumexp()``, or under ``log(sum(exp()))``, in a term that the loss subtracts."""
     call = flow.log.calls[term.row]
     name = plain_name(call.function)
-    if term.sign > 0 or not call.live_inputs or name not in ("logsumexp", "log"):
+    if term.sign > 0 or not call.live_inputs or name not in ("logsumexp", "log", "logaddexp"):
         return None
     before, tensor = term.row, call.live_inputs[0].tensor
+    if name == "logaddexp":
+        tensor, before = _first_component(flow, tensor, before)
     for expected in ("sum", "exp") if name == "log" else ():
         made = flow.newest_producer(tensor, before)
         if made is None or plain_name(flow.log.calls[made].function) != expected:
@@ -128,13 +131,23 @@ def _mixture(flow: Dataflow, term: Term) -> _Mixture | None:
     return next((each for each in found if each is not None), None)
 
 
+def _first_component(flow: Dataflow, tensor: int, before: int) -> tuple[int, int]:
+    """The first component of what several ``logaddexp()`` add up, one after the other; and the call that takes it."""
+    for _ in range(_MAX_CALLS):
+        made = flow.newest_producer(tensor, before)
+        if made is None or plain_name(flow.log.calls[made].function) != "logaddexp":
+            break
+        tensor, before = flow.log.calls[made].inputs[0].tensor, made
+    return tensor, before
+
+
 def _summands(flow: Dataflow, tensor: int, before: int) -> Iterator[tuple[TensorUse, int]]:
     """What a sum adds, each with the call that takes it."""
     waiting, count = [(tensor, before)], 0
     while waiting and count < _MAX_SUMMANDS:
         count += 1
         tensor, before = waiting.pop()
-        made = value_maker(flow, tensor, before)
+        made = value_maker(flow, tensor, before, through=_PARTS)
         if made is None or plain_name(made[1].function) not in ("add", "sub"):
             continue
         row, call = made
@@ -183,13 +196,30 @@ def _is_only_added(flow: Dataflow, tensor: int, row: int) -> bool:
 
 def _is_density(flow: Dataflow, use: TensorUse, row: int) -> bool:
     """Whether a summand contains the square of a difference of data and something trained."""
-    makers = flow.makers_above(use.tensor, row, _MAX_CALLS, _parts_of_density)
-    return any(is_squared(call) and _is_of_difference(flow, call.inputs[0].tensor, made) for made, call in makers)
+    waiting, seen = [(use, row)], set[int]()
+    while waiting and len(seen) < _MAX_CALLS:
+        part, before = waiting.pop()
+        made = flow.newest_producer(part.tensor, before)
+        if made is None or made in seen:
+            continue
+        seen.add(made)
+        call = flow.log.calls[made]
+        if _is_square(flow, made, call):
+            if _is_of_difference(flow, call.inputs[-1].tensor, made):
+                return True
+        elif plain_name(call.function) in _OF_DENSITIES:
+            waiting += [(each, made) for each in call.live_inputs]
+    return False
 
 
-def _parts_of_density(call: Call) -> tuple[TensorUse, ...]:
-    is_between = not is_squared(call) and plain_name(call.function) in _OF_DENSITIES
-    return call.live_inputs if is_between else ()
+def _is_square(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call squares something, also as ``-0.5 * z * z``."""
+    pair = product_of(call)
+    factors = {tensor_before(flow, each.tensor, row, _NUMBERS) for each in pair or ()}
+    return is_square(call) or (plain_name(call.function) == "mul" and pair is not None and len(factors) == 1)
+
+
+_NUMBERS = frozenset({"mul", "div", "neg"})
 
 
 def _is_of_difference(flow: Dataflow, tensor: int, before: int) -> bool:

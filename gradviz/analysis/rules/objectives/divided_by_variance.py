@@ -9,7 +9,10 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
+from gradviz.analysis.rules.bases.paths.products import is_square, product_of
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class DividedByVariance(Rule):
@@ -18,7 +21,8 @@ class DividedByVariance(Rule):
     What it finds
     -------------
     Values from which their mean was subtracted, and which are divided by their own ``var()``, with or without a small
-    number that is added to it.
+    number that is added to it: also by a factor that was divided by it before, as ``gamma / (var + eps)``, and where
+    the factor meets the values and their mean in two products. The variance may be a mean of squares.
 
     Why it matters
     --------------
@@ -61,11 +65,9 @@ class DividedByVariance(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) != "div" or len(call.inputs) != 2 or is_number_first(call):
+            if plain_name(call.function) not in _DIVIDE or call.call_site in told or not flow.has_step_after(row):
                 continue
-            if call.call_site in told or not flow.has_step_after(row):
-                continue
-            variance = _variance_of_centered(flow, row)
+            variance = _variance_of_centered(flow, row, call)
             if variance is not None:
                 told.add(call.call_site)
                 yield self._finding(case, row, variance)
@@ -84,31 +86,113 @@ class DividedByVariance(Rule):
         )
 
 
-_NEAR = frozenset(
-    {"add", "clamp", "clamp_min", "view", "reshape", "unsqueeze", "expand", "detach", "maximum", "to", "float"}
-)
+_DIVIDE = frozenset({"div", "reciprocal", "pow"})
+_FORMS = frozenset({"view", "reshape", "unsqueeze", "squeeze", "expand", "flatten", "unflatten", "to", "float"})
+_NEAR = _FORMS | {"add", "clamp", "clamp_min", "detach", "maximum"}
 _CENTER = frozenset({"mul", "view", "reshape", "to", "float"})
-_VARIANCES = frozenset({"var", "var_mean"})
+_VARIANCES = frozenset({"var", "var_mean", "mean"})
+_MEANS = frozenset({"mean", "var_mean"})
 _MOST_CALLS = 6
+_MOST_FOLLOWED = 20
+_BOTH = 2
 
 
-def _variance_of_centered(flow: Dataflow, row: int) -> int | None:
+def _variance_of_centered(flow: Dataflow, row: int, call: Call) -> int | None:
     """The call that took the variance by which another one divides what is centered around the mean of the same."""
-    call = flow.log.calls[row]
-    variance = _made_by(flow, call.inputs[1].tensor, row, _NEAR, _VARIANCES)
-    centered = _made_by(flow, call.inputs[0].tensor, row, _CENTER, frozenset({"sub"}))
-    if variance is None or centered is None:
+    divisor = _divisor(call)
+    variance = None if divisor is None else _made_by(flow, divisor.tensor, row, _NEAR, _VARIANCES)
+    source = None if variance is None else _source_of_variance(flow, variance)
+    if variance is None or source is None:
         return None
-    source = flow.log.calls[variance].inputs[0].tensor
-    inputs = [use.tensor for use in flow.log.calls[centered].inputs]
-    means = [flow.newest_producer(tensor, centered) for tensor in inputs[1:]]
-    is_mean = any(
-        made is not None
-        and plain_name(flow.log.calls[made].function) in ("mean", "var_mean")
-        and flow.log.calls[made].inputs[0].tensor == source
-        for made in means
-    )
-    return variance if inputs[:1] == [source] and is_mean else None
+    is_quotient = len(call.inputs) == _BOTH and _is_centered(flow, call.inputs[0].tensor, row, source)
+    met = row if is_quotient else _product_with_values(flow, row, call, source)
+    return variance if met is not None and not _is_squared_later(flow, met) else None
+
+
+def _divisor(call: Call) -> TensorUse | None:
+    name = plain_name(call.function)
+    if name == "div":
+        is_number = len(call.inputs) == 1
+        return call.inputs[-1] if call.inputs and (not is_number or is_number_first(call)) else None
+    is_inverse = name == "reciprocal" or call.scalars.get("1", call.scalars.get("exponent")) == -1
+    return call.inputs[0] if is_inverse and call.inputs else None
+
+
+def _source_of_variance(flow: Dataflow, row: int) -> int | None:
+    """What a variance was taken of, also of ``(x - x.mean()).square().mean()``."""
+    call = flow.log.calls[row]
+    if not call.inputs or plain_name(call.function) != "mean":
+        return call.inputs[0].tensor if call.inputs else None
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    if made is None or not is_square(flow.log.calls[made]):
+        return None
+    taken = _made_by(flow, flow.log.calls[made].inputs[0].tensor, made, frozenset(), frozenset({"sub"}))
+    values = None if taken is None else flow.log.calls[taken].inputs[0].tensor
+    return values if values is not None and _is_difference(flow, taken, values) else None
+
+
+def _is_centered(flow: Dataflow, tensor: int, row: int, source: int) -> bool:
+    """Whether a tensor is what is left of the values after their mean was subtracted, perhaps times factors."""
+    return _is_difference(flow, _made_by(flow, tensor, row, _CENTER, frozenset({"sub"})), source)
+
+
+def _is_difference(flow: Dataflow, row: int | None, source: int) -> bool:
+    inputs = () if row is None else flow.log.calls[row].inputs
+    if row is None or [use.tensor for use in inputs[:1]] != [source]:
+        return False
+    return any(_is_mean(flow, use.tensor, row, source) for use in inputs[1:])
+
+
+def _is_mean(flow: Dataflow, tensor: int, row: int, source: int) -> bool:
+    made = _made_by(flow, tensor, row, _FORMS, _MEANS)
+    return made is not None and flow.log.calls[made].inputs[0].tensor == source
+
+
+def _product_with_values(flow: Dataflow, row: int, call: Call, source: int) -> int | None:
+    """The call that multiplies a factor, which was divided by the variance, with the centered values; or with the
+    values, where their mean is multiplied with it as well."""
+    waiting, seen = [(use.tensor, row) for use in call.outputs[:1]], set[int]()
+    values, has_mean = None, False
+    while waiting and len(seen) < _MOST_FOLLOWED:
+        factor, after = waiting.pop()
+        for user in flow.users(factor, after)[:_MOST_FOLLOWED]:
+            using = flow.log.calls[user]
+            others = _multiplied_with(using, factor)
+            if others is None or user in seen or not using.outputs:
+                continue
+            seen.add(user)
+            if any(_is_centered(flow, each.tensor, user, source) for each in others):
+                return user
+            is_of_values = any(_is_of(flow, each.tensor, user, source) for each in others)
+            is_of_mean = any(_is_mean(flow, each.tensor, user, source) for each in others)
+            values, has_mean = user if is_of_values else values, has_mean or is_of_mean
+            if not is_of_values and not is_of_mean and plain_name(using.function) != "addcmul":
+                waiting.append((using.outputs[0].tensor, user))
+    return values if has_mean else None
+
+
+def _multiplied_with(call: Call, factor: int) -> list[TensorUse] | None:
+    """What a call multiplies with a factor, if anything; None for calls that do something else with it."""
+    name = plain_name(call.function)
+    given = call.inputs[1:] if name == "addcmul" else call.inputs
+    if name in _FORMS or (name in ("mul", "addcmul") and any(use.tensor == factor for use in given)):
+        return [use for use in given if use.tensor != factor]
+    return None
+
+
+def _is_of(flow: Dataflow, tensor: int, row: int, source: int) -> bool:
+    return tensor_before(flow, tensor, row, _FORMS) in (source, tensor_before(flow, source, row, _FORMS))
+
+
+def _is_squared_later(flow: Dataflow, row: int) -> bool:
+    """Whether the centered values are multiplied with the result once more: a square over a variance, or a slope."""
+    result = flow.log.calls[row].outputs[0].tensor
+    for user in flow.users(result, row)[:_MOST_FOLLOWED]:
+        pair = product_of(flow.log.calls[user])
+        other = [use for use in pair or () if use.tensor != result]
+        if any(_made_by(flow, use.tensor, user, _CENTER, frozenset({"sub"})) is not None for use in other):
+            return True
+    return False
 
 
 def _made_by(flow: Dataflow, tensor: int, row: int, passed: frozenset[str], wanted: frozenset[str]) -> int | None:

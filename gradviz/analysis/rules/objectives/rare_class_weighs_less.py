@@ -12,8 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument
-from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
+from gradviz.analysis.rules.bases.batches.weights_of_counts import made_of_counts, weights_of_samples
 from gradviz.graph.call_log import Call
 
 
@@ -24,7 +23,8 @@ class RareClassWeighsLess(Rule):
     -------------
     Calls of ``binary_cross_entropy_with_logits`` with a ``pos_weight`` that is about the ratio of ones to zeros among
     all their targets, where ones are rare (or where they are frequent). Also ``cross_entropy`` with weights of classes
-    that were computed from ``bincount()`` and rise with the counts, as ``counts / counts.sum()`` does.
+    that were computed from ``bincount()`` and rise with the counts, as ``counts / counts.sum()`` does, and such weights
+    that are looked up with the labels and multiply the losses of the samples.
 
     Why it matters
     --------------
@@ -133,29 +133,15 @@ _COMPUTE = frozenset({"div", "mul", "sub", "reciprocal", "tensor"})
 
 
 def _weights_of_counts(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The call that made weights of classes from their counts, if nothing has taken their reciprocals."""
-    use = argument(call, 2, "weight")
-    is_loss = plain_name(call.function) in ("cross_entropy", "nll_loss") and bool(call.live_inputs)
-    values = None if use is None or not is_loss else flow.values_of(use, row)
+    """The call that made weights of classes from their counts, if they rise with them."""
+    use = weights_of_samples(flow, row, call)
+    values = None if use is None else flow.values_of(use, row)
     if use is None or values is None or values.minimum is None or values.maximum is None or values.minimum < 0:
         return None
     if values.maximum < _UNEQUAL * values.minimum or not flow.has_step_after(row):
         return None
-    last = None
-    for made, maker in flow.makers(use.tensor, row, _MAX_STEPS):
-        last = made if last is None else last
-        if plain_name(maker.function) == "bincount":
-            return last
-        if not _keeps_order(maker):
-            return None
-    return None
-
-
-def _keeps_order(call: Call) -> bool:
-    """Whether larger numbers stay the larger ones: they are only divided, or multiplied with or added to a number."""
-    name = plain_name(call.function)
-    is_scaled = name == "div" or (name in ("mul", "add", "clamp", "sqrt") and len(call.inputs) == 1)
-    return (is_scaled or name in SHAPE_ONLY) and not is_number_first(call)
+    found = made_of_counts(flow, use, row)
+    return found[0] if found is not None and found[1] > 0 else None
 
 
 def _weighted(flow: Dataflow, row: int) -> _Weighted | None:

@@ -9,8 +9,11 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.objectives import objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import Term
+from gradviz.analysis.rules.bases.paths.products import product_of
+from gradviz.graph.call_log import Call
 
 _BOTH = 2
 
@@ -20,8 +23,8 @@ class EntropyOfScores(Rule):
 
     What it finds
     -------------
-    A loss with a sum of ``softmax(scores) * scores`` whose same scores also go through ``log_softmax()``, or into a
-    ``cross_entropy()`` or a ``Categorical``, in another term.
+    A loss with a sum of ``softmax(scores) * scores``, also as ``einsum()``, ``vecdot()`` or another product, whose same
+    scores also go through ``log_softmax()``, or into a ``cross_entropy()`` or a ``Categorical``, in another term.
 
     Why it matters
     --------------
@@ -82,18 +85,53 @@ class EntropyOfScores(Rule):
 
 
 def _is_of_scores(flow: Dataflow, term: Term) -> bool:
-    call = flow.log.calls[term.row]
-    if plain_name(call.function) != "mul" or len(call.live_inputs) != _BOTH:
+    pair = product_of(flow.log.calls[term.row])
+    if pair is None or not all(use.requires_grad for use in pair):
         return False
-    for one, other in (call.live_inputs, reversed(call.live_inputs)):
-        made = flow.newest_producer(one.tensor, term.row)
-        softmax = None if made is None else flow.log.calls[made]
-        is_softmax = softmax is not None and plain_name(softmax.function) == "softmax"
-        if is_softmax and softmax is not None and softmax.inputs[0].tensor == other.tensor:
-            return any(_takes_logarithms(flow, row) for row in flow.users(other.tensor, made))
+    for one, other in (pair, reversed(pair)):
+        made = value_maker(flow, one.tensor, term.row)
+        if made is None or plain_name(made[1].function) != "softmax":
+            continue
+        scores = tensor_before(flow, other.tensor, term.row, SHAPE_ONLY)
+        if scores in _given_to_softmax(flow, *made):
+            above = flow.newest_producer(scores, term.row)
+            is_log = above is not None and plain_name(flow.log.calls[above].function) in ("log", "log_softmax")
+            return not is_log and _has_logarithms(flow, scores, term.row)
     return False
 
 
-def _takes_logarithms(flow: Dataflow, row: int) -> bool:
-    name = plain_name(flow.log.calls[row].function)
-    return name in ("log_softmax", "cross_entropy", "logsumexp")
+def _given_to_softmax(flow: Dataflow, row: int, softmax: Call) -> set[int]:
+    """The scores that a softmax got, also before the logarithm of their sum was subtracted, which changes nothing."""
+    given = tensor_before(flow, softmax.inputs[0].tensor, row, SHAPE_ONLY)
+    found = value_maker(flow, given, row)
+    if found is None or plain_name(found[1].function) != "sub" or len(found[1].inputs) != _BOTH:
+        return {given}
+    made, call = found
+    taken = flow.newest_producer(call.inputs[1].tensor, made)
+    is_normal = taken is not None and plain_name(flow.log.calls[taken].function) == "logsumexp"
+    # A product with the result of the subtraction is an entropy.
+    return {tensor_before(flow, call.inputs[0].tensor, made, SHAPE_ONLY)} if is_normal else {given}
+
+
+def _has_logarithms(flow: Dataflow, scores: int, row: int) -> bool:
+    """Whether the same step takes logarithms of the probabilities of these scores, as a policy does."""
+    until = next((each for each in flow.rows_of_kind("step") if each > row), len(flow.log.calls))
+    waiting, seen = [scores], {scores}
+    while waiting and len(seen) < _MAX_FORMS:
+        given = waiting.pop()
+        for user in flow.users(given):
+            call = flow.log.calls[user]
+            name = plain_name(call.function)
+            if user >= until:
+                break
+            if name in _LOGARITHMS or (name == "log" and given != scores):
+                return True
+            new = [use.tensor for use in call.outputs if use.tensor not in seen]
+            if name in SHAPE_ONLY or name == "softmax":
+                waiting += new
+                seen.update(new)
+    return False
+
+
+_LOGARITHMS = frozenset({"log_softmax", "cross_entropy", "logsumexp"})
+_MAX_FORMS = 20

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import isclose
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import is_of_yes_and_no
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
+from gradviz.analysis.rules.bases.paths.products import product_of, summed_axes
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class MeanOverHidden(Rule):
@@ -21,8 +24,9 @@ class MeanOverHidden(Rule):
 
     What it finds
     -------------
-    ``(h * mask).mean(dim)`` over an axis along which the mask hides another number of positions in each sample. As a
-    note: ``(loss * mask).mean()`` over everything.
+    ``(h * mask).mean(dim)`` over an axis along which the mask hides another number of positions in each sample, also as
+    a sum or a matrix product with the mask that is divided by the number of all positions, and with positions that
+    ``masked_fill()`` or ``where()`` made zero. As a note: ``(loss * mask).mean()`` over everything.
 
     Why it matters
     --------------
@@ -63,7 +67,7 @@ class MeanOverHidden(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) != "mean" or call.call_site in told or len(call.live_inputs) != 1:
+            if plain_name(call.function) not in _CANDIDATES or call.call_site in told or len(call.live_inputs) != 1:
                 continue
             masked = _masked(flow, row, call)
             if masked is not None and flow.has_step_after(row) and not is_divided_later(flow, row, call):
@@ -86,25 +90,84 @@ class MeanOverHidden(Rule):
         )
 
 
+_CANDIDATES = frozenset({"mean", "nanmean", "div", "mul"})
 _BOTH = 2
+_SUMS = frozenset({"sum", "einsum", "bmm", "matmul"})
+_MEANS = frozenset({"mean", "nanmean"})
+_FILLS = frozenset({"masked_fill", "where", "setitem"})
 
 
 def _masked(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
-    """The product with a mask whose mean a call takes over the axis of the mask, and the mask."""
+    """The call that hides positions of which a call takes the mean along the axis of the mask, and the mask."""
+    if plain_name(call.function) in _MEANS:
+        made, summing = row, call
+    else:
+        tensor = tensor_before(flow, call.live_inputs[0].tensor, row, SHAPE_ONLY)
+        found = flow.newest_producer(tensor, row)
+        summing = call if found is None else flow.log.calls[found]
+        if found is None or plain_name(summing.function) not in _SUMS:
+            return None
+        made = found
+    pair = product_of(summing)
+    if pair is None:
+        return _hidden_before(flow, made, summing, row)
+    return _hidden_in_product(flow, made, summing, pair, row)
+
+
+def _hidden_before(flow: Dataflow, row: int, call: Call, mean: int) -> tuple[int, int] | None:
+    """The same of ``(h * mask).mean(1)`` and ``h.masked_fill(~mask, 0).sum(1) / h.size(1)``."""
     tensor = call.live_inputs[0].tensor
     made = flow.newest_producer(tensor, row)
-    if made is None or plain_name(flow.log.calls[made].function) != "mul":
+    mask = None if made is None else _mask_of(flow, made)
+    if made is None or mask is None:
         return None
-    product = flow.log.calls[made]
-    dead = [use.tensor for use in product.inputs if not use.requires_grad]
-    if len(product.inputs) != _BOTH or len(dead) != 1 or not is_of_yes_and_no(flow, made, dead[0]):
-        return None
-    shape, whole = shape_of(flow, dead[0]), shape_of(flow, tensor)
-    axis = axis_of(call, len(whole))
-    is_of_all = not call.outputs or shape_of(flow, call.outputs[0].tensor) == ()
-    if is_of_all:
-        return (made, dead[0]) if len(shape) >= _BOTH and min(shape[:_BOTH]) > 1 else None
+    shape, whole = shape_of(flow, mask), shape_of(flow, tensor)
+    summed = summed_axes(call, call.live_inputs[0], len(whole)) or frozenset()
+    if len(summed) == len(whole) and mean == row:
+        return (made, mask) if len(shape) >= _BOTH and min(shape[:_BOTH]) > 1 else None
+    axis = next(iter(summed)) if len(summed) == 1 else None
     # The mask differs from sample to sample, along an axis of its own.
     is_along = axis is not None and len(shape) == len(whole) and axis > 0 and shape[axis] > 1 and shape[0] > 1
     is_only_along = is_along and all(size == 1 for place, size in enumerate(shape) if place not in (0, axis))
-    return (made, dead[0]) if is_only_along else None
+    is_mean = mean == row or (axis is not None and _divides_by(flow.log.calls[mean], whole[axis]))
+    return (made, mask) if is_only_along and is_mean else None
+
+
+def _hidden_in_product(
+    flow: Dataflow, row: int, call: Call, pair: tuple[TensorUse, TensorUse], mean: int
+) -> tuple[int, int] | None:
+    """The same of ``bmm(mask[:, None], h) / h.size(1)`` and ``einsum("btd,bt->bd", h, mask) / h.size(1)``."""
+    dead = [use for use in pair if not use.requires_grad]
+    if len(dead) != 1 or not is_of_yes_and_no(flow, row, dead[0].tensor):
+        return None
+    shape = shape_of(flow, dead[0].tensor)
+    summed = summed_axes(call, dead[0], len(shape))
+    if not summed or len(summed) != 1:
+        return None
+    (axis,) = summed
+    is_of_each = axis > 0 and shape[0] > 1 and all(size == 1 for at, size in enumerate(shape) if at not in (0, axis))
+    return (row, dead[0].tensor) if is_of_each and _divides_by(flow.log.calls[mean], shape[axis]) else None
+
+
+def _divides_by(call: Call, count: int) -> bool:
+    """Whether a call divides by this number, or multiplies with its reciprocal."""
+    number = number_of(call, *OPERAND, missing=0.0)
+    if not number or count <= 1 or is_number_first(call):
+        return False
+    return isclose(number, count if plain_name(call.function) == "div" else 1 / count, rel_tol=1e-6)
+
+
+def _mask_of(flow: Dataflow, row: int) -> int | None:
+    """The mask with which a call makes some elements zero."""
+    call = flow.log.calls[row]
+    name = plain_name(call.function)
+    dead = [use.tensor for use in call.inputs if not use.requires_grad]
+    if name == "mul" and len(call.inputs) == _BOTH and len(dead) == 1:
+        return dead[0] if is_of_yes_and_no(flow, row, dead[0]) else None
+    if name not in _FILLS or len(call.live_inputs) != 1 or not dead:
+        return None
+    numbers = [value for value in call.scalars.values() if type(value) in (int, float)]
+    others = [flow.values(tensor, row) for tensor in dead[1:]]
+    zeros = [values is not None and values.zeros == values.count for values in others]
+    is_zero = numbers == [0] if numbers else zeros == [True]
+    return dead[0] if is_zero and is_of_yes_and_no(flow, row, dead[0]) else None

@@ -19,6 +19,7 @@ class PositiveAmongNegatives(Rule):
     -------------
     Logits that are put together from one column for the positive and the columns of a bank, where the key of the
     positive was written into the bank in the same step, before the product with the bank, and where nothing masks it.
+    Also sums of their exponentials: ``logaddexp(positive, negatives.logsumexp(1))``.
 
     Why it matters
     --------------
@@ -66,12 +67,13 @@ class PositiveAmongNegatives(Rule):
         flow = case.dataflow
         told: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in ("cat", "concat", "hstack") or call.call_site in told:
+            if plain_name(call.function) not in _JOINS or call.call_site in told:
                 continue
             if len(call.inputs) != _PARTS or not all(use.requires_grad for use in call.inputs):
                 continue
-            written = _written_before(case, row, call)
-            if written is not None and flow.has_step_after(row) and _are_logits(case, row, call):
+            is_sum = plain_name(call.function) not in _PUT_SIDE_BY_SIDE
+            written = _written_before(case, row, call, is_sum=is_sum)
+            if written is not None and flow.has_step_after(row) and (is_sum or _are_logits(case, row, call)):
                 told.add(call.call_site)
                 yield self._finding(case, row, *written)
 
@@ -92,26 +94,42 @@ class PositiveAmongNegatives(Rule):
 
 
 _PARTS = 2
+_PUT_SIDE_BY_SIDE = frozenset({"cat", "concat", "hstack"})
+_JOINS = _PUT_SIDE_BY_SIDE | {"logaddexp", "add", "div"}
+_SUMS_OF_SCORES = frozenset({"logsumexp", "exp", "sum", "log"})
 _PRODUCTS = frozenset({"matmul", "mm", "einsum", "linear", "bmm"})
 _VIEWS = frozenset({
     "t", "T", "mT", "transpose", "permute", "detach", "data", "clone", "contiguous", "view", "reshape", "to", "getitem",
 })  # fmt: skip
 _SCALES = frozenset({"div", "mul"}) | _VIEWS
-_POSITIVE = frozenset({"sum", "mul", "einsum", "unsqueeze", "bmm", "squeeze", "div", "cosine_similarity"}) | _VIEWS
+_POSITIVE = _VIEWS | {
+    "sum", "mul", "einsum", "unsqueeze", "bmm", "squeeze", "div", "cosine_similarity", "vecdot", "exp", "matmul",
+}  # fmt: skip
 _LOSSES = frozenset({"cross_entropy", "nll_loss", "log_softmax", "logsumexp", "softmax"})
 _WRITES = frozenset({"setitem", "copy", "index_copy", "scatter", "index_put", "set"})
 _MAX_FOLLOWED = 12
 
 
-def _written_before(case: Case, row: int, call: Call) -> tuple[int, int] | None:
-    """The write of the positive's key into the bank, and the product that reads the bank afterwards."""
+def _written_before(case: Case, row: int, call: Call, *, is_sum: bool) -> tuple[int, int] | None:
+    """The write of the positive's key into the bank, and the product that reads the bank afterwards.
+
+    Args:
+        is_sum: whether the scores were exponentiated and added up, instead of put side by side.
+    """
     flow = case.dataflow
-    positive, negative = call.inputs
-    if shape_of(flow, positive.tensor)[-1:] != (1,):
-        return None
-    read = _product_above(case, negative, row)
-    if read is None:
-        return None
+    for positive, negative in (call.inputs, call.inputs[::-1]) if is_sum else (call.inputs,):
+        if not is_sum and shape_of(flow, positive.tensor)[-1:] != (1,):
+            continue
+        read = _product_above(case, negative, row, is_sum=is_sum)
+        found = None if read is None else _write_of_keys(case, positive, row, read)
+        if read is not None and found is not None:
+            return found, read
+    return None
+
+
+def _write_of_keys(case: Case, positive: TensorUse, row: int, read: int) -> int | None:
+    """The write of the positive's key into the bank, before a product reads the bank."""
+    flow = case.dataflow
     keys = _keys_of(case, positive.tensor, row)
     since = flow.step_before(row)
     for use in flow.log.calls[read].inputs:
@@ -122,22 +140,25 @@ def _written_before(case: Case, row: int, call: Call) -> tuple[int, int] | None:
             change = flow.log.calls[write]
             given = {_source(case, each.tensor, write)[0] for each in change.inputs[1:]}
             if plain_name(change.function) in _WRITES and not keys.isdisjoint(given):
-                return write, read
+                return write
     return None
 
 
-def _product_above(case: Case, use: TensorUse, row: int) -> int | None:
+def _product_above(case: Case, use: TensorUse, row: int, *, is_sum: bool) -> int | None:
     """The matrix product that made the negatives, if nothing but factors and views came after it."""
-    flow, tensor = case.dataflow, use.tensor
+    flow, tensor, sums = case.dataflow, use.tensor, set[str]()
     for _ in range(_MAX_FOLLOWED):
         made = flow.producers(tensor, row)
         if not made or len(made) > 1:
             return None  # something was written into it: a mask
         row = made[-1]
         call = flow.log.calls[row]
-        if plain_name(call.function) in _PRODUCTS:
-            return row
-        if plain_name(call.function) not in _SCALES or len(call.inputs) != 1:
+        name = plain_name(call.function)
+        if name in _PRODUCTS:
+            return row if not is_sum or "logsumexp" in sums or {"exp", "sum"} <= sums else None
+        if is_sum and name in _SUMS_OF_SCORES:
+            sums.add(name)
+        elif name not in _SCALES or len(call.inputs) != 1:
             return None
         tensor = call.inputs[0].tensor
     return None

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import line_outside_modules, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import tensor_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.paths.products import product_of
+from gradviz.graph.call_log import Call
 
 
 class StepNotGiven(Rule):
@@ -20,8 +22,9 @@ class StepNotGiven(Rule):
 
     What it finds
     -------------
-    Steps that are drawn with ``randint()``, one for each sample, that only look up factors in tables, of which the
-    noise is mixed with data, and that no other call uses.
+    Steps that are drawn with ``randint()``, ``multinomial()`` or as ``(rand(n) * T).long()``, one for each sample, that
+    only look up factors in tables, of which the noise is mixed with data, and that no other call uses. Factors that
+    are given to the model tell it as much.
 
     Why it matters
     --------------
@@ -64,7 +67,7 @@ class StepNotGiven(Rule):
         flow = case.dataflow
         lines: dict[int | None, list[tuple[int, int | None]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) == "randint" and call.outputs and flow.has_step_after(row):
+            if plain_name(call.function) in _DRAWS and call.outputs and flow.has_step_after(row):
                 lines[call.call_site].append((row, _only_mixes(flow, row, call.outputs[0].tensor)))
         for drawn in lines.values():
             mixing = drawn[-1][1]
@@ -72,7 +75,7 @@ class StepNotGiven(Rule):
                 yield self._finding(flow, drawn[-1][0], mixing)
 
     def _finding(self, flow: Dataflow, row: int, mixing: int) -> Finding:
-        location, mixed = location_of_call(flow, row), location_of_call(flow, mixing)
+        location, mixed = location_of_call(flow, row), _line_of_model(flow, mixing)
         name = tensor_words(flow, flow.log.calls[row].outputs[0].tensor)
         return self.finding(
             f"{name}, the steps of a diffusion, only says how much noise is mixed in: the model is not told",
@@ -84,12 +87,29 @@ class StepNotGiven(Rule):
         )
 
 
+_DRAWS = frozenset({"randint", "multinomial", "rand"})
 _MIN_STEPS = 3
 _TABLES = frozenset({"getitem", "gather", "index_select", "take", "embedding"})
 _FORMS = frozenset(
-    {"view", "reshape", "unsqueeze", "squeeze", "expand", "to", "long", "clone", "contiguous", "flatten"}
+    {
+        "view",
+        "reshape",
+        "unsqueeze",
+        "squeeze",
+        "expand",
+        "to",
+        "long",
+        "clone",
+        "contiguous",
+        "flatten",
+        "int",
+        "floor",
+    }
 )
-_FACTORS = _FORMS | {"sqrt", "sub", "rsub", "pow", "neg", "getitem", "float", "cos", "sin", "rsqrt"}
+_OF_NUMBERS = frozenset({"getitem", "mul", "clamp"})
+_GIVEN = frozenset({"cat", "concat", "hstack", "stack", "linear", "addmm", "embedding"})
+"""They make an input of a model out of the factors."""
+_FACTORS = _FORMS | {"sqrt", "sub", "rsub", "pow", "neg", "getitem", "float", "cos", "sin", "rsqrt", "log"}
 _MAX_FOLLOWED = 40
 
 
@@ -107,7 +127,7 @@ def _only_mixes(flow: Dataflow, row: int, tensor: int) -> int | None:
             is_index = name in _TABLES and len(call.inputs) > 1 and call.inputs[0].tensor != given
             if is_index and not call.inputs[0].requires_grad:
                 factors += outputs
-            elif name in _FORMS or (name == "getitem" and len(call.inputs) == 1):
+            elif name in _FORMS or (name in _OF_NUMBERS and len(call.inputs) == 1):
                 waiting += [each for each in outputs if each not in seen]
                 seen.update(outputs)
             else:
@@ -116,20 +136,45 @@ def _only_mixes(flow: Dataflow, row: int, tensor: int) -> int | None:
 
 
 def _mixing(flow: Dataflow, row: int, factors: list[int]) -> int | None:
-    """The call that adds drawn noise times one of some factors to something else times another."""
-    waiting, seen = list(factors), set(factors)
+    """The call that adds drawn noise times one of some factors to something else times another, if the model gets none
+    of the factors."""
+    waiting, seen, found = list(factors), set(factors), None
     while waiting and len(seen) < _MAX_FOLLOWED:
         given = waiting.pop()
         for user in flow.users(given, row):
             call = flow.log.calls[user]
             name = plain_name(call.function)
+            if name in _GIVEN:
+                return None
             if name in _FACTORS and len(call.inputs) == 1:
                 new = [use.tensor for use in call.outputs if use.tensor not in seen]
                 waiting += new
                 seen.update(new)
-            elif name == "mul" and has_normal_draw(flow, call.inputs, user):
-                added = (each for use in call.outputs for each in flow.users(use.tensor, user))
-                found = next((each for each in added if plain_name(flow.log.calls[each].function) == "add"), None)
-                if found is not None:
-                    return found
-    return None
+            elif found is None:
+                found = _adds_noise(flow, user, call, given)
+    return found
+
+
+def _adds_noise(flow: Dataflow, row: int, call: Call, factor: int) -> int | None:
+    """The call that adds the product of a factor and drawn noise, which may compute the product itself."""
+    if plain_name(call.function) == "addcmul":
+        is_product = any(use.tensor == factor for use in call.inputs[1:])
+        return row if is_product and has_normal_draw(flow, call.inputs[1:], row) else None
+    if product_of(call) is None or not has_normal_draw(flow, call.inputs, row):
+        return None
+    added = (each for use in call.outputs for each in flow.users(use.tensor, row))
+    return next((each for each in added if plain_name(flow.log.calls[each].function) in _ADD), None)
+
+
+_ADD = frozenset({"add", "addcmul"})
+
+
+def _line_of_model(flow: Dataflow, mixing: int) -> Location | None:
+    """The line that gives the noisy data to the model, if another function mixed them; else the one that mixed them."""
+    for use in flow.log.calls[mixing].outputs:
+        user = next(iter(flow.users(use.tensor, mixing)), None)
+        line = None if user is None or flow.log.calls[user].scope is None else line_outside_modules(flow, user)
+        mixed = flow.line_of(mixing)
+        if line is not None and mixed is not None and (line.file, line.function) != (mixed.file, mixed.function):
+            return location_of_line(line)
+    return location_of_call(flow, mixing)

@@ -7,10 +7,13 @@ from math import isclose
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
+from gradviz.analysis.rules.bases.paths.products import summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -19,8 +22,9 @@ class SumOverBatch(Rule):
 
     What it finds
     -------------
-    ``sum()`` without ``dim`` over values of all samples, whose single number is then added to one value for each of
-    these samples, before a mean over them; also where it is first added to others of its kind, as the layers of a flow
+    ``sum()`` without ``dim`` over values of all samples, or a product that adds up as much, such as
+    ``einsum("nd,nd->", x, x)``, whose single number is then added to one value for each of these samples, before a mean
+    or a sum over them; also where it is first added to others of its kind, as the layers of a flow
     add up their log-determinants. Left alone are sums that are divided by the number of samples, which are means, and
     sums over parameters, such as a penalty on weights.
 
@@ -78,12 +82,12 @@ class SumOverBatch(Rule):
 
     def _finding(self, case: Case, total: int, row: int, samples: int) -> Finding:
         flow = case.dataflow
-        given = flow.log.calls[total].inputs[0].tensor
+        given = _before_flattening(flow, flow.log.calls[total].live_inputs[0].tensor, total)
         shape = shape_of(flow, given)
         location, added = location_of_call(flow, total), location_of_call(flow, row)
         return self.finding(
-            f"sum() adds up all samples of ({', '.join(map(str, shape))}), and the total is added{at_line(added)} to "
-            f"one value for each of the {samples:,} samples",
+            f"{call_words(flow.log.calls[total])} adds up all samples of ({', '.join(map(str, shape))}), and the total "
+            f"is added{at_line(added)} to one value for each of the {samples:,} samples",
             symptom="grad_wrong",
             why=f"the mean over samples leaves the total as it is: it counts {samples:,} times as much as the rest",
             fix="sum over the other axes only: .sum(dim=1)" if len(shape) > 1 else "leave the sum out here",
@@ -114,13 +118,36 @@ def _sum_of_all(case: Case, use: TensorUse, row: int, samples: int) -> int | Non
         if not made:
             continue
         call, name = flow.log.calls[made[-1]], plain_name(flow.log.calls[made[-1]].function)
-        if name == "sum" and len(call.inputs) == 1:
-            given = call.inputs[0].tensor
-            if shape_of(flow, given)[:1] == (samples,) and _is_of_data(case, given, made[-1], samples):
+        if name in _ADD_UP:
+            if _adds_up_samples(case, made[-1], call, samples):
                 return made[-1]
         elif (name in _KEEPS and len(call.inputs) == 1 and not _is_divided(call, samples)) or name in ("add", "sub"):
             waiting += [(each.tensor, made[-1]) for each in call.live_inputs]
     return None
+
+
+_ADD_UP = frozenset({"sum", "nansum", "einsum", "dot", "vdot", "inner", "vecdot"})
+
+
+def _adds_up_samples(case: Case, row: int, call: Call, samples: int) -> bool:
+    """Whether a sum, or a product that is one, adds up all that it gets, of which one axis is that of the samples."""
+    flow = case.dataflow
+    for use in call.live_inputs[:1]:
+        given = _before_flattening(flow, use.tensor, row)
+        rank = len(shape_of(flow, use.tensor))
+        is_of_all = (summed_axes(call, use, rank) or frozenset()) == frozenset(range(rank))
+        if is_of_all and shape_of(flow, given)[:1] == (samples,) and _is_of_data(case, given, row, samples):
+            # A product with weights of the samples that add up to 1 is their mean.
+            weights = [each for each in call.inputs if not each.requires_grad]
+            return not weights or any(shape_of(flow, each.tensor) != (samples,) for each in weights)
+    return False
+
+
+def _before_flattening(flow: Dataflow, tensor: int, row: int) -> int:
+    return tensor_before(flow, tensor, row, _FLATTEN)
+
+
+_FLATTEN = frozenset({"view", "reshape", "flatten", "ravel"})
 
 
 def _is_divided(call: Call, samples: int) -> bool:
@@ -144,16 +171,20 @@ def _is_of_data(case: Case, tensor: int, row: int, samples: int) -> bool:
 
 
 def _is_averaged(case: Case, row: int) -> bool:
-    """Whether the result is averaged over all samples next, perhaps after a change of its sign."""
+    """Whether the result is averaged over all samples next, or added up, perhaps after a change of its sign."""
     flow = case.dataflow
     for _ in range(_MAX_ARITHMETIC):
-        users = flow.users(flow.log.calls[row].outputs[0].tensor, row)
+        tensor = flow.log.calls[row].outputs[0].tensor
+        users = flow.users(tensor, row)
         if not users:
             return False
         row = users[0]
         call = flow.log.calls[row]
-        if plain_name(call.function) == "mean":
+        name = plain_name(call.function)
+        if name == "mean":
             return True
-        if plain_name(call.function) not in _KEEPS | {"add", "sub"} or not call.outputs:
+        if name in _ADD_UP and len(call.live_inputs) == 1:
+            return bool(call.outputs) and shape_of(flow, call.outputs[0].tensor) == ()
+        if name not in _KEEPS | {"add", "sub"} or not call.outputs:
             return False
     return False

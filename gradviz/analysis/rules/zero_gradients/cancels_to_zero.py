@@ -14,6 +14,7 @@ from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call
 
 
@@ -22,9 +23,9 @@ class CancelsToZero(Rule):
 
     What it finds
     -------------
-    ``mean()``, ``sum()`` or an average pool that returns zero, but for rounding, at every step, of values that are not
-    zero: they come from a normalization without trained factors (``InstanceNorm``, ``LayerNorm``), or had their own
-    mean subtracted, along the axis that is now added up.
+    ``mean()``, ``sum()``, ``einsum()`` of one tensor or an average pool that returns zero, but for rounding, at every
+    step, of values that are not zero: they come from a normalization without trained factors (``InstanceNorm``,
+    ``LayerNorm``), or had their own mean subtracted, along the axis that is now added up.
 
     Why it matters
     --------------
@@ -66,7 +67,11 @@ class CancelsToZero(Rule):
         flow = case.dataflow
         lines: dict[tuple[int | None, str], list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) in _ADD_UP and call.live_inputs and flow.has_step_after(row):
+            if (
+                plain_name(call.function) in _ADD_UP
+                and len(call.inputs) == len(call.live_inputs) == 1
+                and flow.has_step_after(row)
+            ):
                 path = flow.log.scopes[call.scope].path if call.scope is not None else ""
                 lines[call.call_site, path].append(row)
         for rows in lines.values():
@@ -79,8 +84,10 @@ class CancelsToZero(Rule):
     def _finding(self, case: Case, rows: list[int], normalizing: int) -> Finding:
         flow = case.dataflow
         call, maker = flow.log.calls[rows[-1]], flow.log.calls[normalizing]
-        location, added = location_of_line(line_of_layer(flow, normalizing)), location_of_call(flow, rows[-1])
         is_layer = plain_name(maker.function) in _NORMALIZE
+        location, added = location_of_line(line_of_layer(flow, normalizing)), location_of_call(flow, rows[-1])
+        if not is_layer and _are_in_two_functions(flow, rows[-1], normalizing):
+            location, added = added, location  # the normalization may be right where others use it
         by = plain_name(maker.function) if is_layer else "the subtraction of their mean"
         return self.finding(
             f"{call_words(call)} is 0, but for rounding, at all {len(rows):,} calls: it adds up values that {by} has "
@@ -96,7 +103,11 @@ class CancelsToZero(Rule):
         )
 
 
-_ADD_UP = frozenset({"mean", "sum", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d"})
+_SUMS = frozenset({"sum", "nansum", "einsum"})
+_ADD_UP = _SUMS | {
+    "mean", "nanmean", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d",
+}  # fmt: skip
 _NORMALIZE = frozenset({"instance_norm", "layer_norm", "group_norm", "batch_norm"})
 _RESHAPE = SHAPE_ONLY | {"mT"}
 _MIN_CALLS = 3
@@ -113,7 +124,7 @@ def _is_zero(flow: Dataflow, row: int) -> bool:
         return False
     low, high = given.minimum or 0.0, given.maximum or 0.0
     largest = max(-low, high)
-    added = given.count // made.count if plain_name(call.function) == "sum" and made.count else 1
+    added = given.count // made.count if plain_name(call.function) in _SUMS and made.count else 1
     result = max(abs(made.minimum or 0.0), abs(made.maximum or 0.0)) / added
     return min(-low, high) > _ONE_SIDED * largest and result <= _ROUNDING * largest
 
@@ -128,7 +139,7 @@ def _normalization(flow: Dataflow, row: int) -> int | None:
         call, name, row = flow.log.calls[made], plain_name(flow.log.calls[made].function), made
         if name in _NORMALIZE:
             return None if any(use.is_live_leaf for use in call.inputs[1:]) else made
-        if name == "sub":
+        if name in ("sub", "add"):
             return made if _is_minus_its_mean(flow, made, call) else None
         scaled = _scaled(flow, call, tensor) if name in ("mul", "div", "neg") else None
         if scaled is None and (name not in _RESHAPE or name == "getitem" or not call.inputs):
@@ -146,19 +157,27 @@ def _scaled(flow: Dataflow, call: Call, result: int) -> int | None:
 
 def _is_minus_its_mean(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether it is ``x - x.mean()``, perhaps along some axes."""
-    if len(call.live_inputs) != _BOTH or "alpha" in call.scalars:
+    is_add = plain_name(call.function) == "add"
+    if len(call.live_inputs) != _BOTH or number_of(call, "alpha", missing=1.0) != (-1 if is_add else 1):
         return False
     value, mean = (use.tensor for use in call.inputs)
     for made, maker in flow.makers(mean, row, _MAX_STEPS):
         name = plain_name(maker.function)
-        if name == "mean":
+        if name in _MEANS:
             return bool(maker.inputs) and maker.inputs[0].tensor == value and made < row
-        if name not in _RESHAPE:
+        is_scaled = name in ("div", "mul") and len(maker.inputs) == 1
+        if name not in _RESHAPE and not is_scaled:
             return False
     return False
 
 
+_MEANS = _SUMS | {"mean", "nanmean", "var_mean", "std_mean"}
 _BOTH = 2
+
+
+def _are_in_two_functions(flow: Dataflow, one: int, other: int) -> bool:
+    lines = [flow.line_of(row) for row in (one, other)]
+    return None not in lines and len({(line.file, line.function) for line in lines if line is not None}) > 1
 
 
 def _is_trained_on(flow: Dataflow, row: int) -> bool:

@@ -20,7 +20,8 @@ class LeastOfHidden(Rule):
     What it finds
     -------------
     ``(distances * mask).min(dim)`` of numbers that are never negative, where the mask has zeros in every row: the
-    result is 0 at every step. Also the largest of numbers that are never positive, and ``amin``, ``amax`` and ``topk``.
+    result is 0 at every step. Also ``where(mask, distances, 0)`` and ``distances.masked_fill(mask, 0)``, the largest of
+    numbers that are never positive, and ``amin``, ``amax``, ``topk`` and ``kthvalue``.
 
     Why it matters
     --------------
@@ -91,7 +92,9 @@ class LeastOfHidden(Rule):
         )
 
 
-_EXTREMES = frozenset({"min", "amin", "max", "amax", "topk"})
+_EXTREMES = frozenset({"min", "amin", "max", "amax", "topk", "kthvalue"})
+_FILLS = frozenset({"where", "masked_fill", "setitem", "index_put"})
+"""They write a number at the places that a mask tells."""
 _TWO = 2
 
 
@@ -99,7 +102,7 @@ def _is_least(call: Call) -> bool:
     name = plain_name(call.function)
     if name == "topk":
         return call.scalars.get("largest", call.scalars.get("3")) is False
-    return name in ("min", "amin")
+    return name in ("min", "amin") or (name == "kthvalue" and 1 in (call.scalars.get("1"), call.scalars.get("k")))
 
 
 def _product_of_mask(flow: Dataflow, row: int, call: Call) -> int | None:
@@ -107,16 +110,34 @@ def _product_of_mask(flow: Dataflow, row: int, call: Call) -> int | None:
     if len(call.inputs) != 1 or not call.outputs or not _are_all_zero(call.outputs[0].values):
         return None
     made = value_maker(flow, call.inputs[0].tensor, row)
-    if made is None or plain_name(made[1].function) != "mul" or len(made[1].inputs) != _TWO:
+    hidden = None if made is None else _hidden_with_zero(flow, *made)
+    if made is None or hidden is None:
         return None
-    live, dead = made[1].live_inputs, [use for use in made[1].inputs if not use.requires_grad]
-    if len(live) != 1 or len(dead) != 1 or not _is_mask(flow, dead[0], made[0]):
-        return None
-    values = flow.values_of(live[0], made[0])
+    values = flow.values_of(hidden, made[0])
     if values is None or values.minimum is None or values.maximum is None or values.zeros * _TWO > values.count:
         return None
     is_fitting = values.minimum >= 0 if _is_least(call) else values.maximum <= 0
     return made[0] if is_fitting else None
+
+
+def _hidden_with_zero(flow: Dataflow, row: int, call: Call) -> TensorUse | None:
+    """What a call puts zeros in, at the places that a mask tells: by a product, or by a choice between it and zero."""
+    live, dead = call.live_inputs, [use for use in call.inputs if not use.requires_grad]
+    name = plain_name(call.function)
+    if len(live) != 1 or not any(_is_mask(flow, use, row) for use in dead):
+        return None
+    if name == "mul":
+        return live[0] if len(call.inputs) == _TWO else None
+    numbers = [value for value in call.scalars.values() if type(value) in (int, float)]
+    others = [use for use in dead if not _is_mask(flow, use, row)]
+    if name not in _FILLS or len(numbers) + len(others) != 1:
+        return None
+    is_zero = numbers == [0] if numbers else _is_only_zero(flow.values_of(others[0], row))
+    return live[0] if is_zero else None
+
+
+def _is_only_zero(values: ValueFacts | None) -> bool:
+    return values is not None and values.zeros == values.count
 
 
 def _are_all_zero(values: ValueFacts | None) -> bool:

@@ -1,8 +1,12 @@
-"""Scores from which the logarithm of the cumulative sum of their exponentials is subtracted: the risk sets of Cox."""
+"""Scores from which the logarithm of the cumulative sum of their exponentials is subtracted: the risk sets of Cox.
+
+A product with a triangle of ones is such a sum as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from msgspec import Struct
 
@@ -20,6 +24,12 @@ class RiskSet(Struct, frozen=True):
     """The call that subtracts, or divides."""
     summed: int
     """The call that sums."""
+    scores: int
+    """What it sums; for a product with a triangle of ones, the other tensor."""
+    is_exponential: bool = False
+    """Whether the call takes the exponentials itself."""
+    is_turned: bool = False
+    """Whether it sums from the last sample to the first."""
 
 
 def risk_sets(flow: Dataflow) -> Iterator[RiskSet]:
@@ -29,7 +39,7 @@ def risk_sets(flow: Dataflow) -> Iterator[RiskSet]:
         if is_compared and call.kind == "operation" and flow.has_step_after(row):
             summed = _summed(flow, row)
             if summed is not None:
-                yield RiskSet(row, summed)
+                yield summed
 
 
 def indicators(flow: Dataflow, row: int) -> list[tuple[int, int]]:
@@ -63,20 +73,73 @@ _SUMS = frozenset({"cumsum", "logcumsumexp"})
 _TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})
 
 
-def _summed(flow: Dataflow, row: int) -> int | None:
+def _summed(flow: Dataflow, row: int) -> RiskSet | None:
     """The cumulative sum, if one of two operands is the logarithm of one over the samples."""
     call = flow.log.calls[row]
     for use in call.inputs:
         names = set[str]()
         for made, maker in flow.makers(use.tensor, row, MAX_MAKERS):
             name = plain_name(maker.function)
+            is_log = "log" in names or plain_name(call.function) == "div"
             if name in _SUMS:
-                is_log = name == "logcumsumexp" or "log" in names or plain_name(call.function) == "div"
-                return made if is_log and _is_over_samples(flow, maker) else None
+                is_whole = _is_over_samples(flow, maker) and (is_log or name == "logcumsumexp")
+                scores = maker.inputs[0].tensor
+                return RiskSet(row, made, scores, name == "logcumsumexp") if is_whole else None
+            if name in _TRIANGLES and (is_log or name == "logsumexp"):
+                return _sum_by_triangle(flow, row, made, maker)
             if name not in _SCALE:
                 break
             names.add(name)
     return None
+
+
+_TRIANGLES = frozenset({"mv", "matmul", "mm", "einsum", "logsumexp"})
+_SHAPES = frozenset({"to", "float", "bool", "double", "type_as", "contiguous", "logical_not", "invert"})
+_HIDES = frozenset({"masked_fill", "where"})
+_MAX_SHAPES = 4
+
+
+def _sum_by_triangle(flow: Dataflow, compared: int, row: int, call: Call) -> RiskSet | None:
+    """A product of a triangle of ones with exponentials, or a ``logsumexp()`` of a table of which one is hidden."""
+    is_exponential = plain_name(call.function) == "logsumexp"
+    made = row
+    if is_exponential:
+        found = flow.newest_producer(call.inputs[0].tensor, row)
+        hidden = None if found is None else flow.log.calls[found]
+        if found is None or hidden is None or plain_name(hidden.function) not in _HIDES:
+            return None
+        made, call = found, hidden
+    dead = [use for use in call.inputs if not use.requires_grad]
+    if len(call.live_inputs) != 1 or not dead:
+        return None
+    scores, order = call.live_inputs[0].tensor, _triangle(flow, dead[0].tensor, made)
+    count = shape_of(flow, dead[0].tensor)[-1:]
+    if order is None or prod(shape_of(flow, scores)) not in (*count, prod(count) ** 2):
+        return None
+    return RiskSet(compared, row, scores, is_exponential, is_turned=order)
+
+
+def _triangle(flow: Dataflow, tensor: int, row: int) -> bool | None:
+    """Whether a square table of ones has its zeros below the diagonal; None for others, as those computed of times.
+
+    A mask that hides is about the other half.
+    """
+    shape, is_hidden = shape_of(flow, tensor), plain_name(flow.log.calls[row].function) in _HIDES
+    if len(shape) != _BOTH or shape[0] != shape[1]:
+        return None
+    for made, call in flow.makers(tensor, row, _MAX_SHAPES):
+        name = plain_name(call.function)
+        is_hidden ^= name in ("logical_not", "invert")
+        if name in ("tril", "triu"):
+            source = None if not call.inputs else flow.newest_producer(call.inputs[0].tensor, made)
+            is_of_ones = source is not None and plain_name(flow.log.calls[source].function) in _ONES
+            return (name == "triu") is not is_hidden if is_of_ones else None
+        if name not in _SHAPES:
+            return None
+    return None
+
+
+_ONES = frozenset({"ones", "ones_like", "full", "new_ones", "full_like"})
 
 
 def _is_over_samples(flow: Dataflow, call: Call) -> bool:

@@ -23,6 +23,8 @@ class CombinedApart(Struct, frozen=True):
     """The call that put the first ones into the order."""
     other: int
     """The tensor in the order of the batch."""
+    are_features: bool = False
+    """Whether the call only puts them side by side, as features of the same elements."""
 
 
 class SortedRows:
@@ -38,6 +40,8 @@ class SortedRows:
         self._axis = rank - 1 if axis is None else axis
         self._index = {use.tensor for use in call.outputs[-1:]}
         self._ordered = {use.tensor: row for use in call.outputs[:-1]}
+        self._columns: dict[int, int] = {}
+        """Ordered values as columns of a table of features: by tensor, the call that put them into the order."""
         self._summed = set[int]()
         """Those of the ordered tensors that a cumulative sum went into."""
         self.has_trained = False
@@ -73,8 +77,49 @@ class SortedRows:
         elif name in PUT_BACK and any(use.tensor in self._index for use in call.inputs[1:]):
             for use in call.outputs:
                 self._ordered.pop(use.tensor, None)
+        elif name in _SIDE_BY_SIDE and self._axis:
+            yield from self._beside_features(row, call, touched)
         elif any(use.tensor in self._ordered for use in call.inputs):
             yield from self._used(row, call, name, touched)
+            self._note_columns(call)
+
+    def _note_columns(self, call: Call) -> None:
+        """Note ordered values that got a further axis behind: ``values.unsqueeze(2)``."""
+        given = self._ordered.get(call.inputs[0].tensor)
+        for use in call.outputs if given is not None and len(call.inputs) == 1 else ():
+            if shape_of(self.flow, use.tensor) == (*self._shape, 1):
+                self._columns[use.tensor] = given or 0
+
+    def _beside_features(self, row: int, call: Call, touched: set[int]) -> Iterator[CombinedApart]:
+        """Features of the elements of a row that are put side by side, of which some were sorted and others were not.
+
+        The sorted key beside the key itself are two features; and a mask made of lengths fits any order.
+        """
+        place = self._columns | self._ordered
+        taken = [place[use.tensor] for use in call.inputs if use.tensor in place and use.tensor not in self._summed]
+        end = len(self._shape)
+        if not taken or not call.outputs or axis_of(call, end + 1) != end:
+            return
+        for use in call.inputs:
+            if use.tensor not in touched and shape_of(self.flow, use.tensor)[:end] == self._shape:
+                user = self._first_trained(row, call)
+                if user is not None and self._is_of_same_elements(use, row):
+                    yield CombinedApart(user, taken[-1], use.tensor, are_features=True)
+
+    def _first_trained(self, row: int, call: Call) -> int | None:
+        if call.outputs[0].requires_grad:
+            return row
+        users = self.flow.users(call.outputs[0].tensor, row)
+        return next((user for user in users if self.flow.log.calls[user].live_inputs), None)
+
+    def _is_of_same_elements(self, use: TensorUse, row: int) -> bool:
+        key, mine = origin_of_rows(self.flow, self._key, self.row), origin_of_rows(self.flow, use, row)
+        if key is None or mine is None or (key.kind, key.rows) != (mine.kind, mine.rows):
+            return False
+        if key.row == mine.row or mine.kind == "drawn":
+            return False
+        chosen = self.flow.log.calls[mine.row].outputs
+        return bool(chosen) and shape_of(self.flow, chosen[0].tensor)[: len(self._shape)] == self._shape
 
     def _used(self, row: int, call: Call, name: str, touched: set[int]) -> Iterator[CombinedApart]:
         ordered = [use for use in call.inputs if use.tensor in self._ordered]
@@ -137,6 +182,7 @@ class SortedRows:
         return is_label or (origin.kind == "whole" and not self._key.requires_grad)
 
 
+_SIDE_BY_SIDE = frozenset({"cat", "concat", "stack"})
 _TABLE = 2
 _MIN_SAMPLES = 3
 TAKE = frozenset({"getitem", "index_select", "gather", "take_along_dim", "take"})

@@ -21,7 +21,7 @@ from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
     offset_of,
     takes_other_partners,
 )
-from gradviz.analysis.rules.bases.copies.parts_of_copies import joined_parts, parts_of, selected
+from gradviz.analysis.rules.bases.copies.parts_of_copies import is_whole_copy, joined_parts, parts_of, selected
 from gradviz.graph.call_log import Call, TensorUse
 
 Use = Literal["reduced", "paired", "combined", "mixed", "labels", "diagonal"]
@@ -42,6 +42,8 @@ class CopiedRows:
         self._flow = flow
         self._axes: dict[int, Axes] = {}
         self._found: list[OtherOrder] = []
+        self._copies = set[int]()
+        """Tensors that are one copy of all samples, taken from rows with several."""
 
     def taken_otherwise(self) -> list[OtherOrder]:
         """Every call that takes rows in another order than they are in."""
@@ -68,12 +70,16 @@ class CopiedRows:
             return [None for _ in call.outputs]
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
-            joined = self._all_parts(call, name) or joined_parts(self._flow, row, call, name)
+            joined = self._all_parts(call, name) or joined_parts(self._flow, row, call, name, self._copies)
             return [joined or self._merged(row, known, results[0])]
         if not known:
             return [laid_out(self._flow, row, call, name, results[0])] * len(results)
         first = known[0]
         axes, shape = self._axes[first.tensor], shape_of(self._flow, first.tensor)
+        if name in _SELECT or name == "getitem":
+            taken = zip(call.outputs, results, strict=True)
+            whole = (use.tensor for use, result in taken if is_whole_copy(call, name, axes[0], next(iter(result), 0)))
+            self._copies.update(whole)
         if name in _VIEW:
             return [reshaped(axes, shape, results[0], row)]
         if name in _SELECT:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -13,8 +15,12 @@ from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, pair,
 from gradviz.graph.call_log import Call
 
 
-def joined_parts(flow: Dataflow, row: int, call: Call, name: str) -> Axes | None:
-    """The axes of ``cat`` and ``stack``, where they put copies of the same samples together."""
+def joined_parts(flow: Dataflow, row: int, call: Call, name: str, copies: Container[int]) -> Axes | None:
+    """The axes of ``cat`` and ``stack``, where they put copies of the same samples together.
+
+    Args:
+        copies: tensors that are known to be one copy of all samples.
+    """
     shapes = {shape_of(flow, use.tensor) for use in call.inputs}
     shape = next(iter(shapes), ())
     count = len(call.inputs)
@@ -22,7 +28,7 @@ def joined_parts(flow: Dataflow, row: int, call: Call, name: str) -> Axes | None
         return None
     is_stack = name == "stack"
     axis = axis_of(call, len(shape) + is_stack) if call.scalars else 0
-    if axis not in ((0, 1) if is_stack else (0,)) or not _are_copies(flow, row, call):
+    if axis not in ((0, 1) if is_stack else (0,)) or not _are_copies(flow, row, call, copies):
         return None
     if is_stack:
         return pair(count, shape[0], row, is_copies_first=axis == 0, rest=len(shape) - 1)
@@ -44,10 +50,10 @@ class _Sources(Struct):
     """Tensors of which rows were selected, each with what was selected."""
 
 
-def _are_copies(flow: Dataflow, row: int, call: Call) -> bool:
+def _are_copies(flow: Dataflow, row: int, call: Call, copies: Container[int]) -> bool:
     """Whether tensors have the same samples as their rows: they were computed from the same rows, or are two tensors
     that do not come from different rows of the same one."""
-    one, other = (_sources(flow, use.tensor, row) for use in (call.inputs[0], call.inputs[-1]))
+    one, other = (_sources(flow, use.tensor, row, copies) for use in (call.inputs[0], call.inputs[-1]))
     if one is None or other is None:
         return False
     apart = [{above for above, _ in these} for these in (one.selected - other.selected, other.selected - one.selected)]
@@ -56,7 +62,7 @@ def _are_copies(flow: Dataflow, row: int, call: Call) -> bool:
     return len(call.inputs) == _BOTH or not one.same.isdisjoint(other.same)
 
 
-def _sources(flow: Dataflow, tensor: int, before: int) -> _Sources | None:
+def _sources(flow: Dataflow, tensor: int, before: int, copies: Container[int]) -> _Sources | None:
     """None where there are too many to be sure."""
     count = shape_of(flow, tensor)[0]
     found, waiting = _Sources({tensor}, set()), [(tensor, before)]
@@ -65,6 +71,9 @@ def _sources(flow: Dataflow, tensor: int, before: int) -> _Sources | None:
         made = flow.newest_producer(given, at)
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or call.kind != "operation":
+            continue
+        if given in copies:
+            found.same.add(call.inputs[0].tensor)
             continue
         if _selects_rows(call):
             found.selected.add((call.inputs[0].tensor, given))
@@ -113,6 +122,14 @@ def parts_of(flow: Dataflow, row: int, call: Call, name: str, axes: Axes) -> lis
     if first is None or not first.is_of_rows or name == "narrow" or sizes != {(first.samples,)}:
         return [(None, *axes[1:]) for _ in results]
     return [(part_of_rows(first, row, number, is_strided=False), *axes[1:]) for number in range(len(results))]
+
+
+def is_whole_copy(call: Call, name: str, axis: Axis | None, taken: int) -> bool:
+    """Whether a call takes one copy of all samples of rows in which one copy stands after the other."""
+    if axis is None or axis.kind != "tiled" or taken != axis.samples:
+        return False
+    first = _bound(call, "start", 0, axis.samples * axis.copies) if name == "getitem" else 0
+    return first is not None and first % axis.samples == 0
 
 
 def _interleaved(row: int, call: Call, before: Shape, after: Shape) -> Axes | None:

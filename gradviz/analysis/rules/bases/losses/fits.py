@@ -9,7 +9,9 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.log_probabilities import is_drawn, is_log_probability
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, number_of, operands
+from gradviz.analysis.rules.bases.paths.products import is_square
 from gradviz.graph.call_log import Call
 
 
@@ -49,11 +51,64 @@ def fits_in(flow: Dataflow, terms: list[Term]) -> Iterator[Fit]:
         elif name in ("gather", "getitem"):
             if is_log_probability(flow, call.inputs[0].tensor, term.row):
                 yield from _fit(flow, term, call, is_score=True)
+        elif name in _LOGARITHMS:
+            yield from _of_ratio(flow, term, call)
         elif name in _SIZES and call.inputs:
             is_size = name != "mul" or len({use.tensor for use in call.inputs}) < len(call.inputs)
             made = flow.newest_producer(call.inputs[0].tensor, term.row) if is_size else None
             if made is not None and plain_name(flow.log.calls[made].function) == "sub":
                 yield from _fit(flow, term, flow.log.calls[made], is_score=False)
+
+
+def _of_ratio(flow: Dataflow, term: Term, call: Call) -> Iterator[Fit]:
+    """The logarithm of something over the squares of an error, as a signal-to-noise ratio is: it grows with the fit.
+
+    That of the error itself falls with it.
+    """
+    for _, maker in flow.makers(call.inputs[0].tensor, term.row, _MAX_AROUND):
+        if plain_name(maker.function) in ERRORS:
+            yield from _fit(flow, term, maker, is_score=False)
+        if plain_name(maker.function) not in _AROUND:
+            break
+    ratio = value_maker(flow, call.inputs[0].tensor, term.row, through=_AROUND - {"sum", "mean"})
+    if ratio is None or plain_name(ratio[1].function) != "div" or not ratio[1].inputs:
+        return
+    before, divisor = ratio[0], ratio[1].inputs[-1]
+    for row, maker in flow.makers(divisor.tensor, before, _MAX_AROUND):
+        if plain_name(maker.function) in ERRORS:
+            yield from _fit(flow, term, maker, is_score=True)
+            return
+        if is_square(maker):
+            made = value_maker(flow, maker.inputs[0].tensor, row)
+            targets = () if made is None else _targets_of_error(flow, *made)
+            if targets:
+                yield Fit(term, True, targets, is_drawn=False)
+            return
+        if plain_name(maker.function) not in _AROUND:
+            return
+
+
+def _targets_of_error(flow: Dataflow, row: int, call: Call) -> tuple[int, ...]:
+    """The targets of ``estimate - target``, where the target may be multiplied with a scale that fits it."""
+    if plain_name(call.function) != "sub" or len(call.inputs) != _BOTH or not call.live_inputs:
+        return ()
+    dead = tuple(use.tensor for use in call.inputs if not use.requires_grad)
+    if dead:
+        return dead
+    made = (flow.newest_producer(use.tensor, row) for use in call.inputs)
+    scaled = (flow.log.calls[each] for each in made if each is not None)
+    return tuple(
+        use.tensor
+        for each in scaled
+        if plain_name(each.function) == "mul" and len(each.inputs) == len(each.live_inputs) + 1
+        for use in each.inputs
+        if not use.requires_grad
+    )
+
+
+_LOGARITHMS = frozenset({"log", "log2", "log10"})
+_AROUND = frozenset({"add", "clamp", "clamp_min", "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "sqrt"})
+_MAX_AROUND = 6
 
 
 def _fit(flow: Dataflow, term: Term, call: Call, *, is_score: bool) -> Iterator[Fit]:

@@ -35,7 +35,9 @@ _KEEPS = frozenset({
     "permute", "transpose", "double", "expand_as", "nanmean", "diagonal", "ravel", "narrow", "movedim", "swapaxes",
     "unflatten", "broadcast_to", "atleast_1d", "hstack", "vstack", "concat",
 })  # fmt: skip
-_ROUGHLY_KEEPS = frozenset({"exp", "log", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum"})
+_ROUGHLY_KEEPS = frozenset({
+    "exp", "log", "log10", "log2", "log1p", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum",
+})  # fmt: skip
 _PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "vecdot", "einsum"})
 
 
