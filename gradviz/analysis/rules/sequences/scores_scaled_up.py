@@ -86,7 +86,9 @@ class ScoresScaledUp(Rule):
         )
 
 
-_PRODUCTS = frozenset({"matmul", "bmm", "einsum", "mm", "baddbmm", "addmm", "addbmm", "inner", "tensordot", "linear", "vecdot"})
+_PRODUCTS = frozenset(
+    {"matmul", "bmm", "einsum", "mm", "baddbmm", "addmm", "addbmm", "inner", "tensordot", "linear", "vecdot"}
+)
 _FUSED = "scaled_dot_product_attention"
 _ADDS_TO = frozenset({"baddbmm", "addmm", "addbmm"})
 """They add the product of the other two to their first argument."""
