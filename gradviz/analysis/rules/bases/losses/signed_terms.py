@@ -35,7 +35,7 @@ _KEEPS = frozenset({
     "permute", "transpose", "double", "expand_as", "nanmean", "diagonal",
 })  # fmt: skip
 _ROUGHLY_KEEPS = frozenset({"exp", "log", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum"})
-_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv"})
+_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "inner", "vdot", "vecdot", "tensordot", "einsum"})
 
 
 def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
@@ -84,6 +84,8 @@ def operands(flow: Dataflow, row: int) -> Iterator[Operand]:
             yield use, -1 if is_taken_away else 1, True, False, False
     elif name == "neg":
         yield live[0], -1, True, False, False
+    elif name == "einsum" and len(call.inputs) == 1:  # a sum over some axes, or an exchange of axes
+        yield from ((use, 1, True, False, False) for use in live)
     elif name in _PRODUCTS or name == "div":
         yield from _of_product(flow, row, call, name)
     elif name in _KEEPS or name in _ROUGHLY_KEEPS:
