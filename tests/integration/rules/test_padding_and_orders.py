@@ -90,6 +90,9 @@ WITH_PADDING = (
     "out, _ = layer(embed(ids))\n    h = out[:, -1]  # HERE",
     "_, last = layer(embed(ids))  # HERE\n    h = last[-1]",
     "h = torch.relu(embed(ids.t())).mean(0)  # HERE",
+    "h = F.embedding_bag(ids, embed.weight)  # HERE",
+    "h = torch.einsum('btd->bd', embed(ids)) * (1 / 10)  # HERE",
+    "h = F.avg_pool1d(embed(ids).mT, 10).squeeze(2)  # HERE",
 )
 WITHOUT_PADDING = (
     "h = (embed(ids) * real[..., None]).sum(1) / real.sum(1, keepdim=True)",
@@ -97,6 +100,11 @@ WITHOUT_PADDING = (
     "h = embed(torch.randint(0, 21, (16, 10)).sort(descending=True).values).mean(1)",
     "h = embed(ids).mean(1) / real.float().mean(1, keepdim=True)",
     "h = embed(ids).max(1).values",
+    "h = F.embedding_bag(ids, embed.weight, padding_idx=0)",
+    "h = F.embedding_bag(ids, embed.weight, per_sample_weights=real.float(), mode='sum')",
+    "h = F.embedding_bag(ids, embed.weight) * 10 / real.sum(1, keepdim=True)",
+    "h = F.embedding_bag(torch.randint(0, 21, (16, 10)), embed.weight)",
+    "h = torch.einsum('btd->bd', embed(ids)) / real.sum(1, keepdim=True)",
     "h = layer(embed(ids))[0][torch.arange(16), real.sum(1) - 1]",
     "x = nn.utils.rnn.pack_padded_sequence(embed(ids), real.sum(1), batch_first=True, enforce_sorted=False)\n"
     "    h = layer(x)[1][-1]",
