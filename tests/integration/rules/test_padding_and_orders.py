@@ -250,7 +250,33 @@ FROM_BEFORE = (
         "weights = discount(rewards)\n    loss = -(scores * torch.tensor(weights)).mean()",
     ),
 )
+MATRIX = "t = torch.arange(6.0)\ndiscount = torch.pow(0.9, (t[:, None] - t[None]).abs())"
+AT_ONCE = "rewards = torch.stack([action.float(), 1.0 - action])\n    "
+WEIGHED_AT_ONCE = "loss = -(scores * (returns - returns.mean(0))).sum(1).mean()"
+FROM_BEFORE += (
+    (
+        MATRIX + ".tril()  # HERE",
+        AT_ONCE + "returns = torch.einsum('ij,bj->bi', discount, rewards)\n    " + WEIGHED_AT_ONCE,
+    ),
+    (MATRIX + ".triu()  # HERE", AT_ONCE + "returns = rewards @ discount\n    " + WEIGHED_AT_ONCE),
+    (
+        MATRIX + "\ndiscount = discount * (t[:, None] >= t)  # HERE",
+        AT_ONCE + "returns = F.linear(rewards, discount)\n    " + WEIGHED_AT_ONCE,
+    ),
+    ("", AT_ONCE + "returns = rewards.cumsum(1)  # HERE\n    " + WEIGHED_AT_ONCE),
+)
 FROM_BEHIND = (
+    (
+        MATRIX + ".triu()",
+        AT_ONCE + "returns = torch.einsum('ij,bj->bi', discount, rewards)\n    " + WEIGHED_AT_ONCE,
+    ),
+    (MATRIX + ".triu().T", AT_ONCE + "returns = rewards @ discount\n    " + WEIGHED_AT_ONCE),
+    (
+        MATRIX + "\ndiscount = discount * (t[:, None] <= t)",
+        AT_ONCE + "returns = F.linear(rewards, discount)\n    " + WEIGHED_AT_ONCE,
+    ),
+    ("", AT_ONCE + "returns = rewards.flip(1).cumsum(1).flip(1)\n    " + WEIGHED_AT_ONCE),
+    ("", AT_ONCE + "returns = rewards.sum(1, keepdim=True) - rewards.cumsum(1) + rewards\n    " + WEIGHED_AT_ONCE),
     ("", LOOP.format("reversed(rewards)", "r + 0.9 * R") + "returns.reverse()\n    " + WEIGHED),
     ("", LOOP.format("range(1, 7)", "rewards[-r] + 0.9 * R") + WEIGHED.replace("scores", "scores[[5, 4, 3, 2, 1, 0]]")),
     ("", LOOP.format("rewards[::-1]", "r + 0.9 * R") + "returns = returns[::-1]\n    " + WEIGHED),
