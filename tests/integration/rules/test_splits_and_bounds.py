@@ -38,6 +38,10 @@ ONCE = (
     "def part(n, name):\n    torch.manual_seed(3)\n    order = torch.randperm(n)\n"
     "    return {'train': order[:40], 'rest': order[40:]}[name]\n"
     "train, held_out = part(50, 'train'), part(50, 'rest')",
+    "def part(n, last):\n    order = torch.randperm(n)\n    return order[40:] if last else order[:40]\n"
+    "torch.manual_seed(3)\ntrain = part(50, False)\ntorch.manual_seed(3)\nheld_out = part(50, True)",
+    "other = torch.randn(50, 4)\ntrain, held_out = torch.randperm(50)[:40], torch.randperm(50)[40:]\n"
+    "print(other[held_out].mean())\nheld_out = train",
     "train, held_out = torch.randperm(50).split([40, 10])",
     "order = torch.randperm(50)\nother = torch.randperm(50)\ntrain, held_out = order[:40], order.narrow(0, 40, 10)\n"
     "held_out = held_out[other[40:] % 10]",

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -72,9 +72,11 @@ class SplitTwice(Rule):
         heads = {(part.count, part.bound): part for part in parts if part.is_head}
         tails = {(part.count, part.bound): part for part in parts if not part.is_head}
         for key in heads.keys() & tails.keys():
-            head, tail = heads[key].call, tails[key].call
-            first, second = (location_of_call(case.dataflow, row) for row in sorted((head, tail)))
-            if first is not None and second is not None and not _may_be_seeded(case, first, second):
+            flow, head, tail = case.dataflow, heads[key].call, tails[key].call
+            first, second = (location_of_call(flow, row) for row in sorted((head, tail)))
+            if first is None or second is None or _are_of_other_data(flow, head, tail):
+                continue
+            if not _may_be_seeded(case, first, second) and not _may_callers_seed(case, head, tail):
                 yield self._finding(heads[key], first, second)
 
     def _finding(self, part: _Part, first: Location, second: Location) -> Finding:
@@ -141,7 +143,7 @@ def _parts_of(flow: Dataflow, call: Call, count: int) -> list[tuple[int, int] | 
         return list(zip([0, *ends], ends, strict=False))
     if name == "narrow":
         start, length = told.get("2", told.get("start")), told.get("3", told.get("length"))
-        return [(start % count, start % count + length) if type(start) is type(length) is int else None]  # type: ignore[operator]
+        return [(start % count, start % count + length) if type(start) is type(length) is int else None]
     if name != "getitem" or len(call.inputs) > 1:
         return [None for _ in call.outputs]
     start, stop = (told.get(place, default) for place, default in (("1.start", 0), ("1.stop", count)))
@@ -152,7 +154,43 @@ def _parts_of(flow: Dataflow, call: Call, count: int) -> list[tuple[int, int] | 
     return [(first, last) if is_slice else None]
 
 
+def _are_of_other_data(flow: Dataflow, head: int, tail: int) -> bool:
+    """Whether two permutations choose from tensors that are not the same."""
+    chosen = [set(_chosen_from(flow, row)) for row in (head, tail)]
+    return all(chosen) and chosen[0].isdisjoint(chosen[1])
+
+
+def _chosen_from(flow: Dataflow, row: int) -> Iterator[int]:
+    """The tensors from which the parts of a permutation choose."""
+    for part in flow.users(flow.log.calls[row].outputs[0].tensor, row):
+        for use in flow.log.calls[part].outputs:
+            for user in flow.users(use.tensor, part):
+                call = flow.log.calls[user]
+                if plain_name(call.function) in ("getitem", "index_select") and call.inputs[0].tensor != use.tensor:
+                    yield call.inputs[0].tensor
+
+
+# -- seeds -------------------------------------------------------------------------------------------------------------
+
 _FAR = 20
+_SEEDS = re.compile("seed|generator|rng")
+
+
+def _may_callers_seed(case: Case, head: int, tail: int) -> bool:
+    """Whether a function that leads to both calls may seed before each: in the lines up to it, from the line where the
+    ways to the two calls part."""
+    ways = [list(callers(case.dataflow, row))[::-1] for row in sorted((head, tail))]
+    for one, other in zip(*ways, strict=False):
+        if (one.file, one.line) != (other.file, other.line):
+            low, high = sorted((one.line, other.line))
+            return one.file == other.file and _has_seed(case, one.file, low, high)
+        if _has_seed(case, one.file, _first_of_block(case, one.file, one.line), one.line):
+            return True
+    return False
+
+
+def _has_seed(case: Case, file: str, low: int, high: int) -> bool:
+    return any(_SEEDS.search(case.source_line(Location(file, line)) or "") for line in range(low, high + 1))
 
 
 def _may_be_seeded(case: Case, first: Location, second: Location) -> bool:
@@ -161,8 +199,7 @@ def _may_be_seeded(case: Case, first: Location, second: Location) -> bool:
         return True
     low, high = sorted((first.line, second.line))
     low = _first_of_block(case, first.file, low) if low == high else low
-    lines = (case.source_line(Location(first.file, line)) or "" for line in range(low, high + 1))
-    return any("seed" in line or "generator" in line or "rng" in line for line in lines)
+    return _has_seed(case, first.file, low, high)
 
 
 def _first_of_block(case: Case, file: str, line: int) -> int:
