@@ -109,6 +109,7 @@ DIVIDED_OUT = (
     ("z = scale * h  # HERE\n    s = z / z.norm(dim=-1, keepdim=True) @ proto.T", "each"),
     ("s = F.cosine_similarity((h / F.softplus(scale))[:, None], proto[None], dim=-1)  # HERE", "each"),
     ("s = F.layer_norm(torch.mul(F.relu(h), scale), (8,)) @ proto.T  # HERE", "each"),
+    ("s = F.batch_norm(h * scale, None, None, training=True) @ proto.T  # HERE", "each"),
     (
         "z = h.view(12, 2, 4).transpose(0, 1) * each  # HERE\n"
         "    s = (F.normalize(z, dim=-1) * scale).transpose(0, 1).reshape(12, 8) @ proto.T",
@@ -118,6 +119,7 @@ DIVIDED_OUT = (
 OF_INFLUENCE = (
     ("s = scale.exp() * F.linear(F.normalize(h, dim=-1), F.normalize(proto, dim=-1))", "each"),
     ("s = F.normalize(h + F.relu(h) * scale, dim=-1) @ proto.T", "each"),
+    ("s = F.batch_norm(h * scale, torch.zeros(8), torch.ones(8)) @ proto.T", "each"),
     ("s = F.normalize(scale * h, dim=-1) @ proto.T + scale", "each"),
     ("s = F.layer_norm(torch.tanh(h * scale), (8,)) @ proto.T", "each"),
     (

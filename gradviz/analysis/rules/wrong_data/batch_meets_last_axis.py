@@ -102,6 +102,7 @@ class BatchMeetsLastAxis(Rule):
 _ELEMENTWISE = frozenset(
     {"sqrt", "rsqrt", "sub", "add", "mul", "div", "exp", "log", "pow", "neg", "square", "to", "float"}
 )
+_COUNTS = frozenset({"arange", "linspace", "logspace", "ones", "zeros", "full", "tensor"})
 _LOOKS_UP = frozenset({"getitem", "index_select", "gather", "take"})
 _MAX_FOLLOWED = 8
 
@@ -121,7 +122,7 @@ def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None
     """The call that looked up or drew one value for each row of a tensor, if the rows of what is computed from the
     tensor are joined with the same values elsewhere. A table of all pairs has columns that belong to samples, too:
     it is left alone."""
-    flow = case.dataflow
+    flow, shape = case.dataflow, shape_of(case.dataflow, long)
     since = flow.step_before(row)
     if not _is_no_table_of_pairs(case, long, row, since):
         return None
@@ -132,14 +133,12 @@ def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None
             index = call.inputs[1].tensor
             is_new = _is_new_integer(case, index, made)
             return made if is_new and _joins_the_rows(case, index, {made}, long, since) else None
-        if (
-            name in REDUCTIONS
-            and len(shape_of(flow, long)) == 2
-            and shape_of(flow, call.inputs[0].tensor) == shape_of(flow, long)
-        ):
+        if name in REDUCTIONS and len(shape) == 2 and shape_of(flow, call.inputs[0].tensor) == shape:
             return (
                 made if axis_of(call, 2) == 1 and _have_a_source(case, call.inputs[0].tensor, made, long, row) else None
             )
+        if len(shape) > 2 and name in _COUNTS:
+            return None  # positions, of which a sequence may have as many as a batch has samples
         if name not in _ELEMENTWISE and made >= since > 0 and len(shape_of(flow, tensor)) == 1:
             return made if _joins_the_rows(case, tensor, set(), long, since) else None
     return None

@@ -51,8 +51,13 @@ def changed_samples(flow: Dataflow) -> Iterator[ChangedSamples]:
             rows[call.inputs[0].tensor].append(row)
     arrays: dict[int | None, list[_Visit]] = defaultdict(list)
     listed: dict[int | None, list[list[_Visit]]] = defaultdict(list)
+    states: dict[int | None, bool] = {}
+    """By storage: a stored data set may have as many views as the log has calls."""
     for tensor, changes in rows.items():
-        if is_state(flow, flow.sharing_memory(tensor)):
+        storage = flow.log.tensors[tensor].storage
+        if storage not in states or storage is None:
+            states[storage] = is_state(flow, flow.sharing_memory(tensor))
+        if states[storage]:
             continue
         site, visits = flow.log.calls[changes[0]].call_site, _visits(flow, changes)
         if len(visits) == 1 and _is_of_array(flow, tensor, changes[0]):

@@ -56,6 +56,8 @@ _HOMOGENEOUS = frozenset({
 _KEEP_AXES = frozenset(
     {"relu", "leaky_relu", "dropout", "neg", "mul", "div", "contiguous", "clone", "to", "float", "double"}
 )
+_OF_BATCH = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
+"""By normalization: the argument that says whether it takes averages of this batch, and what it is by default."""
 _LENGTHS = frozenset({"norm", "vector_norm"})
 
 
@@ -128,7 +130,9 @@ def _normalizes(flow: Dataflow, call: Call, name: str, tensor: int, axes: tuple[
         return False
     if name in ("layer_norm", "rms_norm"):
         return is_one_number or rank - 1 in axes
-    return name in ("batch_norm", "group_norm", "instance_norm") and is_one_number
+    # With averages of earlier batches a normalization does not depend on the scale of this one.
+    is_of_batch = call.scalars.get(*_OF_BATCH[name]) is not False if name in _OF_BATCH else name == "group_norm"
+    return is_of_batch and is_one_number
 
 
 def _is_by_own_length(flow: Dataflow, call: Call, name: str, tensor: int, row: int) -> bool:
