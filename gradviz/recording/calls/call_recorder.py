@@ -40,7 +40,7 @@ from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.schedules import Schedules
 from gradviz.recording.calls.shared_parameters import SharedParameters
 from gradviz.recording.calls.state_loads import StateLoads
-from gradviz.recording.calls.tensor_uses import PaddingReader
+from gradviz.recording.calls.tensor_uses import TAKE_IDS, PaddingReader
 from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.fingerprints.elements import has_readable_elements
 from gradviz.recording.fingerprints.fingerprint_meter import FingerprintMeter
@@ -183,6 +183,7 @@ class CallRecorder:
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
             if row.function in _TAKE_CLASSES:
                 row.checksums = dict(_checksums(pending.taken))
+            if row.function in TAKE_IDS:
                 row.padding = self._padding.read(row, pending.taken)
         row.inputs = [use for use, _ in pending.taken]
         if uses.fingerprints is not None:

@@ -283,7 +283,7 @@ class PaddingReader:
     def read(self, row: Row, taken: list[tuple[RowUse, torch.Tensor]]) -> dict[str, Padding]:
         """By position, what pads the ids that a call takes."""
         found = {}
-        for use, tensor in taken if row.function in _TAKE_IDS else ():
+        for use, tensor in taken:
             shape = _shape_of_ids(use, tensor)
             line = row.stack, row.function
             if shape is None or self._reads.get(line, 0) >= _READS_OF_A_LINE or not has_readable_elements(tensor):
@@ -295,7 +295,10 @@ class PaddingReader:
         return found
 
 
-_TAKE_IDS = frozenset(f"torch.nn.functional.{name}" for name in ("embedding", "cross_entropy", "nll_loss"))
+TAKE_IDS = frozenset(
+    f"torch.nn.functional.{name}" for name in ("embedding", "embedding_bag", "cross_entropy", "nll_loss")
+)
+"""The functions whose ids it reads."""
 _READS_OF_A_LINE = 3
 _MAX_IDS = 1 << 18
 _MATRIX = 2

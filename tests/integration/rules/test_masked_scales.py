@@ -35,6 +35,14 @@ FAULTS = {
     + "    s = 2 * torch.tanh(s)\n    z = mask * x + (1 - mask) * x * torch.exp(s) + (1 - mask) * t\n"
     "    log_det = torch.sum(s, dim=1)  # HERE\n" + NLL,
     "layers with a condition": STACK.replace("LOG_DET", "-s.sum(dim=1)  # HERE"),
+    "an addcmul() that where() selects from, and an einsum": FLOW + "    kept = mask.bool()\n" + PARTS
+    + "    s = 2 * torch.tanh(s / 2)\n    z = torch.where(kept, x, torch.addcmul(t, x, s.exp()))\n"
+    "    log_det = torch.einsum('bd->b', s)  # HERE\n" + NLL,
+    "a lerp() between what is kept and what is moved": FLOW + PARTS
+    + "    z = torch.lerp(x * s.exp() + t, x, mask)\n    log_det = s @ torch.ones(4)  # HERE\n" + NLL,
+    "the logarithm of the product of all scales": FLOW + PARTS
+    + "    scale = s.exp()\n    z = x * mask + (1 - mask) * (x * scale + t)\n"
+    "    log_det = scale.prod(-1).log()  # HERE\n" + NLL,
     "a likelihood where values are missing": GAPS
     + "    error = (x - mean) ** 2 * torch.exp(-log_var) * seen\n    loss = 0.5 * (error + log_var).mean()  # HERE"
     + TRAIN,
@@ -44,6 +52,13 @@ FAULTS = {
 }  # fmt: skip
 
 HEALTHY = {
+    "an einsum with the mask": FLOW + "    kept = mask.bool()\n" + PARTS
+    + "    z = torch.where(kept, x, torch.addcmul(t, x, s.exp()))\n"
+    "    log_det = torch.einsum('bd,d->b', s, (~kept).float())\n" + NLL,
+    "a product with the mask": FLOW + PARTS
+    + "    z = torch.lerp(x * s.exp() + t, x, mask)\n    log_det = s @ (1 - mask)\n" + NLL,
+    "an affine layer of all dimensions": FLOW + PARTS
+    + "    z = torch.addcmul(t, x, s.exp())\n    log_det = torch.einsum('bd->b', s)\n" + NLL,
     "a masked sum": FLOW + PARTS
     + "    z = x * mask + (1 - mask) * (x * s.exp() + t)\n    log_det = (s * (1 - mask)).sum(-1)\n" + NLL,
     "a masked scale": FLOW + PARTS

@@ -69,6 +69,32 @@ for step in range(3):
     loss = F.cross_entropy(net(torch.randn(4, 7, 3)).view(4, 5, 7), torch.randint(0, 5, (4, 7)))  # HERE
 """
     + TRAIN,
+    "tokens that are flattened and unflattened for a convolution": TOKENS.replace(
+        "nn.Conv2d(8, 5, 1)", "nn.Conv1d(8, 5, 1)"
+    )
+    + """
+    h = tokens.flatten(1).unflatten(1, (8, 12))  # HERE
+    loss = F.cross_entropy(out(h), y.flatten(1))
+"""
+    + TRAIN,
+    "tokens that are viewed alike another tensor, for a layer over the positions": """
+net, over = nn.Linear(3, 8), nn.Linear(12, 5)
+optimizer = torch.optim.SGD([*net.parameters(), *over.parameters()], lr=0.1)
+turned = torch.empty(4, 8, 12)
+for step in range(3):
+    h = net(torch.randn(4, 12, 3)).tanh()
+    loss = (over(h.reshape_as(turned)) - 1).square().mean()  # HERE
+"""
+    + TRAIN,
+    "keys that are viewed as if they were turned": """
+query, key, value = (nn.Linear(16, 8) for _ in range(3))
+optimizer = torch.optim.SGD([*query.parameters(), *key.parameters(), *value.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(4, 5, 16)
+    w = (query(x) @ key(x).reshape(4, 8, 5) / 8**0.5).softmax(-1)  # HERE
+    loss = (w @ value(x) - 1).square().mean()
+"""
+    + TRAIN,
     "the last states of two directions are viewed as features of a sample": """
 layer, head = nn.GRU(3, 4, batch_first=True, bidirectional=True), nn.Linear(8, 1)
 optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
@@ -187,6 +213,28 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "flattened, unflattened as before, and turned": TOKENS.replace("Conv2d", "Conv1d")
+    + """
+    h = tokens.flatten(1).unflatten(1, (12, 8)).transpose(1, 2)
+    loss = F.cross_entropy(out(h), y.flatten(1))
+"""
+    + TRAIN,
+    "a matrix of each sample from a layer over all of it": """
+net, mix = nn.Linear(6, 40), nn.Linear(6, 24)
+optimizer = torch.optim.SGD([*net.parameters(), *mix.parameters()], lr=0.1)
+for step in range(3):
+    x = torch.randn(4, 6)
+    loss = (mix(x).view(4, 3, 8) @ net(x).view(4, 8, 5) - 1).square().mean()
+"""
+    + TRAIN,
+    "pairs of neighbouring tokens side by side, for a layer": """
+net, over = nn.Linear(3, 8), nn.Linear(16, 5)
+optimizer = torch.optim.SGD([*net.parameters(), *over.parameters()], lr=0.1)
+for step in range(3):
+    h = net(torch.randn(4, 12, 3)).tanh()
+    loss = (over(h.flatten(1).unflatten(1, (6, 16))) - 1).square().mean()
+"""
+    + TRAIN,
     "scores of pixels with the classes last, of which some are left out": SEGMENTS
     + """
     keep = labels != 4

@@ -84,6 +84,15 @@ for step in range(3):
     optimizer.step()
 """
 
+LEVELS = """
+base = torch.randn(3, 16)
+net, tell = nn.Linear(16, 16), nn.Linear(1, 16)
+optimizer = torch.optim.SGD([*net.parameters(), *tell.parameters()], lr=0.01)
+for step in range(3):
+    x, level = torch.randn(16, 3) @ base, torch.empty(16).uniform_(0.1, 1)
+"""
+DENOISED = "    loss = (net(noisy) + tell(level[:, None]) - x).square().mean()\n"
+
 FAULTS = {
     ("copied_onto_itself", "the way back to data that has moved, too"): KEPT.format(
         keep="kept[p] = p.data  # HERE", move="p.add_(0.05 * p.grad)", back="p.data = kept[p]"
@@ -122,6 +131,15 @@ for step in range(3):
     reward = -(action - 1).square().sum(1)
     advantage = (reward - reward.mean()) / reward.std()
     loss = -(normal.log_prob(action) * advantage).mean()  # HERE""" + TRAIN,
+    ("batch_meets_last_axis", "levels of noise that are expanded"): LEVELS
+    + "    noisy = torch.addcmul(x, torch.randn_like(x), level.expand_as(x))  # HERE\n" + DENOISED + TRAIN,
+    ("batch_meets_last_axis", "levels of noise with an axis in front"): LEVELS
+    + "    noisy = x + torch.randn_like(x).mul_(level[None])  # HERE\n" + DENOISED + TRAIN,
+    ("batch_meets_last_axis", "levels of noise in an einsum"): LEVELS
+    + "    noisy = x + torch.einsum('nd,d->nd', torch.randn_like(x), level)  # HERE\n" + DENOISED + TRAIN,
+    ("batch_meets_last_axis", "levels of noise as weights of square pictures"): LEVELS.replace("16, 3", "16, 2, 16, 3")
+    + "    noisy = torch.lerp(x, torch.randn_like(x), level)  # HERE\n"
+    + DENOISED.replace("tell(level[:, None])", "tell(level[:, None])[:, None, None]") + TRAIN,
     ("argument_out_of_range", "the logarithm of a variance"): UNCERTAIN
     + "    mu, logvar = model(x).unbind(1)\n"
     "    loss = F.gaussian_nll_loss(mu, y, logvar.clamp(min=1e-3))  # HERE" + TRAIN,
@@ -131,6 +149,16 @@ for step in range(3):
 }  # fmt: skip
 
 HEALTHY = {
+    "levels of noise of each sample": LEVELS
+    + "    noisy = torch.addcmul(x, torch.randn_like(x), level[:, None].expand_as(x))\n" + DENOISED + TRAIN,
+    "levels of noise of each sample in an einsum": LEVELS
+    + "    noisy = x + torch.einsum('nd,n->nd', torch.randn_like(x), level)\n" + DENOISED + TRAIN,
+    "a scale of each column, and levels of each sample": LEVELS
+    + "    scale = torch.rand(16)\n    noisy = x * scale.expand_as(x) + level[:, None] * torch.randn_like(x)\n"
+    + DENOISED + TRAIN,
+    "a table of all pairs, with numbers of each sample on both axes": LEVELS
+    + "    near = torch.cdist(x, x) - level[None] - level[:, None]\n"
+    "    noisy = near.softmax(1) @ x\n" + DENOISED + TRAIN,
     "the way back to a copy": KEPT.format(
         keep="kept[p] = p.data.clone()", move="p.add_(0.05 * p.grad)", back="p.data = kept[p]"
     ),

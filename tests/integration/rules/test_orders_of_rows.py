@@ -52,6 +52,24 @@ FAULTS = {
         "rows_grouped_otherwise",
         grouped("torch.repeat_interleave(x, 3, dim=0)  # HERE", "view(3, 6)", axis=0),
     ),
+    "joined copies that are split into parts of neighbours": (
+        "rows_grouped_otherwise", NET + "for step in range(3):\n    x = torch.randn(6, 5)\n"
+        "    many = torch.cat([x + 0.1 * torch.randn_like(x) for _ in range(3)])  # HERE\n"
+        "    p = torch.stack(net(many).log_softmax(1).split(3))\n"
+        "    loss = F.cross_entropy(p.logsumexp(1), torch.randint(0, 4, (6,)))" + TRAIN,
+    ),
+    "repeated, and each part of neighbours averaged alone": (
+        "rows_grouped_otherwise", NET + "for step in range(3):\n    x = torch.randn(6, 5)\n"
+        "    out = net(x.repeat(3, 1))  # HERE\n"
+        "    p = torch.stack([out[3 * i : 3 * i + 3].mean(0) for i in range(6)])\n"
+        "    loss = F.cross_entropy(p, torch.randint(0, 4, (6,)))" + TRAIN,
+    ),
+    "repeated sample by sample, and a stack of chunks": (
+        "rows_grouped_otherwise", NET + "for step in range(3):\n    x = torch.randn(6, 5)\n"
+        "    out = net(x.repeat_interleave(3, 0))  # HERE\n"
+        "    p = torch.einsum('vnc->nc', torch.stack(out.chunk(3))) / 3\n"
+        "    loss = F.cross_entropy(p, torch.randint(0, 4, (6,)))" + TRAIN,
+    ),
     "joined views and labels of neighbours": (
         "rows_grouped_otherwise",
         VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)  # HERE\n"
@@ -137,6 +155,18 @@ def test_single_numbers_of_copied_rows_hide_no_mistake(tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "joined copies, and a stack of chunks": NET + "for step in range(3):\n    x = torch.randn(6, 5)\n"
+    "    many = torch.cat([x + 0.1 * torch.randn_like(x) for _ in range(3)])\n"
+    "    p = torch.stack(net(many).log_softmax(1).chunk(3))\n"
+    "    loss = F.cross_entropy(p.logsumexp(0), torch.randint(0, 4, (6,)))" + TRAIN,
+    "repeated sample by sample, and each part of neighbours averaged alone": NET
+    + "for step in range(3):\n    x = torch.randn(6, 5)\n    out = net(x.repeat_interleave(3, 0))\n"
+    "    p = torch.stack([part.mean(0) for part in out.split(3)])\n"
+    "    loss = F.cross_entropy(p, torch.randint(0, 4, (6,)))" + TRAIN,
+    "repeated, and computed in small parts that are joined again": NET
+    + "for step in range(3):\n    x = torch.randn(6, 5)\n"
+    "    out = torch.cat([net(part) for part in x.repeat(3, 1).split(3)])\n"
+    "    loss = F.cross_entropy(out.view(3, 6, 4).mean(0), torch.randint(0, 4, (6,)))" + TRAIN,
     "joined views, split and stacked, and a mask of joined views": (
         VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n    z = torch.stack(z.split(12), dim=1)\n"
         + CONTRAST_OF_VIEWS

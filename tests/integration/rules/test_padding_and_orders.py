@@ -90,6 +90,9 @@ WITH_PADDING = (
     "out, _ = layer(embed(ids))\n    h = out[:, -1]  # HERE",
     "_, last = layer(embed(ids))  # HERE\n    h = last[-1]",
     "h = torch.relu(embed(ids.t())).mean(0)  # HERE",
+    "h = F.embedding_bag(ids, embed.weight)  # HERE",
+    "h = torch.einsum('btd->bd', embed(ids)) * (1 / 10)  # HERE",
+    "h = F.avg_pool1d(embed(ids).mT, 10).squeeze(2)  # HERE",
 )
 WITHOUT_PADDING = (
     "h = (embed(ids) * real[..., None]).sum(1) / real.sum(1, keepdim=True)",
@@ -97,6 +100,11 @@ WITHOUT_PADDING = (
     "h = embed(torch.randint(0, 21, (16, 10)).sort(descending=True).values).mean(1)",
     "h = embed(ids).mean(1) / real.float().mean(1, keepdim=True)",
     "h = embed(ids).max(1).values",
+    "h = F.embedding_bag(ids, embed.weight, padding_idx=0)",
+    "h = F.embedding_bag(ids, embed.weight, per_sample_weights=real.float(), mode='sum')",
+    "h = F.embedding_bag(ids, embed.weight) * 10 / real.sum(1, keepdim=True)",
+    "h = F.embedding_bag(torch.randint(0, 21, (16, 10)), embed.weight)",
+    "h = torch.einsum('btd->bd', embed(ids)) / real.sum(1, keepdim=True)",
     "h = layer(embed(ids))[0][torch.arange(16), real.sum(1) - 1]",
     "x = nn.utils.rnn.pack_padded_sequence(embed(ids), real.sum(1), batch_first=True, enforce_sorted=False)\n"
     "    h = layer(x)[1][-1]",
@@ -242,7 +250,33 @@ FROM_BEFORE = (
         "weights = discount(rewards)\n    loss = -(scores * torch.tensor(weights)).mean()",
     ),
 )
+MATRIX = "t = torch.arange(6.0)\ndiscount = torch.pow(0.9, (t[:, None] - t[None]).abs())"
+AT_ONCE = "rewards = torch.stack([action.float(), 1.0 - action])\n    "
+WEIGHED_AT_ONCE = "loss = -(scores * (returns - returns.mean(0))).sum(1).mean()"
+FROM_BEFORE += (
+    (
+        MATRIX + ".tril()  # HERE",
+        AT_ONCE + "returns = torch.einsum('ij,bj->bi', discount, rewards)\n    " + WEIGHED_AT_ONCE,
+    ),
+    (MATRIX + ".triu()  # HERE", AT_ONCE + "returns = rewards @ discount\n    " + WEIGHED_AT_ONCE),
+    (
+        MATRIX + "\ndiscount = discount * (t[:, None] >= t)  # HERE",
+        AT_ONCE + "returns = F.linear(rewards, discount)\n    " + WEIGHED_AT_ONCE,
+    ),
+    ("", AT_ONCE + "returns = rewards.cumsum(1)  # HERE\n    " + WEIGHED_AT_ONCE),
+)
 FROM_BEHIND = (
+    (
+        MATRIX + ".triu()",
+        AT_ONCE + "returns = torch.einsum('ij,bj->bi', discount, rewards)\n    " + WEIGHED_AT_ONCE,
+    ),
+    (MATRIX + ".triu().T", AT_ONCE + "returns = rewards @ discount\n    " + WEIGHED_AT_ONCE),
+    (
+        MATRIX + "\ndiscount = discount * (t[:, None] <= t)",
+        AT_ONCE + "returns = F.linear(rewards, discount)\n    " + WEIGHED_AT_ONCE,
+    ),
+    ("", AT_ONCE + "returns = rewards.flip(1).cumsum(1).flip(1)\n    " + WEIGHED_AT_ONCE),
+    ("", AT_ONCE + "returns = rewards.sum(1, keepdim=True) - rewards.cumsum(1) + rewards\n    " + WEIGHED_AT_ONCE),
     ("", LOOP.format("reversed(rewards)", "r + 0.9 * R") + "returns.reverse()\n    " + WEIGHED),
     ("", LOOP.format("range(1, 7)", "rewards[-r] + 0.9 * R") + WEIGHED.replace("scores", "scores[[5, 4, 3, 2, 1, 0]]")),
     ("", LOOP.format("rewards[::-1]", "r + 0.9 * R") + "returns = returns[::-1]\n    " + WEIGHED),

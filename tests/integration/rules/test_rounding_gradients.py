@@ -93,3 +93,48 @@ for _ in range(60):
     loss = (h - y).square().mean() + (h[:4] - y[:4]).abs().square().mean()
 """
     assert not alarms(HEAD + script + TRAIN, tmp_path)
+
+
+SCALED = """
+net, proto = nn.Linear(4, 8), nn.Parameter(torch.randn(3, 8))
+scale, each = nn.Parameter(torch.tensor(1.5)), nn.Parameter(torch.ones(2, 1, 1))
+optimizer = torch.optim.Adam([*net.parameters(), proto, scale, each], lr=0.01)
+for _ in range(4):
+    h = net(torch.randn(12, 4))
+    {scores}
+    loss = F.cross_entropy(s, torch.randint(0, 3, (12,))) + 0.1 * ({other} - 2).square().sum()
+"""
+DIVIDED_OUT = (
+    ("s = F.linear(F.normalize(h * scale.exp(), dim=-1), F.normalize(proto, dim=-1))  # HERE", "each"),
+    ("z = scale * h  # HERE\n    s = z / z.norm(dim=-1, keepdim=True) @ proto.T", "each"),
+    ("s = F.cosine_similarity((h / F.softplus(scale))[:, None], proto[None], dim=-1)  # HERE", "each"),
+    ("s = F.layer_norm(torch.mul(F.relu(h), scale), (8,)) @ proto.T  # HERE", "each"),
+    ("s = F.batch_norm(h * scale, None, None, training=True) @ proto.T  # HERE", "each"),
+    (
+        "z = h.view(12, 2, 4).transpose(0, 1) * each  # HERE\n"
+        "    s = (F.normalize(z, dim=-1) * scale).transpose(0, 1).reshape(12, 8) @ proto.T",
+        "scale",
+    ),
+)
+OF_INFLUENCE = (
+    ("s = scale.exp() * F.linear(F.normalize(h, dim=-1), F.normalize(proto, dim=-1))", "each"),
+    ("s = F.normalize(h + F.relu(h) * scale, dim=-1) @ proto.T", "each"),
+    ("s = F.batch_norm(h * scale, torch.zeros(8), torch.ones(8)) @ proto.T", "each"),
+    ("s = F.normalize(scale * h, dim=-1) @ proto.T + scale", "each"),
+    ("s = F.layer_norm(torch.tanh(h * scale), (8,)) @ proto.T", "each"),
+    (
+        "z = h.view(12, 2, 4) * each.view(2, 1)\n    s = F.layer_norm(z.reshape(12, 8), (8,)) @ proto.T * scale",
+        "scale",
+    ),
+)
+
+
+@pytest.mark.parametrize(("scores", "other"), DIVIDED_OUT)
+def test_a_scale_that_is_divided_out_again_is_told(scores: str, other: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + SCALED.format(scores=scores, other=other) + TRAIN, "only_rounding", tmp_path)
+
+
+@pytest.mark.parametrize(("scores", "other"), OF_INFLUENCE)
+def test_a_scale_of_influence_raises_no_alarm(scores: str, other: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + SCALED.format(scores=scores, other=other) + TRAIN, tmp_path)
+    assert "only_rounding" not in [each.cause for each in found]

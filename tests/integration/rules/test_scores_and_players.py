@@ -71,6 +71,20 @@ FAULTS = {
     + "    scale = 8**-0.5\n    w = torch.einsum('bhid,bhjd->bhij', q, k) / scale  # HERE\n"
     "    w = w.masked_fill(torch.triu(torch.ones(5, 5), 1).bool(), float('-inf')).softmax(-1)\n"
     "    loss = (w @ v).square().mean()" + TRAIN,
+    ("scores_scaled_up", "a factor of the call that adds the product to a bias"): ATTENTION
+    + "    bias = x.new_zeros(8, 5, 5)\n    w = torch.baddbmm(bias, q, k.mT, alpha=16**0.5).softmax(-1)  # HERE\n"
+    "    loss = (w @ v - x).square().mean()" + TRAIN,
+    ("scores_scaled_up", "queries that are multiplied before"): ATTENTION
+    + "    q = q * 16**0.5  # HERE\n    w = (q @ k.transpose(1, 2)).softmax(-1)\n"
+    "    loss = (w @ v - x).square().mean()" + TRAIN,
+    ("scores_scaled_up", "a scale of the fused attention"): ATTENTION
+    + "    loss = (F.scaled_dot_product_attention(q, k, v, scale=16**0.5) - x).square().mean()  # HERE" + TRAIN,
+    ("scores_scaled_up", "a trained bias, and the factor of a sum"): ATTENTION
+    + "    w = torch.add(value.bias[:5], torch.einsum('bid,bjd->bij', q, k), alpha=4.0)  # HERE\n"
+    "    loss = (w.softmax(-1) @ v - x).square().mean()" + TRAIN,
+    ("scores_scaled_up", "products that are added up by hand"): ATTENTION
+    + "    w = (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1).div_(16**-0.5)  # HERE\n"
+    "    loss = (w.softmax(-1) @ v - x).square().mean()" + TRAIN,
     ("divided_by_variance", "a layer normalization by hand"): NORMAL
     + "    loss = last(gain * (h - mean) / (var + 1e-5)).square().mean()  # HERE" + TRAIN,
     ("entropy_of_scores", "probabilities times scores"): POLICY
@@ -92,6 +106,16 @@ HEALTHY = {
     + "    pos, neg = -d_ap, -d_an\n    loss = F.relu(0.5 - pos + neg).mean()" + TRAIN,
     "scores divided by the root": ATTENTION
     + "    w = (q @ k.transpose(1, 2) / 16**0.5).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,
+    "a factor below one of the call that adds the product to a bias": ATTENTION
+    + "    w = torch.baddbmm(x.new_zeros(8, 5, 5), q, k.mT, alpha=16**-0.5).softmax(-1)\n"
+    "    loss = (w @ v - x).square().mean()" + TRAIN,
+    "unit vectors times the root of their length": ATTENTION
+    + "    q, k = F.normalize(q, dim=-1), k / k.norm(dim=-1, keepdim=True)\n"
+    "    w = (q @ k.transpose(1, 2) * 16**0.5).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,
+    "queries divided before, keys multiplied": ATTENTION
+    + "    w = ((q / 16) @ (k * 16**0.5).transpose(1, 2)).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,
+    "a scale of the fused attention that is right": ATTENTION
+    + "    loss = (F.scaled_dot_product_attention(q * 2, k, v, scale=16**-0.5) - x).square().mean()" + TRAIN,
     "scores of unit vectors times a number": ATTENTION
     + "    q, k = F.normalize(q, dim=-1), F.normalize(k, dim=-1)\n"
     "    w = (q @ k.transpose(1, 2) * 10.0).softmax(-1)\n    loss = (w @ v - x).square().mean()" + TRAIN,

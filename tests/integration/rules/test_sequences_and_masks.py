@@ -147,6 +147,12 @@ ITSELF = (
     "    s = torch.einsum('nd,md->nm', z, z) / 0.2  # HERE\n    loss = -s.log_softmax(1)[rows, pair].mean()",
     "    e = torch.exp(z.mm(z.t()) / 0.2)  # HERE\n"
     "    loss = -torch.log(torch.exp((z * z[pair]).sum(1) / 0.2) / e.sum(1)).mean()",
+    "    s = torch.inner(z, z) / 0.2  # HERE\n"
+    "    loss = (s.logsumexp(1) - torch.linalg.vecdot(z, z[pair]) / 0.2).mean()",
+    "    s = F.linear(z, z).div(0.2)  # HERE\n    s = s - s.amax(1, keepdim=True).detach()\n"
+    "    loss = torch.logsumexp(s, dim=1).mean() - s[rows, pair].mean()",
+    "    s = (z[:, None] * z[None]).sum(-1)  # HERE\n"
+    "    loss = -(5 * s).softmax(-1).gather(1, pair[:, None]).log().mean()",
 )
 OTHERS = (
     "    s = z @ z.T / 0.2\n    s.fill_diagonal_(float('-inf'))\n    loss = F.cross_entropy(s, pair)",
@@ -155,6 +161,11 @@ OTHERS = (
     "    e = torch.exp(z @ z.T / 0.2)\n    below = e.sum(1) - 2.718281828 ** 5\n"
     "    loss = (torch.log(below) - (z * z[pair]).sum(1) / 0.2).mean()",
     "    loss = F.cross_entropy((z @ z.T).softmax(1) @ z, torch.randint(0, 4, (16,)))",
+    "    s = torch.inner(z, z) / 0.2\n    s = s[~torch.eye(16, dtype=torch.bool)].view(16, 15)\n"
+    "    loss = (s.logsumexp(1) - torch.linalg.vecdot(z, z[pair]) / 0.2).mean()",
+    "    s = F.linear(z, z).div(0.2) - 1e9 * torch.eye(16)\n    s = s - s.amax(1, keepdim=True).detach()\n"
+    "    loss = torch.logsumexp(s, dim=1).mean() - s[rows, pair].mean()",
+    "    s = torch.inner(z[:8], z[8:]) / 0.2\n    loss = (s.logsumexp(1) - s.diagonal()).mean()",
 )
 
 

@@ -24,12 +24,27 @@ TWICE = (
     "held_out = torch.randperm(50)[-10:]\ntrain = torch.randperm(len(inputs))[:-10]  # HERE",
     "def part(n, last):\n    order = torch.randperm(n)  # HERE\n    return order[40:] if last else order[:40]\n"
     "train, held_out = part(50, False), part(50, True)",
+    "def part(n, name):\n    order = torch.randperm(n)  # HERE\n"
+    "    return {'train': order[:40], 'rest': order[40:]}[name]\n"
+    "train, held_out = part(50, 'train'), part(50, 'rest')",
+    "train, _ = torch.randperm(50).split([40, 10])\n_, held_out = torch.randperm(50).split([40, 10])  # HERE",
+    "train = torch.randperm(50).narrow(0, 0, 40)\nheld_out = torch.randperm(50)[40:]  # HERE",
 )
 ONCE = (
     "order = torch.randperm(50)\ntrain, held_out = order[:40], order[40:]",
     "held_out = torch.randperm(50, generator=torch.Generator().manual_seed(3))[40:]\n"
     "train = torch.randperm(50, generator=torch.Generator().manual_seed(3))[:40]",
     "train, held_out = torch.randperm(50)[:40], torch.randperm(50)[:40]",
+    "def part(n, name):\n    torch.manual_seed(3)\n    order = torch.randperm(n)\n"
+    "    return {'train': order[:40], 'rest': order[40:]}[name]\n"
+    "train, held_out = part(50, 'train'), part(50, 'rest')",
+    "def part(n, last):\n    order = torch.randperm(n)\n    return order[40:] if last else order[:40]\n"
+    "torch.manual_seed(3)\ntrain = part(50, False)\ntorch.manual_seed(3)\nheld_out = part(50, True)",
+    "other = torch.randn(50, 4)\ntrain, held_out = torch.randperm(50)[:40], torch.randperm(50)[40:]\n"
+    "print(other[held_out].mean())\nheld_out = train",
+    "train, held_out = torch.randperm(50).split([40, 10])",
+    "order = torch.randperm(50)\nother = torch.randperm(50)\ntrain, held_out = order[:40], order.narrow(0, 40, 10)\n"
+    "held_out = held_out[other[40:] % 10]",
 )
 
 

@@ -69,9 +69,21 @@ REVERSED = (
     "    loss = F.smooth_l1_loss(value, returns) - (score * advantage).sum()",
     "with torch.no_grad():\n        a = value - returns  # HERE\n        a = (a - a.mean()) / (a.std() + 1e-8)\n"
     "    loss = (value - returns).pow(2).mean() - (a * score).mean()",
+    "a = torch.sub(value, returns).detach()  # HERE\n"
+    "    nll = F.cross_entropy(distribution.logits, actions, reduction='none')\n"
+    "    loss = torch.dot(nll, a) / 16 + F.smooth_l1_loss(value, returns)",
+    "nll = -score\n    a = -(returns - value.detach())  # HERE\n"
+    "    loss = (nll * a).mean() + F.l1_loss(value, returns)",
+    "a = torch.add(value.detach(), returns, alpha=-1)  # HERE\n    off = value - returns\n"
+    "    loss = off.dot(off) / 16 - torch.einsum('b,b->', score, a) / 16",
 )
 AS_MEANT = (
     "advantage = returns - value.detach()\n    loss = -(score * advantage).mean() + F.mse_loss(value, returns)",
+    "a = (returns - value).detach()\n    nll = F.cross_entropy(distribution.logits, actions, reduction='none')\n"
+    "    loss = torch.dot(nll, a) / 16 + F.smooth_l1_loss(value, returns)",
+    "nll = -score\n    a = -(value.detach() - returns)\n    loss = (nll * a).mean() + F.l1_loss(value, returns)",
+    "a = torch.add(value.detach(), returns, alpha=-1)\n    off = value - returns\n"
+    "    loss = off.dot(off) / 16 + torch.einsum('b,b->', score, a) / 16",
     "regret = value.detach() - returns\n    loss = (score * regret).mean() + F.mse_loss(value, returns)",
     "advantage = returns - returns.mean()\n    loss = -(score * advantage).mean() + F.mse_loss(value, returns)",
 )

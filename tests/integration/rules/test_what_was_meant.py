@@ -9,6 +9,22 @@ import pytest
 
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
 
+ARRAY = """
+import numpy as np
+array = np.random.default_rng(0).normal(4, 1.7, (20, 3)).astype(np.float32)
+parts = [torch.from_numpy(array[4 * i : 4 * i + 4]).clone() for i in range(5)]
+means = [torch.zeros(3) for _ in range(5)]
+model = nn.Linear(3, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(3):
+    for i in range(5):
+{read}
+        loss = (model(x) - 1).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
 WRONG: dict[tuple[str, str], str] = {
     ("result_discarded", "bounds of what a policy may do"): """
 policy = nn.Linear(3, 2)
@@ -96,6 +112,15 @@ for epoch in range(3):
         loss.backward()
         optimizer.step()
 """,
+    ("data_changed_again", "windows of an array that are standardized in place"): ARRAY.format(
+        read="        x = torch.from_numpy(array[4 * i : 4 * i + 4])\n        x -= 4.0  # HERE\n        x /= 1.7"
+    ),
+    ("data_changed_again", "parts of a tensor around an array"): ARRAY.format(
+        read="        x = torch.as_tensor(array)[4 * i : 4 * i + 4].sub_(4.0)  # HERE"
+    ),
+    ("data_changed_again", "tensors of a list"): ARRAY.format(
+        read="        x = parts[i]\n        x.sub_(4.0).div_(1.7)  # HERE"
+    ),
     ("frozen_at_zero", "the last layer of a zero-initialized branch is frozen with its backbone"): """
 class Branch(nn.Module):
     def __init__(self):
@@ -246,6 +271,16 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "copies of windows of an array are standardized in place": ARRAY.format(
+        read="        x = torch.tensor(array[4 * i : 4 * i + 4])\n        x -= 4.0\n        x /= 1.7"
+    ),
+    "what an array gives is standardized in place once": ARRAY.format(
+        read="        x = torch.from_numpy(array[4 * i : 4 * i + 4])\n        x -= 4.0 * (epoch == 0)"
+    ),
+    "averages in a list": ARRAY.format(
+        read="        means[i].mul_(0.9).add_(0.1 * model(parts[i]).detach().mean())\n        x = parts[i] - means[i]"
+    ),
+    "copies of tensors in a list": ARRAY.format(read="        x = parts[i].clone()\n        x.sub_(4.0).div_(1.7)"),
     "statements whose result is not needed": """
 model = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

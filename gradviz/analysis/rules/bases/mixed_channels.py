@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
@@ -38,6 +39,26 @@ class Mixed(Struct, frozen=True):
     fix: str
     is_certain: bool = False
     """Whether the shapes alone tell, and not only how the result is used."""
+
+
+def as_one_reshape(flow: Dataflow, row: int, call: Call) -> Iterator[Call]:
+    """A reshape, and the same call with what the reshapes right before it were given: ``x.flatten(1).unflatten(...)``
+    does what one ``view()`` does."""
+    yield call
+    tensor = call.inputs[0].tensor
+    for _ in range(_MAX_RESHAPES):
+        made = flow.newest_producer(tensor, row)
+        before = None if made is None else flow.log.calls[made]
+        if made is None or before is None or plain_name(before.function) not in _RESHAPES or not before.inputs:
+            return
+        row, tensor = made, before.inputs[0].tensor
+        yield replace(call, inputs=before.inputs[:1])
+
+
+_RESHAPES = frozenset({
+    "view", "reshape", "flatten", "unflatten", "ravel", "contiguous", "view_as", "reshape_as", "squeeze", "unsqueeze",
+})  # fmt: skip
+_MAX_RESHAPES = 3
 
 
 # -- channels of convolutions ------------------------------------------------------------------------------------------
@@ -135,7 +156,11 @@ def features_with_positions(flow: Dataflow, row: int, call: Call) -> Mixed | Non
     if not is_exchanged or min(features, count) < _ROWS or features in (count, given[1]):
         return None
     origin = _layer_of_features(flow, row, tensor)
-    if origin is None or not any(_takes_channels(flow.log.calls[user]) for user in users_by_element(flow, row, result)):
+    if origin is None:
+        return None
+    is_turned = made == (*given[:-2], features, given[-2])
+    users = [flow.log.calls[user] for user in users_by_element(flow, row, result)]
+    if not any(_takes_channels(user) or (is_turned and _multiplies(flow, user, result)) for user in users):
         return None
     what = f"the last axis has the features of {plain_name(flow.log.calls[origin].function)}()"
     last = len(given) - 1
@@ -165,6 +190,18 @@ def _takes_channels(call: Call) -> bool:
     return name in _TAKES_CHANNELS or (name.startswith("conv") and name[-1] == "d")
 
 
+def _multiplies(flow: Dataflow, call: Call, turned: int) -> bool:
+    """Whether a call is a product for which a matrix of each sample is to be turned: one with the keys of an attention,
+    or a layer over the positions."""
+    name, given = plain_name(call.function), [use.tensor for use in call.inputs]
+    if name == "linear":
+        return given[0] == turned
+    others = [each for each in given if each != turned]
+    is_by_sample = name in _PRODUCTS and given[-1] == turned and bool(others)
+    return is_by_sample and len(shape_of(flow, given[-2])) == len(shape_of(flow, turned))
+
+
+_PRODUCTS = frozenset({"matmul", "bmm", "baddbmm"})
 _TAKES_CHANNELS = frozenset({"cross_entropy", "nll_loss", "batch_norm", "group_norm", "instance_norm"})
 
 

@@ -20,8 +20,9 @@ class RowsGroupedOtherwise(Rule):
     -------------
     Rows with several copies of each sample, either one copy of all samples after the other (``repeat``, ``cat``,
     ``stack(dim=0)``), or all copies of one sample after those of the one before (``repeat_interleave``,
-    ``stack(dim=1)``), that a later call takes in the other order: a view of which the axis of copies is reduced, parts
-    that are paired row by row, labels of a contrastive loss, or rows of the other order beside them.
+    ``stack(dim=1)``), that a later call takes in the other order: a view, or a stack of parts, of which the axis of
+    copies is reduced, parts that are paired row by row, labels of a contrastive loss, or rows of the other order beside
+    them.
 
     Why it matters
     --------------
@@ -94,7 +95,7 @@ class RowsGroupedOtherwise(Rule):
 
 _ORDERS = {True: "one copy of all after the other", False: "sample by sample"}
 _USES: dict[Use, str] = {
-    "reduced": "{0} takes them in a view{1} as if they stood",
+    "reduced": "{0} takes them in groups{1} as if they stood",
     "paired": "{0} pairs parts{1} as if they stood",
     "mixed": "a view{1} cuts them as if they stood",
     "combined": "{0}{1} combines them with rows that stand",

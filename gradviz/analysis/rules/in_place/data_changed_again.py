@@ -10,10 +10,15 @@ from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.changed_samples import (
+    ChangedSamples,
+    changed_samples,
+    changes_in_place,
+)
 from gradviz.analysis.rules.bases.batches.masked_again import MaskedAgain, is_state, masked_again
 from gradviz.graph.call_log import Call
 
@@ -25,7 +30,8 @@ class DataChangedAgain(Rule):
     -------------
     ``x = data[i:j]`` followed by ``x -= ...``, ``x /= ...`` or ``x += noise``, where the same line changes the memory
     of the same data set again and again, and trains on the result. Also a constant that is written into such a part, at
-    other places each time that the part is read: masks that add up.
+    other places each time that the part is read: masks that add up. The same for parts of a NumPy array, of which
+    ``from_numpy()`` makes tensors, and for tensors in a list.
 
     Why it matters
     --------------
@@ -80,6 +86,21 @@ class DataChangedAgain(Rule):
                 told.add(storage)
                 yield self._finding(case, found, written / size)
         yield from (self._finding_of_masks(case, each) for each in masked_again(flow))
+        yield from (self._finding_of_samples(case, each) for each in changed_samples(flow))
+
+    def _finding_of_samples(self, case: Case, found: ChangedSamples) -> Finding:
+        whose = "the memory of arrays, which tensors share," if found.is_array else "samples of a list"
+        return self.finding(
+            f"this line changes {whose} in place, {found.again:,} times with the values that an earlier change has "
+            "left: what is read again was changed before",
+            symptom="grad_wrong",
+            why="from_numpy() and as_tensor() do not copy an array"
+            if found.is_array
+            else "an element of a list is the tensor itself, so the change is kept for the next time",
+            fix="compute a new tensor (x = x - mean instead of x -= mean), or copy first, as torch.tensor() does",
+            location=location_of_call(case.dataflow, found.row),
+            evidence={"changes": found.again},
+        )
 
     def _finding(self, case: Case, changes: list[_Change], times: float) -> Finding:
         flow = case.dataflow
@@ -114,7 +135,6 @@ class DataChangedAgain(Rule):
         )
 
 
-_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp"})
 _MIN_PARTS = 3
 
 
@@ -126,13 +146,11 @@ class _Change(NamedTuple):
 
 def _changed_view(flow: Dataflow, row: int, call: Call) -> int | None:
     """The call that took the part of a tensor without gradient that an in-place calculation changes."""
-    if call.kind != "operation" or not call.inputs or plain_name(call.function) not in _ARITHMETIC:
+    if not changes_in_place(flow, row, call):
         return None
     use = call.inputs[0]
-    if use.requires_grad or call.inside is not None or use.tensor not in [each.tensor for each in call.changed]:
-        return None
     made = flow.producers(use.tensor, row)
-    if not made or not flow.has_step_after(row):
+    if not made:
         return None
     maker = flow.log.calls[made[0]]
     if plain_name(maker.function) not in ("getitem", "narrow", "select", "unbind") or not maker.inputs:

@@ -10,7 +10,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
-from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.analysis.rules.bases.losses.signed_terms import (
+    Term,
+    is_number_first,
+    number_of,
+    signed_terms,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -19,8 +24,8 @@ class AdvantageReversed(Rule):
 
     What it finds
     -------------
-    A loss that subtracts log-probabilities of actions, times ``value - target`` without a gradient, where the same
-    ``value`` is fitted to the same ``target`` by a squared error.
+    A loss that subtracts log-probabilities of actions, times ``value - target`` without a gradient, or adds cross
+    entropies of actions that are weighed so, where the same ``value`` is fitted to the same ``target`` by an error.
 
     Why it matters
     --------------
@@ -68,9 +73,11 @@ class AdvantageReversed(Rule):
         for backward in case.histories.last_trained_backward_of_each_line if fitted else ():
             for use in flow.log.calls[backward].roots:
                 for term in signed_terms(flow, backward, use.tensor):
-                    row = _difference_as_weight(flow, term)
-                    pair = None if row is None else _sides(flow, row, flow.log.calls[row])
-                    if row is not None and pair in fitted and flow.log.calls[row].call_site not in told:
+                    found = _difference_as_weight(flow, term)
+                    if found is None or found[1] not in fitted:
+                        continue
+                    row, _ = found
+                    if flow.log.calls[row].call_site not in told:
                         told.add(flow.log.calls[row].call_site)
                         yield self._finding(flow, row, term.row)
 
@@ -88,54 +95,102 @@ class AdvantageReversed(Rule):
 
 
 _BOTH = 2
-_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss"})
-_SQUARES = frozenset({"pow", "square"})
-_NORMALIZES = frozenset({"div", "sub", "add", "mul", "detach", "clamp"})
+_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"})
+_SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
+_PRODUCTS = frozenset({"mul", "dot", "inner", "vdot", "vecdot", "einsum", "tensordot", "matmul", "mv"})
+_NORMALIZES = frozenset({"div", "sub", "add", "mul", "detach", "clamp", "neg", "nan_to_num"})
+_LOSSES_OF_ACTIONS = frozenset({"cross_entropy", "nll_loss", "binary_cross_entropy_with_logits"})
+"""They return negative log-probabilities."""
+_CHOICES = frozenset({"gather", "log_softmax", "take_along_dim", "logsigmoid"})
+"""They return log-probabilities of actions, which may be added up or negated before they are weighed."""
 _MAX_STEPS = 8
 
 
 def _fitted_values(flow: Dataflow) -> Iterator[tuple[int, int]]:
-    """For each squared error: the prediction and its target, before changes of shape."""
+    """For each error: the prediction and its target, before changes of shape."""
     for row, call in enumerate(flow.log.calls):
-        name = plain_name(call.function)
-        if len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
-            continue
-        users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)) if call.outputs else ()
-        if name in _ERRORS or (name == "sub" and any(plain_name(user.function) in _SQUARES for user in users)):
+        if len(call.inputs) == _BOTH and len(call.live_inputs) == 1 and _is_error(flow, row, call):
             live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
             yield tensor_before(flow, live.tensor, row, _PASSED), tensor_before(flow, dead.tensor, row, _PASSED)
+
+
+def _is_error(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call compares two tensors, or returns their difference, of which a square or a norm is taken."""
+    name = plain_name(call.function)
+    if name in _ERRORS:
+        return True
+    users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)) if call.outputs else ()
+    return name == "sub" and any(
+        plain_name(user.function) in _SQUARES
+        or (plain_name(user.function) in _PRODUCTS and len({use.tensor for use in user.inputs}) == 1 < len(user.inputs))
+        for user in users
+    )
 
 
 _PASSED = frozenset({"detach", "clone", *SHAPE_ONLY}) - {"getitem"}
 
 
-def _sides(flow: Dataflow, row: int, call: Call) -> tuple[int, int]:
-    """What a difference begins with, and what it takes away."""
-    first, second = (tensor_before(flow, use.tensor, row, _PASSED) for use in call.inputs)
-    return (second, first) if call.function.rpartition(".")[2] == "__rsub__" else (first, second)
+def _difference_as_weight(flow: Dataflow, term: Term) -> tuple[int, tuple[int, int]] | None:
+    """The difference that weighs a log-probability which a loss subtracts, and its two sides, of which the second is
+    taken away from the first; it may have been normalized."""
+    name = plain_name(flow.log.calls[term.row].function)
+    is_subtracted = term.sign > 0 if name in _LOSSES_OF_ACTIONS else term.sign < 0
+    if not is_subtracted or len(term.path) < _BOTH:
+        return None
+    is_certain = name in _CHOICES | _LOSSES_OF_ACTIONS
+    for product in reversed(term.path[:-1] if is_certain else term.path[-2:-1]):
+        call = flow.log.calls[product]
+        dead = [use for use in call.inputs if not use.requires_grad]
+        if plain_name(call.function) in _PRODUCTS and len(dead) == 1 and len(call.live_inputs) == 1:
+            found = _difference(flow, dead[0].tensor, product)
+            if found is not None:
+                return found
+    return None
 
 
-def _difference_as_weight(flow: Dataflow, term: Term) -> int | None:
-    """The difference that weighs a log-probability which a loss subtracts; it may have been normalized."""
-    if term.sign > 0 or len(term.path) < _BOTH:
-        return None
-    product = term.path[-2]
-    call = flow.log.calls[product]
-    dead = [use for use in call.inputs if not use.requires_grad]
-    if plain_name(call.function) != "mul" or len(dead) != 1 or len(call.live_inputs) != 1:
-        return None
-    tensor, before = dead[0].tensor, product
+def _difference(flow: Dataflow, tensor: int, before: int) -> tuple[int, tuple[int, int]] | None:
+    """The difference of two tensors from which a weight was made, with its sides in the order of the weight."""
+    sign = 1
     for _ in range(_MAX_STEPS):
         made = value_maker(flow, tensor, before, through=frozenset({"detach"}))
         if made is None or plain_name(made[1].function) not in _NORMALIZES or not made[1].inputs:
             return None
-        if plain_name(made[1].function) == "sub" and len(made[1].inputs) == _BOTH and not _is_centred(flow, *made):
-            return made[0]
-        before, tensor = made[0], made[1].inputs[0].tensor
+        before, call = made
+        sides = _sides(flow, before, call)
+        if sides is not None and not _is_centred(flow, before, call):
+            return before, sides if sign > 0 else sides[::-1]
+        sign *= _sign_of_factor(call)
+        tensor = call.inputs[0].tensor
     return None
+
+
+def _sides(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """What a difference begins with, and what it takes away; None if a call makes no difference of two tensors."""
+    if len(call.inputs) != _BOTH:
+        return None
+    name = plain_name(call.function)
+    sides = [tensor_before(flow, use.tensor, row, _PASSED) for use in call.inputs]
+    if name == "sub":
+        return (sides[1], sides[0]) if call.function.rpartition(".")[2] == "__rsub__" else (sides[0], sides[1])
+    if name == "add" and number_of(call, "alpha", missing=1.0) < 0:
+        return sides[0], sides[1]
+    for position, side in enumerate(sides) if name == "add" else ():
+        made = flow.newest_producer(side, row)
+        if made is not None and plain_name(flow.log.calls[made].function) == "neg":
+            negated = tensor_before(flow, flow.log.calls[made].inputs[0].tensor, made, _PASSED)
+            return sides[1 - position], negated
+    return None
+
+
+def _sign_of_factor(call: Call) -> int:
+    """-1 for a call that turns the sign of its first input around."""
+    name, number = plain_name(call.function), number_of(call, "1", "0", "other", missing=1.0)
+    is_turned = name == "neg" or (name in ("mul", "div") and len(call.inputs) == 1 and number < 0)
+    # A number from which a weight is subtracted, as in 0 - weight.
+    return -1 if is_turned or (name == "sub" and is_number_first(call)) else 1
 
 
 def _is_centred(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether a call takes the mean of its first input away from it."""
     made = flow.newest_producer(call.inputs[1].tensor, row)
-    return made is not None and plain_name(flow.log.calls[made].function) == "mean"
+    return made is not None and plain_name(flow.log.calls[made].function) in ("mean", "nanmean", "median")

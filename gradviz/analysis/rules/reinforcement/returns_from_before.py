@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.objectives import has_line_with
+from gradviz.analysis.rules.bases.losses.rewards import grows_with_rewards
 from gradviz.analysis.rules.bases.sequences.forward_sums import ForwardSum, forward_sums, sums_left_reversed
+from gradviz.analysis.rules.bases.sequences.past_sums import past_sums
 
 
 class ReturnsFromBefore(Rule):
@@ -23,7 +25,8 @@ class ReturnsFromBefore(Rule):
     A loop ``for r in rewards: R = r + gamma * R; returns.append(R)`` that goes from the first reward to the last, in a
     program that draws actions and weighs their log-probabilities with what the loop has made; or one that sums up
     ``delta = r + gamma * next_value - value`` in that order for advantages. Also a loop through ``reversed(rewards)``
-    that appends its sums to a list, where no line of the program turns anything around again.
+    that appends its sums to a list, where no line of the program turns anything around again. The same of whole
+    sequences: the lower half of a matrix of discounts times the rewards, or ``cumsum()`` of them.
 
     Why it matters
     --------------
@@ -79,6 +82,34 @@ class ReturnsFromBefore(Rule):
                 used = _weighs_at(case, file, found)
                 if used is not None:
                     yield self._of_reversed(Location(file, _line_of_append(lines, found)), found, used)
+        yield from self._of_calls(case)
+
+    def _of_calls(self, case: Case) -> Iterator[Finding]:
+        """What a product with a triangular matrix, or ``cumsum()``, has made of whole sequences of rewards."""
+        flow, told = case.dataflow, set[Location | None]()
+        for found in past_sums(flow):
+            if not found.is_by_matrix and not grows_with_rewards(flow, found.summed.tensor, found.row, short=True):
+                continue
+            if _is_taken_away(flow, found.row):
+                continue
+            location = location_of_call(flow, found.made)
+            product = _product_with(flow, found.row) if flow.has_step_after(found.row) else None
+            if product is None or location in told:
+                continue
+            told.add(location)
+            used = location_of_call(flow, product)
+            how = "keeps the half of the matrix with the steps before each" if found.is_by_matrix else "begins in front"
+            yield self.finding(
+                "each action is weighed with the rewards up to it, and with none of those that follow: "
+                f"{call_words(flow.log.calls[found.made])} {how}",
+                symptom="grad_wrong",
+                why="an action has no influence on the rewards before it, so that the gradient is mostly noise",
+                fix="take the other half: triu() in front of the rewards, tril() behind them"
+                if found.is_by_matrix
+                else "add up from the end: rewards.flip(1).cumsum(1).flip(1)",
+                location=location,
+                symptom_location=used if used != location else None,
+            )
 
     def _of_reversed(self, location: Location, found: ForwardSum, used: Location) -> Finding:
         return self.finding(
@@ -107,8 +138,19 @@ class ReturnsFromBefore(Rule):
 
 _LOG_PROBABILITIES = re.compile(r"log_?p|log_softmax|logprob|cross_entropy|nll", re.IGNORECASE)
 _DRAWS = frozenset({"multinomial", "normal", "bernoulli", "rand", "gumbel_softmax"})
+_WEIGHS = frozenset({"mul", "dot", "einsum", "inner", "vdot", "vecdot"})
 _MAX_FOLLOWED = 60
 _LINES_OF_A_LOOP = 4
+
+
+def _is_taken_away(flow: Dataflow, row: int) -> bool:
+    """Whether a program takes a result away from another one: the sum of all rewards less those before."""
+    result = flow.log.calls[row].outputs[0].tensor
+    users = (flow.log.calls[user] for user in flow.users(result, row))
+    return any(
+        plain_name(call.function) == "sub" and len(call.inputs) > 1 and call.inputs[1].tensor == result
+        for call in users
+    )
 
 
 def _line_of_append(lines: dict[int, str], found: ForwardSum) -> int:
@@ -162,7 +204,7 @@ def _product_with(flow: Dataflow, row: int) -> int | None:
         for user in flow.users(tensor, after):
             call = flow.log.calls[user]
             if call.live_inputs:
-                if plain_name(call.function) == "mul":
+                if plain_name(call.function) in _WEIGHS:
                     return user
                 continue
             for use in call.outputs:

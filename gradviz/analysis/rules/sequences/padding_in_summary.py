@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import isclose
 
 from msgspec import Struct
 
@@ -16,8 +17,15 @@ from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, time_axis
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
+from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
-from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
+from gradviz.analysis.rules.bases.sequences.padded_ids import (
+    LOOKUPS,
+    MOST_READ,
+    in_words,
+    is_meant_to_pad,
+    same_padding,
+)
 from gradviz.graph.call_log import Call, Padding
 
 
@@ -26,9 +34,9 @@ class PaddingInSummary(Rule):
 
     What it finds
     -------------
-    The mean over the positions of embeddings, or of what was computed from them, and the last state of ``nn.LSTM``,
-    ``nn.GRU`` or ``nn.RNN`` (``out[:, -1]``, ``h_n``), where the ids of a batch end with runs of one id of different
-    lengths that stands nowhere else, and nothing leaves these positions out.
+    The mean over the positions of embeddings, that of ``nn.EmbeddingBag`` or of what was computed from them, and the
+    last state of ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` (``out[:, -1]``, ``h_n``), where the ids of a batch end with
+    runs of one id of different lengths that stands nowhere else, and nothing leaves these positions out.
 
     Why it matters
     --------------
@@ -71,7 +79,7 @@ class PaddingInSummary(Rule):
         flow, told = case.dataflow, set[int | None]()
         lookups: dict[int | None, list[int]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) == "embedding" and call.live_inputs and flow.has_step_after(row):
+            if plain_name(call.function) in LOOKUPS and call.live_inputs and flow.has_step_after(row):
                 lookups[call.call_site].append(row)
         for rows in lookups.values():
             ids = same_padding([_padding_of(flow.log.calls[row]) for row in rows[:MOST_READ]])
@@ -112,7 +120,9 @@ _PACKED = (
     "pack the embeddings before the layer: nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, "
     "enforce_sorted=False), and take h_n; or take the output at lengths - 1"
 )
+_PADDING_OF_BAG = "leave the padding out: nn.EmbeddingBag(..., padding_idx={0})"
 _MAX_FOLLOWED = 40
+_BOTH = 2
 _AXES = 3
 _KEEP = frozenset({
     "dropout", "relu", "gelu", "tanh", "sigmoid", "silu", "elu", "leaky_relu", "layer_norm", "add", "mul", "to",
@@ -127,6 +137,10 @@ def _padding_of(call: Call) -> Padding | None:
 def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
     """What makes one result of each of the sequences that a lookup takes."""
     flow = case.dataflow
+    if plain_name(flow.log.calls[row].function) == "embedding_bag":
+        if _averages_all(flow, row):
+            yield _End(row, row, "the mean over each row of ids also counts", _PADDING_OF_BAG.format(ids.value))
+        return
     waiting = [(flow.log.calls[row].outputs[0].tensor, row, int(ids.axis))]
     seen: set[int] = set()
     while waiting and len(seen) < _MAX_FOLLOWED:
@@ -147,6 +161,16 @@ def _ends(case: Case, row: int, ids: Padding) -> Iterator[_End]:
                 waiting.append((call.outputs[0].tensor, user, moved))
 
 
+def _averages_all(flow: Dataflow, row: int) -> bool:
+    """Whether a call looks up rows of ids and averages each row: without weights, and with no id that is left out."""
+    call = flow.log.calls[row]
+    has_weights = len(call.inputs) > _BOTH
+    has_index = call.scalars.get("padding_idx") is not None
+    return call.scalars.get("mode", "mean") == "mean" and not (
+        has_weights or has_index or is_divided_later(flow, row, call)
+    )
+
+
 def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
     """Whether a call averages over the positions, and nothing divides by their number later."""
     call = flow.log.calls[row]
@@ -157,10 +181,26 @@ def _is_mean(flow: Dataflow, row: int, tensor: int, axis: int) -> bool:
         return axis_of(call, _AXES, _place_of_axis(call)) == axis and not is_divided_later(flow, row, call)
     if name == "adaptive_avg_pool1d":
         return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,)
-    if name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis:
+    if name == "avg_pool1d":
+        return axis == _AXES - 1 and shape_of(flow, call.outputs[0].tensor)[-1:] == (1,) and shape[-1] > 1
+    is_sum = name == "sum" and axis_of(call, _AXES, _place_of_axis(call)) == axis
+    if is_sum or (name == "einsum" and _summed_in_einsum(call) == axis):
         users = [flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)]
-        return len(users) == 1 and plain_name(users[0].function) == "div" and users[0].scalars.get("1") == shape[axis]
+        return len(users) == 1 and _divides_by(users[0], shape[axis])
     return False
+
+
+def _summed_in_einsum(call: Call) -> int | None:
+    """The only axis over which an einsum of one tensor sums: ``einsum("btd->bd", h)``."""
+    given, arrow, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
+    summed = [axis for axis, letter in enumerate(given) if letter not in result]
+    return summed[0] if arrow and len(call.inputs) == 1 and len(summed) == 1 and len(given) == _AXES else None
+
+
+def _divides_by(call: Call, count: int) -> bool:
+    """Whether a call divides by a number, or multiplies with one over it."""
+    name, number = plain_name(call.function), number_of(call, "1", "other", "0", missing=0.0)
+    return (name == "div" and number == count) or (name == "mul" and isclose(number * count, 1, rel_tol=1e-6))
 
 
 def _place_of_axis(call: Call) -> str:
@@ -182,6 +222,8 @@ def _moved(flow: Dataflow, call: Call, tensor: int, axis: int) -> int | None:
         if type(one) is int and type(other) is int:
             order[one], order[other] = order[other], order[one]
         return order.index(axis)
+    if name == "mT":
+        return (0, 2, 1)[axis]
     if name == "permute":
         axes = [value % _AXES for _, value in sorted(call.scalars.items()) if type(value) is int]
         return axes.index(axis) if len(axes) == _AXES else None

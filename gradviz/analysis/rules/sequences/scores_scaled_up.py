@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isclose, prod, sqrt
+from typing import NamedTuple
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class ScoresScaledUp(Rule):
@@ -21,7 +23,8 @@ class ScoresScaledUp(Rule):
     What it finds
     -------------
     A product of queries and keys, both computed by a model, that is multiplied by the square root of their length, or
-    divided by one over it, on its way to ``softmax()``.
+    divided by one over it, on its way to ``softmax()``: before the product, by the call that makes it (``alpha=``,
+    ``scale=``), or behind it.
 
     Why it matters
     --------------
@@ -60,9 +63,10 @@ class ScoresScaledUp(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) != "softmax" or not call.live_inputs or not flow.has_step_after(row):
+            name = plain_name(call.function)
+            if name not in ("softmax", _FUSED) or not call.live_inputs or not flow.has_step_after(row):
                 continue
-            scaled = _scaled_up(flow, call.live_inputs[0].tensor, row)
+            scaled = _scaled_in(flow, row, call) if name == _FUSED else _scaled_up(flow, call.inputs[0].tensor, row)
             if scaled is not None and flow.log.calls[scaled[0]].call_site not in told:
                 told.add(flow.log.calls[scaled[0]].call_site)
                 yield self._finding(case, row, *scaled)
@@ -82,34 +86,149 @@ class ScoresScaledUp(Rule):
         )
 
 
-_PRODUCTS = frozenset({"matmul", "bmm", "einsum", "mm", "baddbmm"})
-_PASSED = frozenset({"add", "masked_fill", "where", "mul", "div", "view", "reshape", "sub", "float", "to"})
+_PRODUCTS = frozenset(
+    {"matmul", "bmm", "einsum", "mm", "baddbmm", "addmm", "addbmm", "inner", "tensordot", "linear", "vecdot"}
+)
+_FUSED = "scaled_dot_product_attention"
+_ADDS_TO = frozenset({"baddbmm", "addmm", "addbmm"})
+"""They add the product of the other two to their first argument."""
+_PASSED = frozenset({"add", "masked_fill", "where", "mul", "div", "view", "reshape", "sub", "float", "to", "unflatten"})
+_BEFORE_PRODUCT = frozenset({
+    "mul", "div", "view", "reshape", "transpose", "permute", "mT", "T", "t", "swapaxes", "unsqueeze", "flatten",
+    "unflatten", "contiguous", "expand", "movedim", "unbind", "getitem", "chunk", "split", "float", "to",
+})  # fmt: skip
 _MOST_CALLS = 8
 _LEAST_FACTOR = 1.9
+_TWO = 2
+
+_Factors = tuple[tuple[int, float], ...]
+"""The calls that multiply with a number other than 1, with it."""
 
 
 def _scaled_up(flow: Dataflow, tensor: int, row: int) -> tuple[int, int] | None:
     """The call that multiplies the product behind some scores by the root of the length, and that length."""
-    factors: list[tuple[int, float]] = []
+    waiting: list[tuple[int, int, _Factors]] = [(tensor, row, ())]
     for _ in range(_MOST_CALLS):
+        if not waiting:
+            break
+        tensor, row, factors = waiting.pop()
         made = flow.newest_producer(tensor, row)
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or not call.live_inputs:
+            continue
+        product = _product_of(flow, made, call)
+        if product is not None:
+            found = _with_root(flow, made, product, factors)
+            if found is not None:
+                return found
+        elif plain_name(call.function) in _PASSED:
+            waiting += _onward(flow, made, call, factors)
+    return None
+
+
+def _scaled_in(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """The same for the ``scale=`` of one call for the whole attention."""
+    shape, scale = shape_of(flow, call.inputs[0].tensor), call.scalars.get("scale")
+    if type(scale) is not float or not shape or len(call.live_inputs) < _TWO:
+        return None
+    return _with_root(flow, row, _Product(call.inputs[:_TWO], shape[-1], scale), ())
+
+
+def _onward(flow: Dataflow, row: int, call: Call, factors: _Factors) -> Iterator[tuple[int, int, _Factors]]:
+    """What a call passes on, with the factors behind it: of a sum, each of its terms."""
+    name, live = plain_name(call.function), call.live_inputs
+    if len(live) > 1 and name not in ("add", "sub"):
+        return
+    for use in live:
+        if name in ("add", "sub"):
+            factor: float | None = number_of(call, "alpha", missing=1.0) if use.place in ("1", "other") else 1.0
+        else:
+            factor = _factor(flow, call, name, row)
+        if factor:
+            yield use.tensor, row, (*factors, *(((row, factor),) if factor != 1 else ()))
+
+
+class _Product(NamedTuple):
+    """A product of queries and keys."""
+
+    sides: tuple[TensorUse, ...]
+    length: int
+    factor: float = 1.0
+    """What the same call multiplies it with."""
+
+
+def _product_of(flow: Dataflow, row: int, call: Call) -> _Product | None:
+    name = plain_name(call.function)
+    if name == "sum" and len(call.inputs) == 1:
+        return _product_in_sum(flow, row, call)
+    if name not in _PRODUCTS:
+        return None
+    sides = tuple(call.inputs[1:] if name in _ADDS_TO else call.inputs)
+    factor = number_of(call, "alpha", missing=1.0) if name in _ADDS_TO else 1.0
+    if name == "einsum" and len(sides) == _TWO + 1:
+        # A scale that is one more operand: "bqd,bkd,->bqk".
+        scales = [use for use in sides if not use.requires_grad and not shape_of(flow, use.tensor)]
+        values = flow.values_of(scales[0], row) if len(scales) == 1 else None
+        sides = tuple(use for use in sides if use not in scales)
+        factor = 0.0 if values is None or values.minimum is None else values.minimum
+    if len(sides) != _TWO or not all(use.requires_grad for use in sides):
+        return None
+    if any(flow.log.tensors[use.tensor].role == "parameter" for use in sides):
+        return None
+    return _Product(sides, _contracted(flow, call, sides), factor)
+
+
+def _contracted(flow: Dataflow, call: Call, sides: tuple[TensorUse, ...]) -> int:
+    """The size of the axis over which a product sums."""
+    shape = shape_of(flow, sides[0].tensor)
+    if plain_name(call.function) == "einsum":
+        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
+        first = terms.partition(",")[0]
+        summed = [axis for axis, letter in enumerate(first) if letter not in result]
+        if len(summed) == 1 and len(first) == len(shape):
+            return shape[summed[0]]
+    return shape[-1] if shape else 1
+
+
+def _product_in_sum(flow: Dataflow, row: int, call: Call) -> _Product | None:
+    """``(q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1)``."""
+    shape = shape_of(flow, call.inputs[0].tensor)
+    axis, made = axis_of(call, len(shape)), flow.newest_producer(call.inputs[0].tensor, row)
+    product = None if made is None else flow.log.calls[made]
+    if axis is None or product is None or plain_name(product.function) != "mul" or len(product.live_inputs) != _TWO:
+        return None
+    first, second = (shape_of(flow, use.tensor) for use in product.inputs)
+    is_table = len(first) == len(second) and first != second and first[axis] == second[axis]
+    return _Product(product.inputs, shape[axis]) if is_table else None
+
+
+def _with_root(flow: Dataflow, row: int, product: _Product, factors: _Factors) -> tuple[int, int] | None:
+    """The largest of the factors of a product, if all of them together are the root of its length."""
+    found = [*factors, *(((row, product.factor),) if product.factor != 1 else ())]
+    for use in product.sides:
+        own = _before_product(flow, use.tensor, row)
+        if own is None:
             return None
+        found += own
+    together = prod(factor for _, factor in found)
+    is_up = together > _LEAST_FACTOR and isclose(together, sqrt(product.length), rel_tol=1e-3)
+    return (max(found, key=lambda each: each[1])[0], product.length) if is_up else None
+
+
+def _before_product(flow: Dataflow, tensor: int, row: int) -> _Factors | None:
+    """The numbers that queries or keys were multiplied with; None if they have a length of one, as for cosines."""
+    factors: list[tuple[int, float]] = []
+    for made, call in flow.makers(tensor, row, _MOST_CALLS):
         name = plain_name(call.function)
-        if name in _PRODUCTS and len(call.inputs) == 2 and len(call.live_inputs) == 2:
-            length = shape_of(flow, call.inputs[0].tensor)[-1]
-            product = prod(factor for _, factor in factors)
-            is_up = product > _LEAST_FACTOR and isclose(product, sqrt(length), rel_tol=1e-3)
-            return (max(factors, key=lambda each: each[1])[0], length) if is_up else None
-        if name not in _PASSED or len(call.live_inputs) != 1:
+        if name == "normalize" or (name == "div" and len(call.live_inputs) == _TWO):
             return None
+        if name not in _BEFORE_PRODUCT or len(call.live_inputs) != 1 or not call.inputs[0].requires_grad:
+            break
         factor = _factor(flow, call, name, made)
         if factor is None:
-            return None
+            break
         factors += [(made, factor)] if factor != 1 else []
-        tensor, row = call.live_inputs[0].tensor, made
-    return None
+    return tuple(factors)
 
 
 def _factor(flow: Dataflow, call: Call, name: str, row: int) -> float | None:

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class SimilarToItself(Rule):
@@ -20,9 +20,9 @@ class SimilarToItself(Rule):
     What it finds
     -------------
     A table of products of a set of vectors with itself, ``z @ z.T``, that goes into ``cross_entropy()`` with classes,
-    into ``log_softmax()`` of which classes are chosen, or into a sum of exponentials, without a call that takes its
-    diagonal away: ``masked_fill()``, ``fill_diagonal_()``, a large number that is subtracted, a choice of the other
-    elements.
+    into ``log_softmax()`` or ``softmax()`` of which classes are chosen, or into a sum of exponentials, without a call
+    that takes its diagonal away: ``masked_fill()``, ``fill_diagonal_()``, a large number that is subtracted, or a
+    choice of the other elements.
 
     Why it matters
     --------------
@@ -95,9 +95,13 @@ class SimilarToItself(Rule):
         )
 
 
-_VIEWS = frozenset({"t", "T", "mT", "transpose", "permute", "contiguous", "unsqueeze", "getitem", "detach", "clone"})
-_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity"})
-_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone"})
+_VIEWS = frozenset({
+    "t", "T", "mT", "H", "mH", "adjoint", "transpose", "swapaxes", "swapdims", "movedim", "permute", "contiguous",
+    "unsqueeze", "getitem", "detach", "clone", "expand", "view", "reshape",
+})  # fmt: skip
+_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot"})
+_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double"})
+_SHIFTS = frozenset({"add", "sub"})
 _MAX_VIEWS = 3
 _MAX_SCALES = 6
 _TWO = 2
@@ -105,10 +109,14 @@ _TWO = 2
 
 def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether a call multiplies all rows of a tensor with all rows of the same one."""
-    if plain_name(call.function) not in _PRODUCTS or len(call.inputs) != _TWO or len(call.outputs) != 1:
+    name = plain_name(call.function)
+    if len(call.outputs) != 1:
         return False
     shape = shape_of(flow, call.outputs[0].tensor)
-    sources = {_source(flow, use.tensor, row) for use in call.inputs}
+    factors = call.inputs if name in _PRODUCTS else _summed_factors(flow, row, call) if name == "sum" else ()
+    sources = {_source(flow, use.tensor, row) for use in factors}
+    if len(factors) != _TWO:
+        return False
     source = sources.pop()
     given = shape_of(flow, source)
     return (
@@ -118,6 +126,15 @@ def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
         and shape[0] > _TWO
         and (flow.log.tensors[source].role != "parameter")
     )
+
+
+def _summed_factors(flow: Dataflow, row: int, call: Call) -> tuple[TensorUse, ...]:
+    """The factors of a product by hand: ``(z[:, None] * z[None]).sum(-1)``."""
+    made = flow.newest_producer(call.inputs[0].tensor, row) if call.inputs else None
+    product = None if made is None else flow.log.calls[made]
+    if product is None or plain_name(product.function) != "mul" or len(shape_of(flow, call.inputs[0].tensor)) != 3:
+        return ()
+    return product.inputs if axis_of(call, 3) == _TWO else ()
 
 
 def _source(flow: Dataflow, tensor: int, row: int) -> int:
@@ -142,7 +159,7 @@ def _contrast(flow: Dataflow, row: int, tensor: int) -> int | None:
         end = next((user for user, call in users if _is_contrast(flow, user, call)), None)
         if end is not None:
             return end
-        scaled = [(user, call) for user, call in users if _is_scaled(call)]
+        scaled = [(user, call) for user, call in users if _is_scaled(flow, call)]
         if len(scaled) != 1:
             return None
         row, tensor = scaled[0][0], scaled[0][1].outputs[0].tensor
@@ -153,9 +170,14 @@ def _changes(call: Call, tensor: int) -> bool:
     return any(use.tensor == tensor for use in call.changed)
 
 
-def _is_scaled(call: Call) -> bool:
-    """Whether a call multiplies by a number, which may be one that is learned."""
-    return plain_name(call.function) in _SCALES and bool(call.outputs)
+def _is_scaled(flow: Dataflow, call: Call) -> bool:
+    """Whether a call multiplies by a number, which may be one that is learned, or shifts whole rows: by their maximum,
+    so that exponentials do not overflow."""
+    name = plain_name(call.function)
+    if name in _SHIFTS and call.outputs and call.inputs:
+        others = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
+        return all(not shape or shape[-1] == 1 for shape in others)
+    return name in _SCALES and bool(call.outputs)
 
 
 def _is_contrast(flow: Dataflow, row: int, call: Call) -> bool:
@@ -165,16 +187,39 @@ def _is_contrast(flow: Dataflow, row: int, call: Call) -> bool:
     if name == "cross_entropy":
         return len(call.inputs) > 1 and _names_others(flow, call.inputs[1].tensor, row)
     result = call.outputs[0].tensor
-    users = [flow.log.calls[user] for user in flow.users(result, row)]
+    rows = flow.users(result, row)
+    users = [flow.log.calls[user] for user in rows]
     if name == "log_softmax":
         return bool(users) and all(_picks(flow, user) for user in users)
+    if name == "softmax":
+        return bool(users) and all(_picks(flow, user) for user in users)
     if name == "logsumexp":
-        return axis_of(call, _TWO) is not None and any(plain_name(user.function) == "sub" for user in users)
+        return axis_of(call, _TWO) is not None and any(_is_less(flow, user, call) for user in rows)
     if name == "exp" and users:
         return all(plain_name(user.function) == "sum" and axis_of(user, _TWO) is not None for user in users) and all(
             _is_denominator(flow, user, row) for user in users
         )
     return False
+
+
+def _is_less(flow: Dataflow, row: int, maker: Call) -> bool:
+    """Whether something else with a gradient is subtracted from what a call made, or from the mean of it."""
+    call, result = flow.log.calls[row], maker.outputs[0].tensor
+    if plain_name(call.function) in ("mean", "sum") and call.outputs:
+        return any(
+            _is_difference(flow, user, call.outputs[0].tensor) for user in flow.users(call.outputs[0].tensor, row)
+        )
+    return _is_difference(flow, row, result)
+
+
+def _is_difference(flow: Dataflow, row: int, tensor: int) -> bool:
+    """Whether a call subtracts something from a tensor, or adds something that was negated."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) == "add":
+        others = [use for use in call.inputs if use.tensor != tensor and use.requires_grad]
+        made = flow.newest_producer(others[0].tensor, row) if len(others) == 1 else None
+        return made is not None and plain_name(flow.log.calls[made].function) == "neg"
+    return plain_name(call.function) == "sub"
 
 
 def _names_others(flow: Dataflow, target: int, row: int) -> bool:

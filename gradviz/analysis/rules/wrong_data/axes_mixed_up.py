@@ -15,6 +15,7 @@ from gradviz.analysis.rules.bases.boxes.mixed_cells import cells_with_channels
 from gradviz.analysis.rules.bases.mixed_channels import (
     KEEPS_AXES,
     Mixed,
+    as_one_reshape,
     channels_with_positions,
     features_with_positions,
     order_of,
@@ -82,19 +83,15 @@ class AxesMixedUp(Rule):
             location = location_of_call(flow, row)
             if location in told or not flow.has_step_after(row):
                 continue
-            states = _layers_with_samples(case, row, call)
-            known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
-            known = known or features_with_positions(flow, row, call)
-            heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
-            cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
-            mixed = known or heads or cells
-            if mixed is not None and (known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)):
-                told.add(location)
-                yield self._finding(case, row, mixed)
+            for whole in as_one_reshape(flow, row, call):
+                mixed = _mixed_by(case, row, whole)
+                if mixed is not None:
+                    told.add(location)
+                    yield self._finding(case, row, whole, mixed)
+                    break
 
-    def _finding(self, case: Case, row: int, mixed: Mixed) -> Finding:
+    def _finding(self, case: Case, row: int, call: Call, mixed: Mixed) -> Finding:
         flow = case.dataflow
-        call = flow.log.calls[row]
         given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
         location, origin = two_lines(flow, row, mixed.origin)
         name = plain_name(call.function)
@@ -110,8 +107,23 @@ class AxesMixedUp(Rule):
         )
 
 
-_RESHAPES = frozenset({"view", "reshape"})
+_RESHAPES = frozenset({"view", "reshape", "unflatten", "view_as", "reshape_as"})
 _MAX_FOLLOWED = 40
+
+
+def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
+    """What a reshape mixes, if something that is trained uses it by its axes."""
+    flow = case.dataflow
+    states = _layers_with_samples(case, row, call)
+    known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
+    known = known or features_with_positions(flow, row, call)
+    heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
+    cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
+    mixed = known or heads or cells
+    if mixed is None:
+        return None
+    is_used = known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)
+    return mixed if is_used else None
 
 
 # -- layers and samples ------------------------------------------------------------------------------------------------

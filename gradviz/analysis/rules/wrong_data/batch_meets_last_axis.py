@@ -8,8 +8,10 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import REDUCTIONS, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.spread_values import SPREAD_BY, SPREADS, spread_along_last
 from gradviz.graph.call_log import Call
 
 
@@ -19,8 +21,9 @@ class BatchMeetsLastAxis(Rule):
     What it finds
     -------------
     ``table[t] * x`` where ``t`` has one number for each sample, drawn or loaded in this step and used for each sample
-    elsewhere, and ``x`` happens to be as wide as the batch is long: shapes (16,) and (16, 3, 16, 16). With a square
-    matrix, (16,) and (16, 16), only if ``t`` also goes into the rows of what is computed from ``x``; also for ``t``
+    elsewhere, and ``x`` happens to be as wide as the batch is long: shapes (16,) and (16, 3, 16, 16), also where the
+    values are expanded first, or ``addcmul()``, ``lerp()`` or ``einsum()`` multiplies. With a square matrix, (16,) and
+    (16, 16), only if ``t`` also goes into the rows of what is computed from ``x``; also for ``t``
     itself, and for what a reduction over the last axis of the matrix made.
 
     Why it matters
@@ -63,17 +66,18 @@ class BatchMeetsLastAxis(Rule):
         flow = case.dataflow
         told: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in ("mul", "add", "sub", "div") or len(call.inputs) != 2:
+            if plain_name(call.function) not in SPREAD_BY or call.call_site in told or not flow.has_step_after(row):
                 continue
-            short, long = sorted((use.tensor for use in call.inputs), key=lambda each: len(shape_of(flow, each)))
-            shape = shape_of(flow, long)
-            if len(shape) < 2 or shape_of(flow, short) != shape[-1:] or shape[0] != shape[-1] or shape[0] < 2:
-                continue
-            is_square = len(shape) == 2
-            chosen = _one_for_each_row(case, row, short, long) if is_square else _chosen_for_samples(case, row, short)
-            if chosen is not None and call.call_site not in told and flow.has_step_after(row):
-                told.add(call.call_site)
-                yield self._finding(case, row, chosen, short, long)
+            for short, long in spread_along_last(flow, row, call):
+                shape = shape_of(flow, long)
+                if shape[0] != shape[-1] or shape[0] < 2:
+                    continue
+                chosen = None if len(shape) == 2 else _chosen_for_samples(case, row, short)
+                chosen = _one_for_each_row(case, row, short, long) if chosen is None else chosen
+                if chosen is not None:
+                    told.add(call.call_site)
+                    yield self._finding(case, row, chosen, short, long)
+                    break
 
     def _finding(self, case: Case, row: int, chosen: int, short: int, long: int) -> Finding:
         flow = case.dataflow
@@ -98,6 +102,7 @@ class BatchMeetsLastAxis(Rule):
 _ELEMENTWISE = frozenset(
     {"sqrt", "rsqrt", "sub", "add", "mul", "div", "exp", "log", "pow", "neg", "square", "to", "float"}
 )
+_COUNTS = frozenset({"arange", "linspace", "logspace", "ones", "zeros", "full", "tensor"})
 _LOOKS_UP = frozenset({"getitem", "index_select", "gather", "take"})
 _MAX_FOLLOWED = 8
 
@@ -114,10 +119,10 @@ def _chosen_for_samples(case: Case, row: int, tensor: int) -> int | None:
 
 
 def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None:
-    """The call that looked up or drew one value for each row of a square matrix, if the rows of what is computed from
-    the matrix are joined with the same values elsewhere. A table of all pairs has columns that belong to samples, too:
+    """The call that looked up or drew one value for each row of a tensor, if the rows of what is computed from the
+    tensor are joined with the same values elsewhere. A table of all pairs has columns that belong to samples, too:
     it is left alone."""
-    flow = case.dataflow
+    flow, shape = case.dataflow, shape_of(case.dataflow, long)
     since = flow.step_before(row)
     if not _is_no_table_of_pairs(case, long, row, since):
         return None
@@ -128,10 +133,12 @@ def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None
             index = call.inputs[1].tensor
             is_new = _is_new_integer(case, index, made)
             return made if is_new and _joins_the_rows(case, index, {made}, long, since) else None
-        if name in REDUCTIONS and shape_of(flow, call.inputs[0].tensor) == shape_of(flow, long):
+        if name in REDUCTIONS and len(shape) == 2 and shape_of(flow, call.inputs[0].tensor) == shape:
             return (
                 made if axis_of(call, 2) == 1 and _have_a_source(case, call.inputs[0].tensor, made, long, row) else None
             )
+        if len(shape) > 2 and name in _COUNTS:
+            return None  # positions, of which a sequence may have as many as a batch has samples
         if name not in _ELEMENTWISE and made >= since > 0 and len(shape_of(flow, tensor)) == 1:
             return made if _joins_the_rows(case, tensor, set(), long, since) else None
     return None
@@ -176,12 +183,24 @@ def _is_no_table_of_pairs(case: Case, tensor: int, row: int, since: int) -> bool
         if shape not in [shape_of(flow, use.tensor) for use in call.outputs]:
             continue
         name, matrices = plain_name(call.function), [use for use in call.inputs if shape_of(flow, use.tensor) != shape]
-        if name in _PAIRS and not any(_is_of_parameter(case, use.tensor, each) for use in call.inputs):
+        is_by_layer = any(_is_of_parameter(case, use.tensor, each) for use in call.inputs)
+        is_by_layer = is_by_layer or sum(_is_constant(flow, use.tensor, since) for use in call.inputs) == 1
+        if name in _PAIRS and not is_by_layer:
             return False
         is_joined = len(call.inputs) > 1 and len(matrices) == len(call.inputs)
         if is_joined and name not in _PAIRS | _LOOKS_UP | _LAYERS:
             return False
     return True
+
+
+def _is_constant(flow: Dataflow, tensor: int, since: int) -> bool:
+    """Whether a tensor is from before this step, as the matrix of a linear map of data is."""
+    known = flow.log.tensors[tensor]
+    return (
+        known.first_seen is not None
+        and known.first_seen < since
+        and not any(row >= since for row in flow.producers(tensor))
+    )
 
 
 def _is_of_parameter(case: Case, tensor: int, row: int) -> bool:
@@ -219,8 +238,11 @@ def _joins_the_rows(case: Case, values: int, but: set[int], long: int, since: in
 
 
 def _goes_row_by_row(case: Case, call: Call, ours: set[int]) -> bool:
-    """False where one value for each sample meets a matrix: along which axis is the question."""
+    """False where one value for each sample meets a matrix: along which axis is the question. A call that spreads the
+    values over a matrix spreads them along its last axis."""
     flow = case.dataflow
+    if plain_name(call.function) in SPREADS and len(shape_of(flow, call.inputs[0].tensor)) == 1:
+        return False
     rows = min(len(shape_of(flow, use.tensor)) for use in call.inputs if use.tensor in ours)
     beside = (use.tensor for use in call.inputs if use.tensor not in ours)
     return rows > 1 or all(
@@ -228,8 +250,8 @@ def _goes_row_by_row(case: Case, call: Call, ours: set[int]) -> bool:
     )
 
 
-_JOINS = frozenset({"cat", "concat", "add", "mul", "hstack"})
-_PAIRS = frozenset({"matmul", "mm", "bmm", "einsum", "cdist", "cosine_similarity", "outer", "tensordot"})
+_JOINS = frozenset({"cat", "concat", "concatenate", "add", "sub", "mul", "hstack", "addcmul", "lerp"})
+_PAIRS = frozenset({"matmul", "mm", "bmm", "einsum", "cdist", "cosine_similarity", "outer", "tensordot", "inner"})
 _LAYERS = frozenset({"linear", "addmm", "embedding", "cat", "stack", "where"})
 
 

@@ -10,13 +10,14 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.tensor_words import together
+from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.numbers.gradient_origins import senders
 from gradviz.analysis.numbers.rounding_gradients import RoundingGradient
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.scales.divided_out import DividedOut, divided_out
 from gradviz.graph.query.operation_names import operation_word
 
 
@@ -28,7 +29,8 @@ class OnlyRounding(Rule):
     Parameters whose gradient is not exactly zero, but at every step smaller than the last digits of what it is the sum
     of. What they compute is added to all members of a softmax, a normalization or a difference alike, or an operation
     along an axis of one element returns its input, which is then subtracted from itself. A bias that is added right
-    there is left out: most models have such biases, and they do no harm.
+    there is left out: most models have such biases, and they do no harm. Also a trained scale that only multiplies what
+    is normalized behind it, by ``normalize()``, a layer norm, a cosine or a division by its own length.
 
     Why it matters
     --------------
@@ -74,6 +76,24 @@ class OnlyRounding(Rule):
                 groups[case.location_of(found.graph, _start(found)), found.at.is_meeting].append(found)
         for group in groups.values():
             yield self._finding(case, group)
+        told = {found.leaf for group in groups.values() for found in group}
+        for scale in divided_out(histories):
+            if told.isdisjoint(histories.tensor(scale.parameter).names):
+                yield self._divided_out(case, scale)
+
+    def _divided_out(self, case: Case, scale: DividedOut) -> Finding:
+        flow, name = case.dataflow, case.histories.name(scale.parameter)
+        location, normalized = two_lines(flow, scale.scaled, scale.normalized)
+        return self.finding(
+            f"{name} has no influence: it only multiplies what {call_words(flow.log.calls[scale.normalized])}"
+            f"{at_line(normalized)} normalizes, which divides it out again",
+            symptom="grad_zero",
+            why="a vector times a number has the same direction, so the gradient of the number is only rounding error",
+            fix="multiply behind the normalization: scale * F.normalize(x, dim=-1)",
+            location=location,
+            symptom_location=normalized,
+            tensors=names_of(flow, [scale.parameter]),
+        )
 
     def _finding(self, case: Case, group: list[RoundingGradient]) -> Finding:
         first = group[0]

@@ -112,6 +112,13 @@ def part_of_rows(axis: Axis, cut: int, part: int, *, is_strided: bool) -> Axis |
     return replace(axis, kind="part", cut=cut, part=part, order=_order(axis)) if is_wrong else None
 
 
+def group_of_rows(axis: Axis, cut: int, *, is_strided: bool) -> Axis:
+    """As many rows as there are copies: those of one sample, or rows of as many samples."""
+    if axis.kind == ("tiled" if is_strided else "interleaved"):
+        return replace(axis, kind="copies")
+    return replace(axis, kind="no_copies", cut=cut, order=_order(axis))
+
+
 def _order(axis: Axis) -> Literal["tiled", "interleaved"]:
     return "tiled" if axis.kind == "tiled" else "interleaved"
 

@@ -43,6 +43,13 @@ def turned(call: Call, name: str, axes: Axes) -> Axes | None:
 _TWO = 2
 
 
+def summed_in_einsum(call: Call) -> list[int]:
+    """The axes over which an ``einsum`` of one tensor sums."""
+    equation = str(call.scalars.get("0", call.scalars.get("equation"))).replace(" ", "")
+    given, arrow, wanted = equation.partition("->")
+    return [axis for axis, letter in enumerate(given) if letter not in wanted] if arrow and "." not in given else []
+
+
 def einsum_axes(call: Call, given: list[Axes]) -> Axes | None:
     """The axes of the result of ``einsum``; None where its equation leaves some of them out."""
     equation = call.scalars.get("0", call.scalars.get("equation"))

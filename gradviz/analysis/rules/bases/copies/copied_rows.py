@@ -12,7 +12,12 @@ from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, are_alike, are_opposite, reshaped
-from gradviz.analysis.rules.bases.copies.axes_turned import aligned, einsum_axes, turned
+from gradviz.analysis.rules.bases.copies.axes_turned import (
+    aligned,
+    einsum_axes,
+    summed_in_einsum,
+    turned,
+)
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
     is_of_two_copies,
@@ -21,7 +26,13 @@ from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
     offset_of,
     takes_other_partners,
 )
-from gradviz.analysis.rules.bases.copies.parts_of_copies import is_whole_copy, joined_parts, parts_of, selected
+from gradviz.analysis.rules.bases.copies.parts_of_copies import (
+    is_whole_copy,
+    joined_parts,
+    parts_of,
+    selected,
+    stacked_groups,
+)
 from gradviz.graph.call_log import Call, TensorUse
 
 Use = Literal["reduced", "paired", "combined", "mixed", "labels", "diagonal"]
@@ -70,7 +81,10 @@ class CopiedRows:
             return [None for _ in call.outputs]
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
-            joined = self._all_parts(call, name) or joined_parts(self._flow, row, call, name, self._copies)
+            groups = stacked_groups(call, self._given(call)) if name == "stack" else None
+            joined = groups or self._all_parts(call, name) or joined_parts(
+                self._flow, row, call, name, self._copies
+            )
             return [joined or self._merged(row, known, results[0])]
         if not known:
             return [laid_out(self._flow, row, call, name, results[0])] * len(results)
@@ -91,7 +105,10 @@ class CopiedRows:
         if name in _PRODUCTS:
             return [self._product(row, call, results[0])]
         if name in _REDUCE and len(call.inputs) == 1:
-            return [self._reduced(row, call, axes, result) for result in results]
+            over = axes_of(call, len(axes)) or ([len(axes) - 1] if name in _LAST_BY_DEFAULT else [])
+            return [self._reduced(row, over, axes, result) for result in results]
+        if name == "einsum" and len(call.inputs) == 1:
+            self._reduced(row, summed_in_einsum(call), axes, results[0])
         if name in _TABLES:
             return [self._table(row, call, name, results[0])]
         if name in _DIAGONALS or name in _CLASSES:
@@ -100,9 +117,12 @@ class CopiedRows:
             return [None for _ in results]
         return [self._merged(row, known, result) for result in results]
 
+    def _given(self, call: Call) -> list[Axes]:
+        return [self._axes.get(use.tensor, (None,)) for use in call.inputs]
+
     def _all_parts(self, call: Call, name: str) -> Axes | None:
         """The axes of all parts of wrongly cut rows, put one behind the other again."""
-        given = [self._axes.get(use.tensor, (None,)) for use in call.inputs]
+        given = self._given(call)
         parts = [axes[0] for axes in given if axes[0] is not None and axes[0].kind == "part"]
         is_whole = len(parts) == len(given) == parts[0].copies if parts else False
         if name not in _BEHIND or not is_whole or [each.part for each in parts] != list(range(len(parts))):
@@ -113,9 +133,8 @@ class CopiedRows:
 
     # -- uses --------------------------------------------------------------------------------------------------------
 
-    def _reduced(self, row: int, call: Call, axes: Axes, result: Shape) -> Axes | None:
+    def _reduced(self, row: int, over: list[int], axes: Axes, result: Shape) -> Axes | None:
         rank = len(axes)
-        over = axes_of(call, rank) or ([rank - 1] if plain_name(call.function) in _LAST_BY_DEFAULT else [])
         kinds = [axes[axis] for axis in over if axes[axis] is not None]
         wrong = next((axis for axis in kinds if axis is not None and axis.kind == "no_copies"), None)
         if wrong is not None and len(kinds) == 1:

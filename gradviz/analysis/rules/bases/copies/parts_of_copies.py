@@ -11,7 +11,15 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, pair, part_of_rows, rows
+from gradviz.analysis.rules.bases.copies.axes_of_copies import (
+    Axes,
+    Axis,
+    AxisKind,
+    group_of_rows,
+    pair,
+    part_of_rows,
+    rows,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -101,6 +109,32 @@ def _selects_rows(call: Call) -> bool:
     return name in _SELECT and call.scalars.get("dim", call.scalars.get(position, 0)) == 0
 
 
+def stacked_groups(call: Call, given: list[Axes]) -> Axes | None:
+    """The axes of a ``stack`` of all parts that rows were split into: one of the parts, one of the rows in each."""
+    firsts = [axes[0] if axes else None for axes in given]
+    known = [axis for axis in firsts if axis is not None]
+    first = known[0] if known else None
+    if first is None or len(known) < len(firsts) or len({(each.made, each.kind) for each in known}) > 1:
+        return None
+    axis = axis_of(call, len(given[0]) + 1) if call.scalars else 0
+    is_of_parts = first.kind == "part" and [each.part for each in known] == list(range(first.copies))
+    is_of_groups = first.kind in ("no_copies", "copies") and len(known) == first.samples
+    if axis is None or not (is_of_parts or is_of_groups):
+        return None
+    names = _STACKED["part" if is_of_parts else "copies" if first.kind == "copies" else "no_copies"]
+    stacked, row = (replace(first, kind=kind, part=None) for kind in names)
+    axes: list[Axis | None] = [row, *given[0][1:]]
+    axes.insert(axis, stacked)
+    return tuple(axes)
+
+
+_STACKED: dict[str, tuple[AxisKind, AxisKind]] = {
+    "part": ("no_copies", "no_samples"),
+    "copies": ("samples", "copies"),
+    "no_copies": ("no_samples", "no_copies"),
+}
+
+
 # -- parts -------------------------------------------------------------------------------------------------------------
 
 
@@ -119,6 +153,8 @@ def parts_of(flow: Dataflow, row: int, call: Call, name: str, axes: Axes) -> lis
     if axis > 0:
         return [(*axes[:axis], None, *axes[axis + 1 :]) for _ in results]
     first, sizes = axes[0], {result[:1] for result in results}
+    if first is not None and first.is_of_rows and name != "narrow" and sizes == {(first.copies,)}:
+        return [(group_of_rows(first, row, is_strided=False), *axes[1:]) for _ in results]
     if first is None or not first.is_of_rows or name == "narrow" or sizes != {(first.samples,)}:
         return [(None, *axes[1:]) for _ in results]
     return [(part_of_rows(first, row, number, is_strided=False), *axes[1:]) for number in range(len(results))]
@@ -183,11 +219,15 @@ _OF_FIRST_AXIS = frozenset({"1", "1.start", "1.stop", "1.step", "1[0]", "1[0].st
 
 def _sliced(call: Call, axis: Axis | None, count: int, taken: int, row: int) -> Axis | None:
     """The part of rows that a slice of the first axis takes; the log has its bounds, and the shapes its step."""
-    if axis is None or not axis.is_of_rows or taken != axis.samples:
+    if axis is None or not axis.is_of_rows or taken not in (axis.samples, axis.copies):
         return None
     first, last = (_bound(call, end, default, count) for end, default in (("start", 0), ("stop", count)))
     if first is None or last is None:
         return None
+    if taken == axis.copies:
+        is_whole = last - first == taken and first % taken == 0
+        is_of_steps = last - first != taken and first < axis.samples and last == count
+        return group_of_rows(axis, row, is_strided=is_of_steps) if is_whole or is_of_steps else None
     if last - first == taken:
         return part_of_rows(axis, row, first // taken, is_strided=False) if first % taken == 0 else None
     is_strided = first < axis.copies and last == count

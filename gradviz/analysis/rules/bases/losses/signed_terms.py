@@ -38,7 +38,7 @@ _KEEPS = frozenset({
 _ROUGHLY_KEEPS = frozenset({
     "exp", "log", "log10", "log2", "log1p", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum",
 })  # fmt: skip
-_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "vecdot", "einsum"})
+_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "inner", "vdot", "vecdot", "tensordot", "einsum"})
 
 
 def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
@@ -91,6 +91,8 @@ def operands(flow: Dataflow, row: int) -> Iterator[Operand]:
         yield from _of_lerp(flow, row, call)
     elif name in ("addcmul", "addcdiv"):
         yield from _of_added_product(flow, row, call, name)
+    elif name == "einsum" and len(call.inputs) == 1:  # a sum over some axes, or an exchange of axes
+        yield from ((use, 1, True, False, False) for use in live)
     elif name in _PRODUCTS or name == "div":
         yield from _of_product(flow, row, call, name)
     elif name in _KEEPS or name in _ROUGHLY_KEEPS:

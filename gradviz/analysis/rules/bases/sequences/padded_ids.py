@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.rules.bases.losses.objectives import has_line_with
 from gradviz.graph.call_log import Padding
 
+LOOKUPS = frozenset({"embedding", "embedding_bag"})
 MOST_READ = 3
 """The calls of a line whose ids were looked at."""
 _SAYS_PADDING = re.compile(r"(?<![a-z])(pad(?!ding)|padding_(idx|value|token|mask)|padded)", re.IGNORECASE)
@@ -29,7 +30,7 @@ def is_meant_to_pad(case: Case, value: int) -> bool:
 
 
 def _padding_of_inputs(case: Case) -> set[int]:
-    lookups = [call for call in case.dataflow.log.calls if plain_name(call.function) == "embedding"]
+    lookups = [call for call in case.dataflow.log.calls if plain_name(call.function) in LOOKUPS]
     padding = {each.value for call in lookups for each in call.padding.values()}
     return padding | {index for call in lookups if type(index := call.scalars.get("padding_idx")) is int}
 

@@ -18,9 +18,9 @@ class MaskedScale(Struct, frozen=True):
     summed: int
     """The call that adds them up."""
     masked: int
-    """The call that multiplies what they act on with the mask."""
+    """The call that multiplies what they act on with the mask, or selects by it."""
     hidden: int
-    """Elements of the mask that are zero."""
+    """Elements of the mask that hide them."""
     elements: int
 
 
@@ -62,7 +62,26 @@ class _Scales:
             return None
         row, mask = self._masks[-1]
         values = self.flow.values_of(mask, row)
-        return None if values is None else MaskedScale(self._summed[-1], row, values.zeros, values.count)
+        if values is None:
+            return None
+        hidden = values.count - values.zeros if self._hides_ones(row, mask) else values.zeros
+        return MaskedScale(self._summed[-1], row, hidden, values.count)
+
+    def _hides_ones(self, row: int, mask: TensorUse) -> bool:
+        """Whether the ones of a mask hide: ``where(kept, x, moved)``."""
+        call = self.flow.log.calls[row]
+        if plain_name(call.function) == "masked_fill":
+            return True
+        first = next((use for use in call.inputs if use.place in ("1", "input")), None)
+        return plain_name(call.function) == "where" and first is not None and not self._is_exponential(first, row)
+
+    def _is_exponential(self, use: TensorUse, row: int) -> bool:
+        """Whether a tensor was computed from the exponential."""
+        return any(plain_name(self.flow.log.calls[each].function) == "exp" for each in self._above(use, row))
+
+    def _above(self, use: TensorUse, row: int) -> tuple[int, ...]:
+        first = self.flow.newest_producer(self.base, row)
+        return self.flow.ancestors(use.tensor, row, 0 if first is None else first)
 
     def _users(self, tensor: int) -> Iterator[tuple[int, Call]]:
         for row in self.flow.users(tensor):
@@ -74,18 +93,30 @@ class _Scales:
         name, others = plain_name(call.function), [use for use in call.inputs if use.tensor != tensor]
         if name == "exp":
             yield from ((use.tensor, True) for use in call.outputs)
-        elif name in _SUMS:
+        elif name in _SUMS or self._sums_up(row, call, name):
             self._summed.append(row)
         elif name in ("add", "sub") or (name in _UNARY and not others):
             yield from ((use.tensor, False) for use in call.outputs)
         else:
             self._is_known = False
 
+    def _sums_up(self, row: int, call: Call, name: str) -> bool:
+        """Whether a product with ones, or an ``einsum`` of one tensor, adds up."""
+        if name == "einsum":
+            return len(call.inputs) == 1
+        values = [self.flow.values_of(use, row) for use in call.inputs if not use.requires_grad]
+        is_of_ones = [each is not None and each.minimum == each.maximum for each in values] == [True]
+        return name in ("matmul", "mv") and is_of_ones
+
     def _follow_exponential(self, row: int, call: Call, tensor: int) -> Iterator[tuple[int, bool]]:
         name, others = plain_name(call.function), [use for use in call.inputs if use.tensor != tensor]
         masks = [use for use in others if is_surely_mask(self.flow, use, row)]
-        if name in _SELECT and masks:
+        if name in _SELECT | _MIX and masks:
             self._masks.append((row, masks[0]))
+        elif name == "prod":
+            self._summed.append(row)
+        elif name == "log" and not others:
+            yield from ((use.tensor, False) for use in call.outputs)
         elif name == "mul" and (made := [each for use in others for each in self._mask_of(use, row)]):
             self._masks.extend(made)
         elif name in _ELEMENTWISE and self._is_as_large(call, tensor):
@@ -129,12 +160,15 @@ _FEW = 4
 _MANY = 10
 _MAX_FOLLOWED = 60
 _COMPARE = frozenset({"lt", "gt", "le", "ge", "eq", "ne", "bernoulli", "round", "isfinite", "isnan", "logical_not"})
-_SUMS = frozenset({"sum", "mean"})
+_SUMS = frozenset({"sum", "mean", "nansum"})
 _UNARY = frozenset({
     "mul", "div", "neg", "view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "clone", "float", "double",
 })  # fmt: skip
 _SELECT = frozenset({"mul", "where", "masked_fill", "masked_select", "getitem"})
+_MIX = frozenset({"lerp", "addcmul"})
+"""They have a mask as one of three operands."""
 _ELEMENTWISE = frozenset({
+    "addcmul", "addcdiv", "lerp", "abs", "expand",
     "mul", "div", "add", "sub", "neg", "pow", "square", "sqrt", "view", "reshape", "unsqueeze", "contiguous", "clone",
     "where", "clamp", "reciprocal", "mse_loss", "float", "double",
 })  # fmt: skip

@@ -1,0 +1,154 @@
+"""Trained scales that have no influence, because what they multiply is normalized behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.axes import axes_of
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, TensorUse
+
+
+class DividedOut(Struct, frozen=True):
+    """A parameter whose only use is to multiply what is normalized afterwards."""
+
+    parameter: int
+    scaled: int
+    """The last call that multiplies with it."""
+    normalized: int
+    """The call that divides it out."""
+
+
+def divided_out(histories: ParameterHistories) -> Iterator[DividedOut]:
+    """The trained scales of one number, or of one for each vector, of which this is true wherever they are used."""
+    flow = histories.flow
+    for parameter in sorted(histories.trained):
+        found = list[DividedOut]()
+        for product in _products_with(flow, parameter):
+            end = None if product is None else _divided_by(flow, *product)
+            if product is None or end is None:
+                found.clear()
+                break
+            found.append(DividedOut(parameter, product[0], end))
+        if len(found) >= _MIN_TIMES:
+            yield found[-1]
+
+
+_MIN_TIMES = 2
+_MAX_USES = 40
+_MAX_FOLLOWED = 40
+_OF_SCALE = frozenset({
+    "exp", "softplus", "sigmoid", "abs", "square", "clamp", "relu", "view", "reshape", "unsqueeze", "squeeze", "to",
+    "float", "double", "clone", "mul", "div", "add", "tanh", "pow", "sqrt", "reciprocal", "exp2", "expand", "expand_as",
+})  # fmt: skip
+"""What is made of a scale before it multiplies something."""
+_HOMOGENEOUS = frozenset({
+    "relu", "leaky_relu", "dropout", "neg", "mul", "div", "view", "reshape", "flatten", "unflatten", "transpose",
+    "permute", "contiguous", "clone", "to", "float", "double", "squeeze", "unsqueeze", "getitem",
+})  # fmt: skip
+"""A factor of what they take is one of what they return."""
+_KEEP_AXES = frozenset(
+    {"relu", "leaky_relu", "dropout", "neg", "mul", "div", "contiguous", "clone", "to", "float", "double"}
+)
+_OF_BATCH = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
+"""By normalization: the argument that says whether it takes averages of this batch, and what it is by default."""
+_LENGTHS = frozenset({"norm", "vector_norm"})
+
+
+def _products_with(flow: Dataflow, parameter: int) -> Iterator[tuple[int, tuple[int, ...]] | None]:
+    """Each call that multiplies something else with a scale, with the axes along which the scale is one number; None
+    for a use of another kind."""
+    waiting = [(parameter, -1)]
+    seen = {parameter}
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, after = waiting.pop(0)
+        for row in flow.users(tensor, after)[:_MAX_USES]:
+            call = flow.log.calls[row]
+            is_operation = call.kind in ("operation", "custom", "compiled")
+            if not is_operation or not any(use.requires_grad for use in call.outputs):
+                continue
+            name, result = plain_name(call.function), call.outputs[0].tensor
+            others = [use.tensor for use in call.inputs if use.tensor != tensor]
+            is_of_scale = name in _OF_SCALE and prod(shape_of(flow, result)) == prod(shape_of(flow, tensor))
+            if is_of_scale and not others:
+                if result not in seen:
+                    seen.add(result)
+                    waiting.append((result, row))
+            elif len(others) == 1 and (name == "mul" or (name == "div" and call.inputs[0].tensor != tensor)):
+                yield row, _axes_of_one(flow, tensor, result)
+            else:
+                yield None
+
+
+def _axes_of_one(flow: Dataflow, scale: int, result: int) -> tuple[int, ...]:
+    """The axes of a product along which the scale has a single number."""
+    small, large = shape_of(flow, scale), shape_of(flow, result)
+    ahead = len(large) - len(small)
+    return tuple(axis for axis in range(len(large)) if axis < ahead or small[axis - ahead] == 1)
+
+
+def _divided_by(flow: Dataflow, row: int, axes: tuple[int, ...]) -> int | None:
+    """The call that normalizes a product along such axes, if nothing else has a use for it."""
+    result = flow.log.calls[row].outputs[0].tensor
+    is_one_number = len(axes) == len(shape_of(flow, result))
+    waiting, seen, end = [(result, row)], {result}, None
+    while waiting and len(seen) < _MAX_FOLLOWED:
+        tensor, after = waiting.pop()
+        for user in flow.users(tensor, after):
+            call = flow.log.calls[user]
+            if not any(use.requires_grad for use in call.outputs):
+                continue
+            name, others = plain_name(call.function), [use for use in call.inputs if use.tensor != tensor]
+            if _normalizes(flow, call, name, tensor, axes, is_one_number):
+                end = user
+            elif _is_by_own_length(flow, call, name, tensor, user):
+                end = user if name == "div" else end
+            elif _keeps_factor(name, call, tensor, others, is_one_number) and call.outputs[0].tensor not in seen:
+                seen.add(call.outputs[0].tensor)
+                waiting.append((call.outputs[0].tensor, user))
+            else:
+                return None
+    return end if not waiting else None
+
+
+def _normalizes(flow: Dataflow, call: Call, name: str, tensor: int, axes: tuple[int, ...], is_one_number: bool) -> bool:
+    """Whether a call divides by the length, or the standard deviation, along axes on which the scale is one number."""
+    rank = len(shape_of(flow, tensor))
+    if name == "normalize":
+        axis = call.scalars.get("dim", call.scalars.get("2", 1))
+        return type(axis) is int and (is_one_number or axis % rank in axes)
+    if name == "cosine_similarity":
+        axis = call.scalars.get("dim", call.scalars.get("2", 1))
+        return is_one_number or (type(axis) is int and axis % rank in axes)
+    if call.inputs[0].tensor != tensor:
+        return False
+    if name in ("layer_norm", "rms_norm"):
+        return is_one_number or rank - 1 in axes
+    # With averages of earlier batches a normalization does not depend on the scale of this one.
+    is_of_batch = call.scalars.get(*_OF_BATCH[name]) is not False if name in _OF_BATCH else name == "group_norm"
+    return is_of_batch and is_one_number
+
+
+def _is_by_own_length(flow: Dataflow, call: Call, name: str, tensor: int, row: int) -> bool:
+    """Whether a call takes the length of vectors, or divides vectors by their own length: ``x / x.norm(...)``."""
+    if name in _LENGTHS:
+        users = flow.users(call.outputs[0].tensor, row)
+        return bool(users) and bool(axes_of(call, len(shape_of(flow, tensor))))
+    if name != "div" or len(call.inputs) != 2 or call.inputs[0].tensor != tensor:
+        return False
+    above = flow.makers(call.inputs[1].tensor, row, 4)
+    return any(plain_name(made.function) in _LENGTHS and made.inputs[0].tensor == tensor for _, made in above)
+
+
+def _keeps_factor(name: str, call: Call, tensor: int, others: list[TensorUse], is_one_number: bool) -> bool:
+    """Whether a factor of what a call takes is one of what it returns."""
+    if name == "linear":
+        # Without a bias, which the factor would not multiply.
+        return is_one_number and call.inputs[0].tensor == tensor and len(call.inputs) == 2
+    return not others and name in (_HOMOGENEOUS if is_one_number else _KEEP_AXES)
