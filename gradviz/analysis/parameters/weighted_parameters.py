@@ -1,7 +1,7 @@
 """Tensors as sums of parameters and of what a tensor was before, with factors that are numbers.
 
-``t.mul_(a).add_(s, alpha=b)``, ``t.lerp_(s, b)``, ``t += b * (s - t)``, ``t.copy_(a * t + b * s)`` and the same on lists
-(``torch._foreach_lerp_``) all are ``{t: a, s: b}``.
+``t.mul_(a).add_(s, alpha=b)``, ``t.lerp_(s, b)``, ``t += b * (s - t)``, ``t.copy_(a * t + b * s)`` and the same on
+lists (``torch._foreach_lerp_``) all are ``{t: a, s: b}``.
 """
 
 from __future__ import annotations
