@@ -46,7 +46,7 @@ class IdleAttribute(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=
 
 
 class RepeatedModule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
-    """One module with parameters at several indexes of one ``Sequential`` or ``ModuleList``."""
+    """One module with parameters at several places of one ``Sequential``, ``ModuleList``, ``ModuleDict`` or module."""
 
     path: str
     """Of the container; empty if it has no name."""
@@ -62,6 +62,8 @@ class RepeatedModule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults
     """Index in `CallLog.call_sites` of the line that made the container."""
     tensors: tuple[Index, ...] = ()
     """Parameters of the module."""
+    is_of_names: bool = False
+    """Whether the places are attributes of a module that is no such container."""
 
 
 class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -1,11 +1,12 @@
 """Moving averages of parameters, and how much of the old average each update keeps.
 
-Programs write them in three ways: ``t.mul_(a).add_(s, alpha=b)``, ``t.lerp_(s, b)``, and ``t.copy_(a * t + b * s)`` or
-an assignment to ``.data`` with such a sum.
+The average may be a parameter or a plain tensor, which is changed in place, is given other data, or is replaced by a
+new tensor; see `gradviz.analysis.parameters.weighted_parameters` for the sums.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -14,6 +15,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.graph.call_log import Call
 
 _SAME_MEMORY = frozenset({"data", "detach"})
@@ -21,6 +23,8 @@ _MOST_KEPT = 0.1
 _ROUNDING = 1e-6
 _MIN_UPDATES = 3
 _MAX_STEPS_BETWEEN = 4
+_BOTH = 2
+_SUMS = frozenset({"add", "sub", "lerp"})
 
 
 class Update(Struct, frozen=True):
@@ -33,23 +37,26 @@ class Update(Struct, frozen=True):
     """The factor of the old average."""
     taken: float
     """The factor of the trained values."""
+    is_new: bool = False
+    """Whether the average is another tensor after it."""
 
 
-def hardly_kept(histories: ParameterHistories) -> dict[int, Update]:
-    """By average: its last update, if each of them kept at most a tenth of the average and took the rest anew.
+def hardly_kept(histories: ParameterHistories, sums: WeightedParameters) -> list[Update]:
+    """The last update of each average, if each of them kept at most a tenth of the average and took the rest anew.
 
     Copies keep nothing, and are left out; so are averages that are updated only now and then, and those whose factors
     change, as at the beginning of a warm-up.
     """
-    updates: dict[int, list[Update]] = defaultdict(list)
-    for update in _updates(histories):
-        updates[update.target].append(update)
-    found: dict[int, Update] = {}
-    for target, each in updates.items():
+    updates: dict[tuple[int | None, int], list[Update]] = defaultdict(list)
+    for update in _updates(histories, sums):
+        site = histories.log.calls[update.row].call_site
+        updates[(site, update.source) if update.is_new else (None, update.target)].append(update)
+    found: list[Update] = []
+    for each in updates.values():
         is_constant = max(one.kept for one in each) - min(one.kept for one in each) < _ROUNDING
         is_small = _ROUNDING < each[0].kept <= _MOST_KEPT and abs(each[0].kept + each[0].taken - 1) < _ROUNDING
         if len(each) >= _MIN_UPDATES and is_constant and is_small and _is_updated_often(histories, each):
-            found[target] = each[-1]
+            found.append(each[-1])
     return found
 
 
@@ -64,31 +71,54 @@ def _is_updated_often(histories: ParameterHistories, updates: list[Update]) -> b
     return bool(steps) and len(steps) <= _MAX_STEPS_BETWEEN * (len(updates) - 1)
 
 
-def _updates(histories: ParameterHistories) -> Iterator[Update]:
+def _updates(histories: ParameterHistories, sums: WeightedParameters) -> Iterator[Update]:
     flow, first = histories.flow, next(iter(histories.steps), None)
     trained = {each for each in histories.trained if histories.is_ever_stepped_live(each)}
     for row, call in enumerate(flow.log.calls):
-        if first is None or row < first or call.kind != "operation" or len(call.inputs) < 2:
+        if first is None or row < first or call.kind != "operation":
             continue
-        target = parameter_of(flow, call.inputs[0].tensor, row)
-        if target is None or target in histories.trained:
-            continue
-        mixed = _mixed(flow, row, call, target)
-        if mixed is not None and mixed.source in trained:
-            yield mixed
+        for use in call.changed:
+            target = sums.base(use.tensor)
+            if target not in histories.trained and _is_last_change(flow, sums, row, target):
+                yield from _mixed(sums, flow, row, (target, use.tensor, row + 1), trained)
+        if call.function == "torch.Tensor.data.__set__" and call.inputs[0].tensor not in histories.trained:
+            yield from _mixed(sums, flow, row, (call.inputs[0].tensor, call.inputs[-1].tensor, row), trained)
+        if plain_name(call.function).removeprefix("_foreach_") in _SUMS and not call.changed:
+            yield from _replaced(sums, flow, row, trained)
 
 
-def _mixed(flow: Dataflow, row: int, call: Call, target: int) -> Update | None:
-    name = plain_name(call.function)
-    other = parameter_of(flow, call.inputs[1].tensor, row)
-    if name == "lerp":
-        weight = _number(call, "2", "weight")
-        return None if other is None or weight is None else Update(row, target, other, 1 - weight, weight)
-    if name == "add" and call.changed:
-        return _added(flow, row, call, target)
-    if name == "copy" or call.function == "torch.Tensor.data.__set__":
-        return _copied(flow, row, call.inputs[1].tensor, target)
-    return None
+def _is_last_change(flow: Dataflow, sums: WeightedParameters, row: int, target: int) -> bool:
+    """Whether nothing changes the memory of a tensor again before the next step."""
+    changes = sums.changes.get(flow.log.tensors[target].storage or 0, [])
+    following = bisect_right(changes, row)
+    return following == len(changes) or flow.step_before(changes[following]) > row
+
+
+def _mixed(
+    sums: WeightedParameters, flow: Dataflow, row: int, given: tuple[int, int, int], trained: set[int]
+) -> Iterator[Update]:
+    """The update of a tensor, if it then is a sum of what it was and of a trained parameter.
+
+    Args:
+        given: the tensor, the one with its new values, and the call before which it has them.
+    """
+    target, tensor, before = given
+    found = sums.sum_of(tensor, before, flow.step_before(row)) or {}
+    sources = [each for each in found if each != target]
+    if len(found) == _BOTH and len(sources) == 1 and sources[0] in trained:
+        yield Update(row, target, sources[0], found[target], found[sources[0]])
+
+
+def _replaced(sums: WeightedParameters, flow: Dataflow, row: int, trained: set[int]) -> Iterator[Update]:
+    """``shadow[name] = a * shadow[name] + b * p``: each update makes new tensors, of those that the same line made."""
+    call, since = flow.log.calls[row], flow.step_before(row)
+    for use in call.outputs if not call.node_count else ():
+        found = sums.sum_of(use.tensor, row + 1, since) or {}
+        sources = [each for each in found if each in trained]
+        old = [each for each in found if each not in trained]
+        made = flow.producers(old[0], row) if len(old) == 1 and len(sources) == 1 else ()
+        if made and flow.log.calls[made[-1]].call_site == call.call_site:
+            yield Update(row, use.tensor, sources[0], found[old[0]], found[sources[0]], is_new=True)
 
 
 def is_averaged_with_itself(flow: Dataflow, row: int, target: int) -> bool:
@@ -103,30 +133,6 @@ def _kept(flow: Dataflow, row: int, target: int) -> float | None:
     """The factor by which a parameter was scaled in place before this call, since the last step."""
     scaled = [each for each in flow.changes(target, flow.step_before(row), row) if _is_scale(flow.log.calls[each])]
     return _number(flow.log.calls[scaled[-1]], "1", "other") if scaled else None
-
-
-def _added(flow: Dataflow, row: int, call: Call, target: int) -> Update | None:
-    """``t.mul_(a).add_(s, alpha=b)``, also with ``b * s``."""
-    kept = _kept(flow, row, target)
-    part = _part(flow, call.inputs[1].tensor, row)
-    if kept is None or part is None or part[0] == target:
-        return None
-    alpha = _number(call, "alpha")
-    return Update(row, target, part[0], kept, part[1] * (1.0 if alpha is None else alpha))
-
-
-def _copied(flow: Dataflow, row: int, tensor: int, target: int) -> Update | None:
-    """``t.copy_(a * t + b * s)``."""
-    made = flow.producers(tensor, row)
-    call = flow.log.calls[made[-1]] if made else None
-    if call is None or plain_name(call.function) != "add" or len(call.inputs) != 2 or call.scalars.get("alpha"):
-        return None
-    parts = [part for use in call.inputs if (part := _part(flow, use.tensor, made[-1])) is not None]
-    own = [factor for tensor, factor in parts if tensor == target]
-    others = [part for part in parts if part[0] != target]
-    if len(own) != 1 or len(others) != 1:
-        return None
-    return Update(row, target, others[0][0], own[0], others[0][1])
 
 
 def _part(flow: Dataflow, tensor: int, row: int) -> tuple[int, float] | None:

@@ -124,7 +124,9 @@ class CallLogBuilder:
     def _repeated_modules(self) -> Iterator[RepeatedModule]:
         for each in self._recorder.oddities.repeated.values():
             tensors, site = tuple(map(self._number, each.parameters)), self._sites.site_of(each.stack)
-            yield RepeatedModule(each.path, each.class_name, each.repeated, each.count, each.size, site, tensors)
+            yield RepeatedModule(
+                each.path, each.class_name, each.repeated, each.count, each.size, site, tensors, each.is_of_names
+            )
 
     def _shared_steps(self) -> Iterator[SharedSteps]:
         with measuring():

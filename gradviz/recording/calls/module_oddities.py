@@ -19,7 +19,7 @@ _SWITCH = "requires_grad"
 _ALIKE = 0.8
 _MAX_NOTED = 2_000
 _MAX_SOURCE_LINES = 20_000
-_CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList)
+_CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,8 @@ class Repeated:
     size: int
     stack: int
     parameters: tuple[Any, ...]
+    is_of_names: bool
+    """Whether they are attributes of a module that is no container."""
 
 
 def idle_switches(owner: Any) -> Iterator[tuple[str, bool]]:
@@ -65,13 +67,12 @@ def _is_like_the_switch(name: str) -> bool:
 
 
 def repeated_modules(container: torch.nn.Module) -> Iterator[tuple[torch.nn.Module, int, int]]:
-    """Modules with parameters that a container has at several indexes: how often, and of how many."""
-    if isinstance(container, _CONTAINERS):
-        children = [child for child in own_modules(container).values() if child is not None]
-        counts = Counter(map(id, children))
-        for child in {id(child): child for child in children if counts[id(child)] > 1}.values():
-            if parameters_inside(child):
-                yield child, counts[id(child)], len(children)
+    """Modules with parameters that a module has at several indexes, or under names: how often, and of how many."""
+    children = [child for child in own_modules(container).values() if child is not None]
+    counts = Counter(map(id, children))
+    for child in {id(child): child for child in children if counts[id(child)] > 1}.values():
+        if parameters_inside(child):
+            yield child, counts[id(child)], len(children)
 
 
 class Oddities:
@@ -100,8 +101,9 @@ class Oddities:
                 self._add(SetAttribute(name, value, f"{path}.{own}", False, (known(parameter),)))
         for index, (child, count, size) in enumerate(repeated_modules(module)):
             tensors = tuple(known(parameter) for parameter in parameters_inside(child))
+            is_of_names = not isinstance(module, _CONTAINERS)
             kinds = type(module).__name__, type(child).__name__
-            self.repeated[path, index] = Repeated(path, *kinds, count, size, stack, tensors)
+            self.repeated[path, index] = Repeated(path, *kinds, count, size, stack, tensors, is_of_names)
 
     def _add(self, found: SetAttribute) -> None:
         if found.parameters:

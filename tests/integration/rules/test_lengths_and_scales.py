@@ -114,6 +114,66 @@ def test_a_length_that_is_made_of_the_number_of_batches_is_told(made: str, tmp_p
     assert_first_alarm(HEAD + DATA + LOADER.format(made=made), "schedule_counts_batches", tmp_path)
 
 
+BY_HAND = """
+size, epochs = 8, 4
+n_batches = len(x) // size
+def ramp(total):
+    for k in range(total):
+        yield 0.1 * (k + 1) / total
+def set_rate(opt, rate):
+    for group in opt.param_groups:
+        group["lr"] = rate
+class Ramp:
+    def __init__(self, opt, total):
+        self.opt, self.total, self.t = opt, total, 0
+    def step(self):
+        self.t += 1
+        for group in self.opt.param_groups:
+            group["lr"] = 0.1 * (self.t + 1) / self.total
+{made}
+for epoch in range(epochs):
+    {each_epoch}
+    for rows in torch.randperm(len(x)).split(size):
+        {each_batch}
+        opt.zero_grad()
+        F.cross_entropy(model(x[rows]), y[rows]).backward()
+        opt.step()
+"""
+TOTAL = "epochs * n_batches"
+
+
+@pytest.mark.parametrize(
+    ("made", "each_epoch"),
+    [
+        (f"rates = ramp({TOTAL})", "set_rate(opt, next(rates))  # HERE"),
+        (f"rates = list(ramp({TOTAL}))", "set_rate(opt, rates[epoch])  # HERE"),
+        (f"schedule = Ramp(opt, {TOTAL})", "schedule.step()  # HERE"),
+        (f"total = {TOTAL}", 'opt.param_groups[0]["lr"] = 0.1 * (1 + epoch) / total  # HERE'),
+        (
+            f"total = {TOTAL}",
+            "rate = 0.1 * (1 - epoch / total)  # HERE\n    for group in opt.param_groups:\n        group['lr'] = rate",
+        ),
+    ],
+)
+def test_rates_for_all_batches_that_are_set_for_each_epoch_are_told(made: str, each_epoch: str, tmp_path: Path) -> None:
+    script = HEAD + DATA + BY_HAND.format(made=made, each_epoch=each_epoch, each_batch="pass")
+    assert_first_alarm(script, "schedule_counts_batches", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("made", "each_epoch", "each_batch"),
+    [
+        (f"rates = ramp({TOTAL})", "pass", "set_rate(opt, next(rates))"),
+        ("rates = ramp(epochs)", "set_rate(opt, next(rates))", "pass"),
+        (f"schedule = Ramp(opt, {TOTAL})", "pass", "schedule.step()"),
+        (f"total = {TOTAL}", "set_rate(opt, 0.1 * (1 + epoch * n_batches) / total)", "pass"),
+        (f"print({TOTAL})", "set_rate(opt, 0.1 * 0.5**epoch)", "pass"),
+    ],
+)
+def test_rates_that_count_what_sets_them_are_right(made: str, each_epoch: str, each_batch: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + DATA + BY_HAND.format(made=made, each_epoch=each_epoch, each_batch=each_batch), tmp_path)
+
+
 @pytest.mark.parametrize(
     "made",
     [

@@ -190,6 +190,29 @@ FAULTS = {
             "    loss = ce(net(x * lam + x.index_select(0, order) * (1 - lam)), soft)"
         ),
     ),
+    "labels of samples that lerp mixes are swapped": (
+        "labels_mixed_otherwise",
+        MIXED.format(
+            "    both, lam = torch.stack((y, y[order])), torch.tensor(lam)\n"
+            "    out = net(torch.lerp(x, x[order], lam))\n"
+            "    loss = torch.stack([ce(out, each) for each in both]) @ torch.stack((lam, 1 - lam))  # HERE"
+        ),
+    ),
+    "losses of samples that lerp mixes are swapped": (
+        "labels_mixed_otherwise",
+        MIXED.format(
+            "    out = net(x.mul(lam).add(x[order], alpha=1 - lam))\n"
+            "    loss = torch.lerp(ce(out, y), ce(out, y[order]), lam)  # HERE"
+        ),
+    ),
+    "labels of samples that are moved to others are swapped": (
+        "labels_mixed_otherwise",
+        MIXED.format(
+            "    out = net(x + (1 - lam) * (x[order] - x))\n"
+            "    losses = torch.stack((ce(out, y), ce(out, y[order])))\n"
+            "    loss = (losses * torch.tensor([1 - lam, lam])).sum()  # HERE"
+        ),
+    ),
     "the share that was pasted counts for the own label": (
         "labels_mixed_otherwise",
         MIXED.format(
@@ -287,6 +310,14 @@ HEALTHY = {
     ),
     "mixed samples": MIXED.format(
         "    out = net(lam * x + (1 - lam) * x[order])\n    loss = lam * ce(out, y) + (1 - lam) * ce(out, y[order])"
+    ),
+    "samples that lerp mixes": MIXED.format(
+        "    both, lam = torch.stack((y, y[order])), torch.tensor(lam)\n"
+        "    out = net(torch.lerp(x, x[order], 1 - lam))\n"
+        "    loss = torch.stack([ce(out, each) for each in both]) @ torch.stack((lam, 1 - lam))"
+    ),
+    "samples that are moved to others": MIXED.format(
+        "    out = net(x + (1 - lam) * (x[order] - x))\n    loss = torch.lerp(ce(out, y), ce(out, y[order]), 1 - lam)"
     ),
     "samples that are mixed the other way round, and their labels too": MIXED.format(
         "    out = net((1 - lam) * x + lam * x[order])\n    loss = lam * ce(out, y[order]) + (1 - lam) * ce(out, y)"

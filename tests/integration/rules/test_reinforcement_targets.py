@@ -225,6 +225,14 @@ LOST = (
     "        target.index_add_(0, (shift + low.long()).flatten(), ((high - place) * probability).view(-1))  # HERE\n"
     "        target.index_add_(0, (shift + high.long()).flatten(), ((place - low) * probability).view(-1))\n"
     "        target = target.view(8, 11)",
+    "low, high = place.floor(), place.ceil()\n"
+    "        where = torch.stack((low, high), dim=-1).long().flatten(1)\n"
+    "        mass = probability.unsqueeze(-1) * torch.stack((high - place, place - low), dim=-1)  # HERE\n"
+    "        target = torch.zeros(8, 11).scatter_add(1, where, mass.flatten(1))",
+    "low, high = place.floor(), place.ceil()\n"
+    "        share = high - place  # HERE\n"
+    "        target = F.one_hot(low.long(), 11) * share.unsqueeze(-1)\n"
+    "        target = (target + F.one_hot(high.long(), 11) * place.frac().unsqueeze(-1)).mean(1)",
 )
 KEPT = (
     LOST[0].replace("above.float() - place", "above.float() - place + (above == below)"),
@@ -234,6 +242,11 @@ KEPT = (
         "\n        below[(above > 0) & (below == above)] -= 1\n        above[(below < 9) & (below == above)] += 1\n",
         1,
     ),
+    LOST[2].replace("place.ceil()", "place.floor() + 1"),
+    LOST[2].replace("mass.flatten(1))", "(mass + (low == high).float().unsqueeze(-1) / 2).flatten(1))"),
+    LOST[0] + "\n        target.scatter_add_(1, below, probability * (below == above))",
+    LOST[3].replace("high - place", "1 - place.frac()"),
+    "target = F.softmax(((place.ceil() - place) * (place - place.floor())) @ torch.rand(5, 11), 1)",
 )
 
 

@@ -264,6 +264,23 @@ FAULTS = {
             "",
         ),
     ),
+    "logarithms of the whole table": (
+        "schedule_not_accumulated",
+        diffusion(
+            "logs = torch.log1p(-betas)  # HERE\n"
+            "table = torch.stack(((0.5 * logs).exp(), torch.expm1(logs).neg().sqrt()), dim=1)",
+            "a[:, None] * x + b[:, None] * e",
+            "a, b = table.index_select(0, k).unbind(1)",
+        ),
+    ),
+    "a table with two columns": (
+        "schedule_not_accumulated",
+        diffusion(
+            "alphas = 1 - betas\ntable = torch.stack([alphas.sqrt(), (1 - alphas).sqrt()], 1)  # HERE",
+            "torch.addcmul(f[:, 0, None] * x, f[:, 1, None], e)",
+            "f = table[k]",
+        ),
+    ),
     "a deep copy never follows": ("target_never_updated", values(COPIED)),
     "loaded parameters never follow": (
         "target_never_updated",
@@ -342,6 +359,17 @@ HEALTHY = {
     ),
     "a velocity that the loss turns around": flow(
         "(1 - t) * e + t * x", "e - x", answer="-net(torch.cat([x_t, t], 1))"
+    ),
+    "the sums of the logarithms of the schedule": diffusion(
+        "logs = torch.log1p(-betas).cumsum(0)\n"
+        "table = torch.stack(((0.5 * logs).exp(), torch.expm1(logs).neg().sqrt()), dim=1)",
+        "a[:, None] * x + b[:, None] * e",
+        "a, b = table.index_select(0, k).unbind(1)",
+    ),
+    "logarithms of a schedule that ends in noise": diffusion(
+        "logs = -torch.linspace(1e-4, 8, 100)",
+        "(0.5 * s).exp() * x + torch.expm1(s).neg().sqrt() * e",
+        "s = logs[k][:, None]",
     ),
     "the products of the schedule": diffusion("alphas = torch.cumprod(1 - betas, 0)", ROOTS),
     "their logarithms": diffusion("alphas = (1 - betas).log().cumsum(0).exp()", ROOTS),

@@ -172,6 +172,8 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(4):
     loss = F.mse_loss(model(inputs), targets)
 """
+OF_DICT = "model = nn.Sequential(*layers.values(), nn.Linear(4, 1))"
+FAR = "\n".join(f"n{number} = {number}" for number in range(9)) + "\n"
 ONE_LAYER = (
     "block = nn.Sequential(nn.Linear(4, 4), nn.Tanh())\nmodel = nn.Sequential(*([block] * 3), nn.Linear(4, 1))  # HERE",
     """
@@ -186,6 +188,27 @@ class Stack(nn.Module):
         return self.last(x)
 model = Stack(nn.Linear(4, 4), 3)
 """,
+    "names = ['a', 'b', 'c']\nlayers = nn.ModuleDict(dict.fromkeys(names, nn.Linear(4, 4)))  # HERE\n" + OF_DICT,
+    "block = nn.Linear(4, 4)\nlayers = nn.ModuleDict({name: block for name in 'abc'})  # HERE\n" + OF_DICT,
+    "from itertools import repeat\nmodel = nn.Sequential(*repeat(nn.Linear(4, 4), 3), nn.Linear(4, 1))  # HERE",
+    "def blocks(n):\n    block, found = nn.Linear(4, 4), []\n    for _ in range(n):\n"
+    "        found.append(block)  # HERE\n    return found\n"
+    + FAR
+    + "model = nn.Sequential(*blocks(3), nn.Linear(4, 1))",
+    """
+class Stack(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        block, self.n = nn.Linear(4, 4), n
+        for i in range(n):
+            setattr(self, f"layer{i}", block)  # HERE
+        self.last = nn.Linear(4, 1)
+    def forward(self, x):
+        for i in range(self.n):
+            x = torch.tanh(getattr(self, f"layer{i}")(x))
+        return self.last(x)
+model = Stack(3)
+""",
 )
 OWN_LAYERS = (
     "model = nn.Sequential(*[nn.Linear(4, 4) for _ in range(3)], nn.Tanh(), nn.Linear(4, 1))",
@@ -195,6 +218,10 @@ OWN_LAYERS = (
     "    def forward(self, x):\n        for _ in range(3):\n            x = torch.tanh(self.cell(x))\n"
     "        return self.last(self.same(x))\nmodel = Loop()",
     "cell = nn.Linear(4, 4)\nmodel = nn.Sequential(cell, nn.Tanh(), cell, nn.Tanh(), nn.Linear(4, 1))",
+    "shared = nn.Linear(4, 4)\nmodel = nn.Sequential(*[shared] * 3, nn.Linear(4, 1))",
+    "layers = nn.ModuleDict({name: nn.Linear(4, 4) for name in 'abc'})\n" + OF_DICT,
+    "layers = nn.ModuleDict(zip('abc', (nn.Linear(4, 4) for _ in range(3))))\n" + OF_DICT,
+    "sizes = [4] * 3\nmodel = nn.Sequential(*[nn.Linear(n, 4) for n in sizes], nn.Linear(4, 1))",
 )
 
 

@@ -49,6 +49,18 @@ FAULTS = {
     ("rate_set_elsewhere", "the first of two groups"): with_rate(
         'optimizer.param_groups[0]["lr"] = 0.1 * 0.5**step  # HERE', TWO
     ),
+    ("rate_set_elsewhere", "the groups of a state"): with_rate(
+        'for group in optimizer.state_dict()["param_groups"]: group["lr"] *= 0.5  # HERE'
+    ),
+    ("rate_set_elsewhere", "copies of the groups"): with_rate(
+        'groups = [dict(group) for group in optimizer.param_groups]; groups[0]["lr"] = 0.1 * 0.5**step  # HERE'
+    ),
+    ("rate_set_elsewhere", "an update of a deep copy"): with_rate(
+        "for group in copy.deepcopy(optimizer.param_groups): group.update(lr=0.1 * 0.5**step)  # HERE"
+    ),
+    ("rate_set_elsewhere", "another key"): with_rate(
+        'for group in optimizer.param_groups: group["learning_rate"] = 0.1 * 0.5**step  # HERE'
+    ),
 }
 
 HEALTHY = {
@@ -56,6 +68,18 @@ HEALTHY = {
     "a negative multiple is added": by_hand("p.add_(p.grad, alpha=-0.1)"),
     "a reward is made larger": by_hand("p.add_(0.1 * p.grad)", "torch.sigmoid(model(x)).mean()"),
     "a score is made larger": by_hand("p.add_(0.1 * p.grad)", "-F.cross_entropy(model(x), y)"),
+    "a state that is loaded again": with_rate(
+        'state = optimizer.state_dict(); state["param_groups"][0]["lr"] *= 0.5; optimizer.load_state_dict(state)'
+    ),
+    "a state that is saved": with_rate(
+        'import io; state = optimizer.state_dict(); state["param_groups"][0]["lr"] = 1; torch.save(state, io.BytesIO())'
+    ),
+    "a copy of the list of groups": with_rate(
+        'for group in list(optimizer.param_groups): group["lr"] = 0.1 * 0.5**step'
+    ),
+    "a number of the program's own in the groups": with_rate(
+        'optimizer.param_groups[0]["learning_rate"] = 1; print(optimizer.param_groups[0]["learning_rate"])'
+    ),
     "the only group": with_rate('optimizer.param_groups[0]["lr"] = 0.1 * 0.5**step'),
     "every group": with_rate('for group in optimizer.param_groups: group["lr"] = 0.1 * 0.5**step', TWO),
     "each of two groups by its own line": with_rate(

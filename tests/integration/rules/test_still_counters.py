@@ -45,6 +45,8 @@ optimizer = Own(net.parameters())
 PLAIN = {"at_first": "pass", "at_step": "pass", "for_each": "pass", "count": "pass"}
 BY_ATTRIBUTE = PLAIN | {"corrected": "state['mean'] / (1 - 0.9 ** (self.t + 1))"}
 BY_STATE = PLAIN | {"corrected": "state['mean'] / (1 - 0.9 ** state['n'])"}
+TENSOR = {"for_each": "state['n'] = torch.ones(())"}
+LERP = "mul_(0.9).add_(p.grad, alpha=0.1)", "lerp_(p.grad, 0.1)"
 
 
 def script(before: str = SGD, first: str = "pass", last: str = "pass") -> str:
@@ -56,6 +58,11 @@ FAULTY = (
     script(before=f"{SGD}\nstep = 0  # HERE", first=RATE),
     script(before=OWN.format(**BY_STATE | {"for_each": "state['n'] = 1  # HERE"})),
     script(before=OWN.format(**BY_ATTRIBUTE | {"at_first": "self.count = 0  # HERE"}).replace("self.t", "self.count")),
+    # Counters that are tensors, and averages in other words.
+    script(before=OWN.format(**BY_STATE | TENSOR | {"count": "state['n'].add(1)  # HERE"})),
+    script(before=OWN.format(**BY_STATE | TENSOR | {"count": "torch._foreach_add([state['n']], 1)  # HERE"})),
+    script(before=OWN.format(**BY_STATE | {"for_each": "state['n'] = torch.ones(())  # HERE"}).replace(*LERP)),
+    script(before=f"{SGD}\nsteps = torch.ones(())", first=RATE.replace("step + 1", "steps"), last="steps + 1  # HERE"),
 )
 HEALTHY = (
     script(before=f"{SGD}\nstep = 0", first=RATE, last="step += 1"),
@@ -65,6 +72,10 @@ HEALTHY = (
     script(before=f"{SGD}\nt, start = 1, 0", first="x = x / t + start"),
     script(before=f"{SGD}\nstep = 0", first="print(f'step {step}')"),
     script(before=OWN.format(**BY_ATTRIBUTE | {"at_first": "self.t = 0"}), last="optimizer.t += 1"),
+    script(before=OWN.format(**BY_STATE | TENSOR | {"count": "state['n'].add_(1)"}).replace(*LERP)),
+    script(before=OWN.format(**BY_STATE | TENSOR | {"count": "torch._foreach_add_([state['n']], 1)"})),
+    script(before=f"{SGD}\nsteps = torch.ones(())", first=RATE.replace("step", "steps"), last="steps = steps + 1"),
+    script(before=f"{SGD}\none = torch.ones(())", first="x = x * one", last="print(one + 1)"),
     # A momentum that is meant as a sum.
     script(before=OWN.format(**PLAIN | {"corrected": "state['mean'] / 0.2"})),
 )

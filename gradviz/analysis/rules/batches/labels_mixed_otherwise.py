@@ -10,7 +10,8 @@ from gradviz.analysis.dataflow.call_words import at_line, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.mixed_samples import Mix, Share, is_of_labels, mixes_by_order
+from gradviz.analysis.rules.bases.batches.mixed_parts import Share
+from gradviz.analysis.rules.bases.batches.mixed_samples import Mix, is_of_labels, mixes_by_order
 
 
 class LabelsMixedOtherwise(Rule):
@@ -18,9 +19,9 @@ class LabelsMixedOtherwise(Rule):
 
     What it finds
     -------------
-    ``lam * x + (1 - lam) * x[order]``, or a part of ``x`` that is overwritten with that of ``x[order]``, where the loss
-    weighs the labels ``y[order]`` with the share of ``x``, and ``y`` with that of ``x[order]``; and labels that are
-    mixed with swapped shares.
+    ``lam * x + (1 - lam) * x[order]``, ``torch.lerp(x, x[order], 1 - lam)``, or a part of ``x`` that is overwritten
+    with that of ``x[order]``, where the loss weighs the labels ``y[order]`` with the share of ``x``, and ``y`` with
+    that of ``x[order]``; and labels that are mixed with swapped shares.
 
     Why it matters
     --------------

@@ -20,8 +20,8 @@ class ScheduleNotAccumulated(Rule):
     What it finds
     -------------
     A sum ``sqrt(a) * x + sqrt(1 - a) * noise`` whose ``a`` is looked up at steps that were drawn, in a table that was
-    made of equal steps, such as ``1 - linspace(1e-4, 0.02, 1000)``, without a product over them: even at the last step
-    most of ``x`` is left.
+    made of equal steps, such as ``1 - linspace(1e-4, 0.02, 1000)`` or its logarithm, without a product or a sum over
+    them: even at the last step most of ``x`` is left.
 
     Why it matters
     --------------
@@ -66,8 +66,12 @@ class ScheduleNotAccumulated(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            is_sum = plain_name(call.function) == "add" and len(call.inputs) == _BOTH and not call.live_inputs
-            if not is_sum or call.call_site in told or not flow.has_step_after(row):
+            if (
+                plain_name(call.function) not in _SUMS
+                or call.live_inputs
+                or call.call_site in told
+                or not flow.has_step_after(row)
+            ):
                 continue
             kept = _kept_of_data(flow, row, call.inputs)
             if kept is not None and _reaches_a_network(flow, row, call.outputs[0].tensor):
@@ -89,15 +93,21 @@ class ScheduleNotAccumulated(Rule):
         )
 
 
+_SUMS = frozenset({"add", "addcmul"})
 _BOTH = 2
 _ROUNDED = 1e-3
 _MOST_LEFT = 0.5
 _MAX_FOLLOWED = 200
 
 
-def _kept_of_data(flow: Dataflow, row: int, summands: tuple[TensorUse, ...]) -> TableFactor | None:
+def _kept_of_data(flow: Dataflow, row: int, given: tuple[TensorUse, ...]) -> TableFactor | None:
     """The factor of the data, if it and that of the noise come from one table of steps, and it is always large."""
-    found = [_factor_of(flow, row, use.tensor) for use in summands]
+    if len(given) == _BOTH:
+        found = [_factor_of(flow, row, use.tensor) for use in given]
+    elif len(given) == _BOTH + 1:  # addcmul(a * x, b, noise)
+        found = [_factor_of(flow, row, given[0].tensor), _factor_in(flow, given[1:], row)]
+    else:
+        return None
     known = [(min(factor.ends), factor, is_drawn) for factor, is_drawn in found if factor is not None]
     if len(known) < _BOTH:
         return None
@@ -114,9 +124,13 @@ def _factor_of(flow: Dataflow, before: int, tensor: int) -> tuple[TableFactor | 
     call = None if row is None else flow.log.calls[row]
     if row is None or call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH:
         return None, False
-    factors = [table_factor(flow, use.tensor, row) for use in call.inputs]
+    return _factor_in(flow, call.inputs, row)
+
+
+def _factor_in(flow: Dataflow, uses: tuple[TensorUse, ...], row: int) -> tuple[TableFactor | None, bool]:
+    factors = [table_factor(flow, use.tensor, row) for use in uses]
     known = [each for each in factors if each is not None]
-    return (known[0] if len(known) == 1 else None), has_normal_draw(flow, call.inputs, row)
+    return (known[0] if len(known) == 1 else None), has_normal_draw(flow, uses, row)
 
 
 def _reaches_a_network(flow: Dataflow, row: int, tensor: int) -> bool:

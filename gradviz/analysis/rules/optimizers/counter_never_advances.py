@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from math import isclose
+from math import isclose, prod, sqrt
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values.calls_on_lists import as_single_call, single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
 from gradviz.analysis.rules.bases.sources.still_counters import StillCounter, still_counters
+from gradviz.analysis.rules.bases.sources.tensor_counters import counter_behind, dropped_counts, is_statement_of_sum
 from gradviz.analysis.rules.bases.unread_names import function_around
+from gradviz.graph.call_log import Call
 
 
 class CounterNeverAdvances(Rule):
@@ -25,8 +29,9 @@ class CounterNeverAdvances(Rule):
     What it finds
     -------------
     A variable such as ``step`` or ``self.count`` that is set to 0 or 1, and by nothing else in its file, where a loop
-    or a method of a training computes with it again and again; and running averages that each step divides by
-    ``1 - beta``, the bias correction of the first step.
+    or a method of a training computes with it again and again; a counter that is a tensor, to which each step adds a
+    number without keeping the sum; and running averages that each step divides by ``1 - beta``, the bias correction of
+    the first step.
 
     Why it matters
     --------------
@@ -73,8 +78,16 @@ class CounterNeverAdvances(Rule):
                 if _is_read_again(ran, tree, counter):
                     told.add(Location(file, counter.read))
                     yield self._still(file, counter)
+        dropped = {
+            counter: rows for counter, rows in dropped_counts(flow).items() if _is_statement(case, flow, rows[-1])
+        }
+        for rows in dropped.values():
+            finding = self._dropped(flow, rows)
+            if finding.location not in told:
+                told.add(finding.location)
+                yield finding
         for row, beta in _first_corrections(flow):
-            finding = self._correction(case, row, beta)
+            finding = self._correction(case, row, beta, dropped)
             if told.isdisjoint((finding.location, finding.symptom_location)):
                 told.add(finding.location)
                 yield finding
@@ -90,9 +103,24 @@ class CounterNeverAdvances(Rule):
             symptom_location=Location(file, counter.read),
         )
 
-    def _correction(self, case: Case, row: int, beta: float) -> Finding:
+    def _dropped(self, flow: Dataflow, rows: list[int]) -> Finding:
+        return self.finding(
+            f"{plain_name(flow.log.calls[rows[-1]].function)}() returns the next count, and nothing takes "
+            f"it: the counter has the same value after {len(rows):,} calls",
+            symptom="grad_wrong",
+            why="without an underscore at its end, such a function returns new tensors and leaves those that it got "
+            "as they are",
+            fix="count in place: t.add_(1), or torch._foreach_add_(ts, 1); or keep the result: t = t + 1",
+            location=location_of_call(flow, rows[-1]),
+            evidence={"calls": len(rows)},
+        )
+
+    def _correction(self, case: Case, row: int, beta: float, dropped: dict[int, list[int]]) -> Finding:
         used = location_of_call(case.dataflow, row)
-        location = _line_of_counter(case, used) or used
+        counter = counter_behind(case.dataflow, case.dataflow.log.calls[row].inputs[-1].tensor, row)
+        sums = dropped.get(-1 if counter is None else counter)
+        location = location_of_call(case.dataflow, sums[-1]) if sums else _line_of_counter(case, used)
+        location = location or _line_of_tensor(case.dataflow, row, counter) or used
         return self.finding(
             f"a running average of factor {beta:.4g} is divided by {1 - beta:.4g} at each step: that is the bias "
             "correction 1 - beta ** t of the first step",
@@ -107,7 +135,15 @@ class CounterNeverAdvances(Rule):
 
 _MIN_TIMES = 4
 _EXACT = 1e-9
+_IN_FLOAT32 = 1e-3
+_BOTH = 2
 _POWER = re.compile(r"\*\*\s*([\w.]+(?:\[[^\]]*\])*)")
+
+
+def _is_statement(case: Case, flow: Dataflow, row: int) -> bool:
+    here = location_of_call(flow, row)
+    lines = {} if here is None else case.capture.sources.get(here.file, {})
+    return here is not None and bool(lines) and is_statement_of_sum(tree_of(lines), here.line)
 
 
 def _is_read_again(ran: LinesThatRan, tree: SourceTree, counter: StillCounter) -> bool:
@@ -120,38 +156,68 @@ def _is_read_again(ran: LinesThatRan, tree: SourceTree, counter: StillCounter) -
 
 
 def _first_corrections(flow: Dataflow) -> Iterator[tuple[int, float]]:
-    """The lines that divide a running average at each step by 1 - beta, with the factor of the average."""
+    """The lines that divide a running average at each step by 1 - beta, with the factor of the average; or its root by
+    the root."""
     lines: dict[tuple[int | None, float], list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
-        divisor = call.scalars.get("1", call.scalars.get("other"))
-        if plain_name(call.function) == "div" and type(divisor) is float and 0 < divisor < 1 and call.inputs:
-            beta = _factor_of_average(flow, call.inputs[0].tensor, row)
-            if beta is not None and isclose(divisor, 1 - beta, rel_tol=_EXACT):
-                lines[call.call_site, beta].append(row)
+        is_division = plain_name(call.function).removeprefix("_foreach_") == "div"
+        for single in single_calls(call) if is_division else ():
+            divisor, tolerance = _divisor(flow, single, row)
+            beta = None if divisor is None else _factor_of_average(flow, single.inputs[0].tensor, row)
+            corrections = (1 - beta, sqrt(1 - beta)) if beta is not None else ()
+            if any(isclose(divisor or 0.0, each, rel_tol=tolerance) for each in corrections):
+                lines[call.call_site, beta or 0.0].append(row)
     for (_, beta), rows in lines.items():
         if len({flow.backward_before(row) for row in rows}) >= _MIN_TIMES:
             yield rows[-1], beta
+
+
+def _divisor(flow: Dataflow, call: Call, row: int) -> tuple[float | None, float]:
+    """The number between 0 and 1 by which a call divides, also one in a tensor; and how exactly it is known."""
+    divisor, tolerance = call.scalars.get("1", call.scalars.get("other")), _EXACT
+    if len(call.inputs) == _BOTH and prod(shape_of(flow, call.inputs[1].tensor)) == 1:
+        values = flow.values_of(call.inputs[1], row)
+        divisor, tolerance = None if values is None else values.minimum, _IN_FLOAT32
+    is_known = type(divisor) is float and 0 < divisor < 1 and bool(call.inputs)
+    return (divisor if type(divisor) is float and is_known else None), tolerance
 
 
 def _factor_of_average(flow: Dataflow, tensor: int, row: int) -> float | None:
     """The number by which the old value of an average was multiplied since the last backward."""
     since, waiting, seen = flow.backward_before(row) or 0, [(tensor, row)], set[int]()
     while waiting and len(seen) < _MAX_CALLS:
-        for made in flow.producers(*waiting.pop())[-_FEW:]:
-            call = flow.log.calls[made]
+        tensor, before = waiting.pop()
+        for made in flow.producers(tensor, before)[-_FEW:]:
+            call = as_single_call(flow.log.calls[made], tensor)
             if made <= since or made in seen:
                 continue
             seen.add(made)
-            factor = call.scalars.get("1", call.scalars.get("0"))
-            if plain_name(call.function) == "mul" and type(factor) is float and _LEAST < factor < 1:
+            factor = _kept(call)
+            if factor is not None:
                 return factor
             waiting += [(use.tensor, made) for use in call.inputs]
     return None
 
 
+def _kept(call: Call) -> float | None:
+    """The factor of the old value in ``m.mul_(0.9)``, and in ``m.lerp_(g, 0.1)``."""
+    name = plain_name(call.function)
+    factor = call.scalars.get("1", call.scalars.get("0")) if name == "mul" else None
+    weight = call.scalars.get("2", call.scalars.get("weight")) if name == "lerp" else None
+    if type(weight) is float:
+        factor = 1 - weight
+    return factor if type(factor) is float and _LEAST < factor < 1 else None
+
+
 _FEW = 3
 _MAX_CALLS = 12
 _LEAST = 0.5
+
+
+def _line_of_tensor(flow: Dataflow, row: int, counter: int | None) -> Location | None:
+    """Where a counter that is a tensor was made."""
+    made = () if counter is None else flow.producers(counter, row)[-1:]
+    return location_of_call(flow, made[0]) if made else None
 
 
 def _line_of_counter(case: Case, used: Location | None) -> Location | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import isclose
 from typing import NamedTuple
 
 from gradviz.analysis.case import Case
@@ -12,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.moving_averages import Update, hardly_kept, parameter_of
+from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
 from gradviz.analysis.rule import Rule
 
 
@@ -73,15 +75,16 @@ class AverageWrongWay(Rule):
         histories = case.histories
         if not histories.steps:
             return
+        sums = WeightedParameters(case.dataflow)
         by_line: dict[Location | None, dict[int, int]] = defaultdict(dict)
         for target in sorted(histories.trained):
-            mixed = _mixed_with(case, target)
+            mixed = _mixed_with(case, sums, target)
             if mixed is not None and _is_used_and_never_changed(case, mixed.source):
                 by_line[location_of_call(case.dataflow, mixed.row)][target] = mixed.source
         for location, source_of in by_line.items():
             yield self._finding(case, location, source_of)
         swapped: dict[Location | None, list[Update]] = defaultdict(list)
-        for update in hardly_kept(histories).values():
+        for update in hardly_kept(histories, sums):
             swapped[location_of_call(case.dataflow, update.row)].append(update)
         for location, updates in swapped.items():
             yield self._swapped(case, location, updates)
@@ -128,13 +131,13 @@ class _Mixing(NamedTuple):
     """The parameter of another model that is mixed in."""
 
 
-def _mixed_with(case: Case, target: int) -> _Mixing | None:
+def _mixed_with(case: Case, sums: WeightedParameters, target: int) -> _Mixing | None:
     """The last change of a trained parameter that is no step and takes in one of another model."""
     flow, histories = case.dataflow, case.histories
     first, end = histories.steps[0], len(flow.log.calls)
     rows = [*flow.changes(target, first, end), *(r for r in flow.data_assignments.get(target, ()) if r > first)]
     for row in sorted(rows, reverse=True)[:_MAX_CHANGES]:
-        call = flow.log.calls[row]
+        call = sums.call_on(row, target)
         if call.kind == "step" or call.inside is not None or len(call.inputs) < 2:
             continue
         name = plain_name(call.function)
@@ -145,12 +148,11 @@ def _mixed_with(case: Case, target: int) -> _Mixing | None:
             above |= {parameter_of(flow, use.tensor, each) for each in made for use in flow.log.calls[each].inputs}
             if target not in above:
                 continue  # it is replaced, not mixed
-        elif name == "add":
-            before = flow.changes(target, flow.step_before(row), row)
-            if not any(plain_name(flow.log.calls[each].function) == "mul" for each in before):
-                continue
         elif name != "lerp":
-            continue
+            found = sums.sum_of(target, row + 1, flow.step_before(row)) or {}
+            if len(found) != _BOTH or target not in found or not isclose(sum(found.values()), 1, abs_tol=_ROUNDING):
+                continue
+            above = {_weights_of(case, each, row) for each in found}
         others = [each for each in above if each is not None and each != target]
         if len(others) == 1:
             return _Mixing(row, others[0])
@@ -158,6 +160,8 @@ def _mixed_with(case: Case, target: int) -> _Mixing | None:
 
 
 _MAX_CHANGES = 6
+_BOTH = 2
+_ROUNDING = 1e-3
 
 
 def _weights_of(case: Case, tensor: int, row: int) -> int | None:

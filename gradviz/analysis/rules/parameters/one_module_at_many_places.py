@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.one_object_repeated import RepeatedObject, line_that_repeats
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.modules_and_schedules import RepeatedModule
 
 
 class OneModuleAtManyPlaces(Rule):
-    """A list of layers has the same layer several times.
+    """A list or dict of layers has the same layer several times.
 
     What it finds
     -------------
-    A ``Sequential`` or ``ModuleList`` in which one module with parameters stands at several indexes: ``[block] * 6``.
-    It is a warning where a line multiplies a list, or repeats one object in a comprehension, and else a note: recurrent
-    networks share layers on purpose.
+    A ``Sequential``, ``ModuleList`` or ``ModuleDict`` in which one module with parameters stands at several places:
+    ``[block] * 6``. It is a warning where a line multiplies a list, or repeats one object in a comprehension,
+    ``dict.fromkeys()``, ``itertools.repeat()`` or a loop, also under several names of one module, and else a note:
+    recurrent networks share layers on purpose. So it is where the name of the object says that it is shared.
 
     Why it matters
     --------------
@@ -55,18 +57,23 @@ class OneModuleAtManyPlaces(Rule):
         told = set[Location | None]()
         for repeated in case.dataflow.log.repeated_modules:
             here = case.location_of_site(repeated.call_site)
-            if here is not None and here not in told and not case.histories.reached.isdisjoint(repeated.tensors):
-                told.add(here)
-                yield self._finding(case, repeated, here)
+            if here is None or here in told or case.histories.reached.isdisjoint(repeated.tensors):
+                continue
+            place = _place_that_repeats(case, here, repeated.is_of_names)
+            # Two names of one module are usual where no loop gives them: an output layer that is the input layer.
+            if repeated.is_of_names and place is None:
+                continue
+            told.add(here)
+            yield self._finding(case, repeated, here, place)
 
-    def _finding(self, case: Case, repeated: RepeatedModule, here: Location) -> Finding:
-        line = _line_that_repeats(case, here)
+    def _finding(self, case: Case, repeated: RepeatedModule, here: Location, place: RepeatedObject | None) -> Finding:
+        line = None if place is None or place.is_meant else Location(here.file, place.line)
         container = repeated.path or f"a {repeated.class_name}"
         return self.finding(
             f"{container} has one {repeated.repeated} {repeated.count:,} times: they share all their parameters",
             severity="note" if line is None else self.severity,
             symptom="grad_wrong",
-            why="a list that is multiplied has several references to one object"
+            why="that line repeats references to one object, and makes no copies of it"
             if line is not None
             else "its parameters get the sum of the gradients of all these places",
             fix=("if they are not to be shared, " if line is None else "")
@@ -78,20 +85,7 @@ class OneModuleAtManyPlaces(Rule):
         )
 
 
-_LINES_ABOVE = 8
-_LINES_BELOW = 6
-_MULTIPLIES = re.compile(r"\]\s*\*\s*[\w(]|\b[\w.]+\s*\*\s*\[")
-_REPEATS = re.compile(r"[\[(]\s*([A-Za-z_][\w.]*)\s+for\s+(\w+)\s+in\s+range\(")
-
-
-def _line_that_repeats(case: Case, made: Location) -> Location | None:
-    """The line near the one that makes the container that multiplies a list, or repeats one variable in a
-    comprehension."""
-    near = range(made.line, made.line + _LINES_BELOW), range(made.line - 1, max(made.line - _LINES_ABOVE, 0), -1)
-    for line in (line for lines in near for line in lines):
-        text = case.source_line(Location(made.file, line)) or ""
-        code = text.partition("#")[0]
-        repeats = _REPEATS.search(code)
-        if _MULTIPLIES.search(code) or (repeats and repeats[1].partition(".")[0] != repeats[2]):
-            return Location(made.file, line)
-    return None
+def _place_that_repeats(case: Case, made: Location, by_name: bool) -> RepeatedObject | None:
+    """The expression or loop of the same file that puts one object at several places."""
+    lines = case.capture.sources.get(made.file, {})
+    return line_that_repeats(tree_of(lines), made.line, by_name=by_name) if lines else None

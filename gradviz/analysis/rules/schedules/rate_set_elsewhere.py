@@ -9,6 +9,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.copied_groups import rates_set_in_copies
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import LoggedOptimizer
 
 
@@ -17,7 +19,8 @@ class RateSetElsewhere(Rule):
 
     What it finds
     -------------
-    ``optimizer.lr = ...`` and ``optimizer.defaults["lr"] = ...``, where the rate of the optimizer never changes; and
+    ``optimizer.lr = ...`` and ``optimizer.defaults["lr"] = ...``, a rate in a copy of the groups, such as those of
+    ``optimizer.state_dict()``, and ``group["learning_rate"]``, where the rate of the optimizer never changes; and
     ``optimizer.param_groups[0]["lr"] = ...`` for an optimizer with several groups, of which only the first one changes
     its rate, though no line names the others.
 
@@ -56,7 +59,7 @@ class RateSetElsewhere(Rule):
         for optimizer in case.dataflow.log.optimizers:
             if optimizer.steps < _MIN_STEPS or optimizer.class_name not in _OF_TORCH:
                 continue  # An optimizer of the program may read what it likes.
-            for place, location in _lines_that_set(case, optimizer):
+            for place, location in (*_lines_that_set(case, optimizer), *_lines_of_copies(case, optimizer)):
                 if _has_no_effect(case, optimizer, place):
                     yield self._finding(optimizer, place, location)
                     break
@@ -100,6 +103,16 @@ def _lines_that_set(case: Case, optimizer: LoggedOptimizer) -> Iterator[tuple[st
                 found = assigned.search(text.partition("#")[0])
                 if found:
                     yield found[1], Location(file, number)
+
+
+def _lines_of_copies(case: Case, optimizer: LoggedOptimizer) -> Iterator[tuple[str, Location]]:
+    """The lines that set a rate in a copy of its groups, or under a name that it does not read."""
+    is_only_one = len(case.dataflow.log.optimizers) == 1
+    names = {name.rpartition(".")[2] for name in optimizer.names}
+    for file, tree in own_files(case):
+        for found in rates_set_in_copies(tree):
+            if is_only_one or found.optimizer in names:
+                yield found.place, Location(file, found.line)
 
 
 def _has_no_effect(case: Case, optimizer: LoggedOptimizer, place: str) -> bool:

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.schedule_lines import line_that_steps_this
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.numbers_of_batches import length_counts_batches
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates_by_hand import rates_for_epochs
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.graph.call_log import LoggedOptimizer
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -22,8 +25,8 @@ class ScheduleCountsBatches(Rule):
     ``OneCycleLR``, ``CosineAnnealingLR``, ``LinearLR`` and ``PolynomialLR`` whose length (``total_steps``, ``T_max``,
     ``total_iters``) is the number of steps that their optimizer makes, but which are stepped at a third of them or
     fewer, in a program that ran to its end; and schedules whose length, milestones or function the program computes
-    with its number of batches in an epoch. A schedule of another length is left alone: it may be meant for a longer
-    training.
+    with its number of batches in an epoch, also rates that it sets itself. A schedule of another length is left alone:
+    it may be meant for a longer training.
 
     Why it matters
     --------------
@@ -68,6 +71,25 @@ class ScheduleCountsBatches(Rule):
             if is_candidate and (_is_for_all_steps(schedule) or _is_of_batches(case, schedule)):
                 told.add(schedule.optimizer)
                 yield self._finding(case, schedule)
+        with_schedule = {schedule.optimizer for schedule in case.dataflow.log.schedules}
+        for number, optimizer in enumerate(case.dataflow.log.optimizers):
+            location = _set_by_hand(case, optimizer) if number not in with_schedule else None
+            if location is not None:
+                yield self._by_hand(optimizer, location)
+                return
+
+    def _by_hand(self, optimizer: LoggedOptimizer, location: Location) -> Finding:
+        rates = [rate for rate in (optimizer.first_rate, *optimizer.learning_rates[:1]) if rate is not None]
+        return self.finding(
+            "the learning rate that is set here is computed with the number of batches, but "
+            f"{optimizer_words(optimizer)} makes {optimizer.steps:,} steps with {optimizer.rate_changes + 1:,} rates"
+            + (f": it begins at {rates[0]:.3g} and ends at {rates[1]:.3g}" if len(rates) > 1 else ""),
+            symptom="grad_wrong",
+            why="its length counts batches, and it is asked once for each epoch",
+            fix="set the rate before each step, in the loop over batches, or compute it with the number of epochs",
+            location=location,
+            evidence={"rates": optimizer.rate_changes + 1, "steps": optimizer.steps},
+        )
 
     def _finding(self, case: Case, schedule: Schedule) -> Finding:
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]
@@ -92,6 +114,16 @@ _STEPS_OF_EACH_MOVE = 3
 _MIN_MOVES = 2
 _MAX_DIFFERENCE = 0.1
 """Between the length and the steps: a last batch that is left out, a warm-up before it."""
+
+
+def _set_by_hand(case: Case, optimizer: LoggedOptimizer) -> Location | None:
+    """The line that takes a rate which counts batches, if the optimizer changes its rate far less often than it
+    steps."""
+    changes = optimizer.rate_changes
+    if not changes or (changes + 1) * _STEPS_OF_EACH_MOVE > optimizer.steps:
+        return None
+    found = [Location(file, line) for file, tree in own_files(case) for line in rates_for_epochs(tree)]
+    return found[0] if len(found) == 1 else None
 
 
 def _made_for(schedule: Schedule) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod, sqrt
+from math import exp, expm1, log, log1p, prod, sqrt
 
 from msgspec import Struct
 
@@ -26,7 +26,13 @@ class TableFactor(Struct, frozen=True):
     has_root: bool
     """Whether it is the root of something linear in the equal steps."""
     root_of_table: int | None
-    """The call that took the root of the whole table, if one did."""
+    """The call that took the root of the whole table, or its logarithm, if one did."""
+
+
+class _Lookup(Struct, frozen=True):
+    row: int
+    table: int
+    """The tensor with the numbers of the table."""
 
 
 _BOTH = 2
@@ -36,36 +42,66 @@ _MIN_ENTRIES = 10
 _LOOKUPS = frozenset({"getitem", "gather", "index_select", "take", "embedding"})
 _DRAWS = frozenset({"randint", "rand", "random", "randint_like", "multinomial"})
 _OF_INDEX = frozenset({"long", "mul", "sub", "add", "int", "floor", "cat", *SHAPE_ONLY})
-_CARRY = frozenset({"repeat", "take", *SHAPE_ONLY})
-_CHANGES = frozenset({"sub", "add", "mul", "sqrt", "square", "pow"})
+_SPLITS = frozenset({"unbind", "chunk", "split", "tensor_split"})
+_JOINS = frozenset({"stack", "column_stack", "cat", "hstack", "vstack"})
+_CARRY = frozenset({"repeat", "take", "select", *_SPLITS, *SHAPE_ONLY})
+_FUNCTIONS = {"exp": exp, "expm1": expm1, "log": log, "log1p": log1p}
+_LOGARITHMS = frozenset({"log", "log1p"})
+_CHANGES = frozenset({"sub", "add", "mul", "sqrt", "square", "pow", "neg", *_FUNCTIONS})
 
 
 def table_factor(flow: Dataflow, tensor: int, before: int) -> TableFactor | None:
     """The factor that a tensor is, if it was looked up in such a table."""
     changes: list[Call] = []
     inner: list[tuple[int, Call]] = []
-    found: tuple[int, int] | None = None
-    for row, call in flow.makers(tensor, before, _MAX_STEPS):
-        name = plain_name(call.function)
+    found: _Lookup | None = None
+    column: int | None = None
+    for _ in range(_MAX_STEPS):
+        made = flow.producers(tensor, before)
+        call = flow.log.calls[made[-1]] if made else None
+        if call is None:
+            return None
+        row, name, following = made[-1], plain_name(call.function), call.inputs[0].tensor if call.inputs else None
         if name == "linspace":
             return None if found is None else _factor(flow, found, row, changes, inner)
         if name in _LOOKUPS and len(call.inputs) == _BOTH:
-            if found is not None or not _is_drawn(flow, row, call):
+            table, places = call.inputs[::-1] if name == "embedding" else call.inputs
+            if found is not None or not _is_drawn(flow, row, places.tensor):
                 return None
-            found = row, call.inputs[0].tensor
+            found, following = _Lookup(row, table.tensor), table.tensor
+        elif name in _JOINS and column is not None and len(call.inputs) > column:
+            # One column of a table of several: the numbers are those of what was stacked there.
+            following, column = call.inputs[column].tensor, None
+            found = None if found is None else _Lookup(found.row, following)
         elif not _is_known(call):
             return None
-        elif name not in _CARRY and found is None:
-            changes.append(call)
         elif name not in _CARRY:
-            inner.append((row, call))
+            (changes.append(call) if found is None else inner.append((row, call)))
+        else:
+            index = _index_of(call, tensor)
+            column = column if index is None else index
+        if following is None:
+            return None
+        tensor, before = following, row
     return None
 
 
+def _index_of(call: Call, tensor: int) -> int | None:
+    """Which of several parts a call takes."""
+    name = plain_name(call.function)
+    if name in _SPLITS:
+        return next((index for index, use in enumerate(call.outputs) if use.tensor == tensor), None)
+    if name not in ("getitem", "select"):
+        return None
+    places = ("2", "index") if name == "select" else ("1", "1[0]", "1[1]")
+    number = next((call.scalars[place] for place in places if type(call.scalars.get(place)) is int), None)
+    return number if type(number) is int and number >= 0 else None
+
+
 def _factor(
-    flow: Dataflow, found: tuple[int, int], source: int, changes: list[Call], inner: list[tuple[int, Call]]
+    flow: Dataflow, found: _Lookup, source: int, changes: list[Call], inner: list[tuple[int, Call]]
 ) -> TableFactor | None:
-    row, table = found
+    row, table = found.row, found.table
     values = flow.values(table, row)
     if values is None or values.minimum is None or values.maximum is None:
         return None
@@ -75,20 +111,29 @@ def _factor(
     least, largest = ends
     if least is None or largest is None:
         return None
+    logarithm = next((made for made, call in inner if plain_name(call.function) in _LOGARITHMS), None)
     root = next((made for made, call in inner if _is_root(call)), None)
-    has_root = root is not None or any(_is_root(call) for call in changes)
+    every = [*changes, *(call for _, call in inner)]
+    has_root = any(_is_root(call) or (logarithm is not None and _is_half(call)) for call in every)
+    root = root if logarithm is None else logarithm
     return TableFactor(row, source, (least, largest), has_root, root)
 
 
-def _is_drawn(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call looks up what stands at places that were drawn."""
-    for _, maker in flow.makers(call.inputs[1].tensor, row, _MAX_STEPS):
+def _is_drawn(flow: Dataflow, row: int, places: int) -> bool:
+    """Whether the places at which a call looks something up were drawn."""
+    for _, maker in flow.makers(places, row, _MAX_STEPS):
         name = plain_name(maker.function)
         if name in _DRAWS:
             return True
         if name not in _OF_INDEX:
             return False
     return False
+
+
+def _is_half(call: Call) -> bool:
+    """Whether a call halves a logarithm: the exponential is the root."""
+    name, number = plain_name(call.function), number_of(call, *OPERAND, missing=0.0)
+    return (name == "mul" and number == _HALF) or (name == "div" and number == _BOTH)
 
 
 def _is_root(call: Call) -> bool:
@@ -111,6 +156,13 @@ def _changed(value: float, changes: list[Call]) -> float | None:
             value = number - value if is_number_first(call) else value - number
         elif name == "add":
             value += number
+        elif name == "neg":
+            value = -value
+        elif name in _FUNCTIONS:
+            try:
+                value = _FUNCTIONS[name](value)
+            except (ValueError, OverflowError):
+                return None  # The logarithm of a negative number, for example: it is no factor.
         elif name in ("mul", "div"):
             value = value * number if name == "mul" else value / (number or 1.0)
         elif _is_root(call):

@@ -55,22 +55,53 @@ def _length(call: ast.Call) -> Iterator[ast.expr]:
 
 
 def _counts_batches(tree: SourceTree, length: ast.expr) -> bool:
+    return next((not _is_converted(tree, number) for number in numbers_of_batches(tree, length)), False)
+
+
+def numbers_of_batches(tree: SourceTree, value: ast.AST) -> Iterator[ast.AST]:
+    """The numbers of batches that a value is computed with, also through variables, arguments and functions."""
+    batches, sizes = set(_batches(tree)), set(_sizes_of_batches(tree))
+    for part in what_it_is_made_of(tree, value, batches):
+        for node in ast.walk(part):
+            is_named = isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and _last(node) in batches
+            if is_named or (isinstance(node, ast.BinOp) and _is_number_of_batches(node, sizes)):
+                yield node
+
+
+def what_it_is_made_of(tree: SourceTree, value: ast.AST, known: set[str] | None = None) -> Iterator[ast.AST]:
+    """A value, and those of the variables, arguments and functions in it; not of names that are known."""
     values = dict(_values(tree))
-    batches = set(_batches(tree))
-    waiting: list[ast.AST] = [length]
-    seen = list[ast.AST]()
+    waiting, seen = [value], list[ast.AST]()
     while waiting and len(seen) < _MAX_VALUES:
         value = waiting.pop()
         if value in seen:
             continue
         seen.append(value)
+        yield value
         for node in ast.walk(value):
-            if not isinstance(node, (ast.Name, ast.Attribute)) or not is_read(node):
-                continue
-            if _last(node) in batches:
-                return not _is_converted(tree, node)
-            waiting += values.get(_last(node), [])
-    return False
+            if isinstance(node, (ast.Name, ast.Attribute)) and is_read(node) and _last(node) not in (known or ()):
+                waiting += values.get(_last(node), [])
+
+
+def _is_number_of_batches(node: ast.BinOp, sizes: set[str]) -> bool:
+    """``len(x) // size``, where loops go over parts of this size."""
+    is_ratio = isinstance(node.op, (ast.Div, ast.FloorDiv)) and isinstance(node.right, (ast.Name, ast.Attribute))
+    if not is_ratio or _last(node.right) not in sizes:  # type: ignore[arg-type]
+        return False
+    counted = [called_name(each) or getattr(each, "attr", "") for each in ast.walk(node.left)]
+    return not {"len", "size", "shape", "numel"}.isdisjoint(counted)
+
+
+def _sizes_of_batches(tree: SourceTree) -> Iterator[str]:
+    """What inner loops give to ``split()``, or as the step of ``range()``, or what a loader gets."""
+    for loop in _inner_loops(tree):
+        for call in (each for each in ast.walk(loop.iter) if isinstance(each, ast.Call)):
+            given = {"split": call.args[:1], "range": call.args[2:3]}.get(called_name(call), [])
+            yield from (_last(each) for each in given if isinstance(each, (ast.Name, ast.Attribute)))
+    for node in tree.nodes:
+        if isinstance(node, ast.Call) and called_name(node) == "DataLoader":
+            given = [*node.args[1:2], *(each.value for each in node.keywords if each.arg == "batch_size")]
+            yield from (_last(each) for each in given if isinstance(each, (ast.Name, ast.Attribute)))
 
 
 def _is_converted(tree: SourceTree, number: ast.AST) -> bool:
@@ -98,7 +129,8 @@ def _values(tree: SourceTree) -> Iterator[tuple[str, list[ast.AST]]]:
     """By the last part of their names: what variables, arguments and functions are."""
     found: dict[str, list[ast.AST]] = {}
     for target, value in tree.assignments:
-        if isinstance(target, (ast.Name, ast.Attribute)):
+        is_own = isinstance(value, (ast.Name, ast.Attribute)) and getattr(target, "attr", None) == _last(value)
+        if isinstance(target, (ast.Name, ast.Attribute)) and not is_own:  # Not self.total = total.
             found.setdefault(_last(target), []).append(value)
     for key, value, _ in arguments(tree):
         found.setdefault(key.name, []).append(value)
@@ -110,14 +142,23 @@ def _values(tree: SourceTree) -> Iterator[tuple[str, list[ast.AST]]]:
 
 def _batches(tree: SourceTree) -> Iterator[str]:
     """What loops inside of other loops go over, or how often they run."""
-    called = {called_name(node) for node in tree.nodes if next(tree.loops_around(node), None) is not None}
+    inner = set(_inner_loops(tree))
     loops = [node for node in tree.nodes if isinstance(node, ast.For)]
     outer = {loop for loop in loops if any(isinstance(node, LOOPS) for each in loop.body for node in ast.walk(each))}
     of_outer = {name for loop in outer for name in _gone_over(loop.iter)}
     for loop in loops:
-        function = getattr(tree.scope(loop), "name", None)
-        if loop not in outer and (function in called or next(tree.loops_around(loop), None) is not None):
+        if loop in inner:
             yield from (name for name in _gone_over(loop.iter) if name not in of_outer)
+
+
+def _inner_loops(tree: SourceTree) -> Iterator[ast.For]:
+    """Loops without another one in them that run in a loop, also in a function that a loop calls."""
+    called = {called_name(node) for node in tree.nodes if next(tree.loops_around(node), None) is not None}
+    for loop in (node for node in tree.nodes if isinstance(node, ast.For)):
+        function = getattr(tree.scope(loop), "name", None)
+        is_outer = any(isinstance(node, LOOPS) for each in loop.body for node in ast.walk(each))
+        if not is_outer and (function in called or next(tree.loops_around(loop), None) is not None):
+            yield loop
 
 
 def _gone_over(iterable: ast.expr) -> Iterator[str]:

@@ -1,0 +1,110 @@
+"""Learning rates that a program sets itself, from numbers of batches, and asks for once in each epoch.
+
+>>> tree = SourceTree(dict(enumerate('''rates = iter(cosine(0.1, epochs * len(loader)))
+... for epoch in range(epochs):
+...     rate = next(rates)
+...     for group in optimizer.param_groups:
+...         group["lr"] = rate
+...     for x, y in loader:
+...         optimizer.step()
+... '''.splitlines(), start=1)))
+>>> rates_for_epochs(tree)
+[3]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.rules.bases.sources.numbers_of_batches import numbers_of_batches, what_it_is_made_of
+from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
+
+_GROUPS = "param_groups"
+_MAX_CALLERS = 3
+
+
+def rates_for_epochs(tree: SourceTree) -> list[int]:
+    """The lines that take such a rate; none if any rate is taken where a loop also steps."""
+    found = list[int]()
+    for target, value in tree.assignments:
+        is_rate = isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr"
+        for site, loop in _sites(tree, target, _MAX_CALLERS) if is_rate else ():
+            if loop is None or _steps_itself(tree, loop):
+                return []
+            if any(numbers_of_batches(tree, value)) and not _counts_batches(tree, value, loop):
+                found.append(_line_of_value(tree, value, loop) or getattr(site, "lineno", 0))
+    return sorted(set(found))
+
+
+def _sites(tree: SourceTree, node: ast.AST, callers: int) -> Iterator[tuple[ast.AST, Loop | None]]:
+    """Where a statement runs in a loop that is no loop over groups: itself, or calls of its function."""
+    loop = next((each for each in tree.loops_around(node) if not _is_over_groups(each)), None)
+    scope = tree.scope(node)
+    if loop is not None or not isinstance(scope, FUNCTIONS) or not callers:
+        yield node, loop
+        return
+    for call in tree.nodes:
+        is_call = isinstance(call, ast.Call) and called_name(call) == scope.name and scope not in tree.around(call)
+        if is_call and isinstance(call, ast.Call) and _may_call(tree, call, scope):
+            yield from _sites(tree, call, callers - 1)
+
+
+def _may_call(tree: SourceTree, call: ast.Call, function: ast.AST) -> bool:
+    """Whether a call may be one of this method: not of an object of another class, nor of an optimizer."""
+    owner = tree.parent(function)
+    if not isinstance(owner, ast.ClassDef) or not isinstance(call.func, ast.Attribute):
+        return True
+    receiver, key = call.func.value, tree.key_of(call.func.value)
+    made = [called_name(value) for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    if made:
+        return owner.name in made
+    return "opt" not in (getattr(receiver, "id", "") or getattr(receiver, "attr", "")).lower()
+
+
+def _is_over_groups(loop: Loop) -> bool:
+    return isinstance(loop, ast.For) and any(getattr(each, "attr", "") == _GROUPS for each in ast.walk(loop.iter))
+
+
+def _steps_itself(tree: SourceTree, loop: Loop) -> bool:
+    """Whether the loop computes gradients, and no other loop in it does."""
+    backward = [each for each in ast.walk(loop) if called_name(each) in ("backward", "grad")]
+    return any(next(tree.loops_around(each), None) is loop for each in backward)
+
+
+def _counts_batches(tree: SourceTree, value: ast.expr, loop: Loop) -> bool:
+    """Whether a number of batches is multiplied with what counts the rounds of the loop: then that counts batches,
+    too."""
+    counters = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)} if _is_for(loop) else set()
+    for part in what_it_is_made_of(tree, value):
+        for node in ast.walk(part):
+            factors = list(_factors(node)) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else []
+            others = [each for each in factors if not _is_counter(each, counters)]
+            if len(others) < len(factors) and any(any(numbers_of_batches(tree, each)) for each in others):
+                return True
+    return False
+
+
+def _factors(node: ast.AST) -> Iterator[ast.AST]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        yield from (each for side in (node.left, node.right) for each in _factors(side))
+    else:
+        yield node
+
+
+def _is_counter(node: ast.AST, counters: set[str]) -> bool:
+    """``epoch``, or ``epoch + 1``."""
+    sides = [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else [node]
+    return any(getattr(each, "id", None) in counters for each in sides)
+
+
+def _is_for(loop: Loop) -> bool:
+    return isinstance(loop, (ast.For, ast.AsyncFor))
+
+
+def _line_of_value(tree: SourceTree, value: ast.expr, loop: Loop) -> int | None:
+    """The line in the same loop that gives a rate its name."""
+    key = tree.key_of(value)
+    lines = [target.lineno for target, _ in tree.assignments if key is not None and tree.key_of(target) == key]
+    return lines[0] if len(lines) == 1 and loop.lineno <= lines[0] <= (loop.end_lineno or 0) else None

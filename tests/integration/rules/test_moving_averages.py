@@ -1,0 +1,84 @@
+"""Averages of trained weights, however a program writes them: their two factors swapped, and right."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+AVERAGED = (
+    HEAD
+    + """
+model, decay = nn.Linear(4, 2), 0.98
+params = list(model.parameters())
+optimizer = torch.optim.SGD(params, lr=0.1)
+shadow = {start}
+for step in range(4):
+    loss = model(torch.randn(8, 4)).square().mean()
+"""
+    + TRAIN
+)
+COPIES = "[p.detach().clone() for p in params]"
+ZEROS = "[torch.zeros_like(p) for p in params]"
+BY_NAME = "{k: v.detach().clone() for k, v in model.state_dict().items()}"
+PAIRS = "    with torch.no_grad():\n        for s, p in zip(shadow, params):\n            "
+LISTS = "    with torch.no_grad():\n        "
+SWAPPED = {
+    "on lists": (COPIES, LISTS + "torch._foreach_lerp_(shadow, params, decay)  # HERE"),
+    "on lists in two calls": (
+        COPIES,
+        LISTS + "torch._foreach_mul_(shadow, 1 - decay)\n"
+        "        torch._foreach_add_(shadow, params, alpha=decay)  # HERE",
+    ),
+    "of plain tensors by name": (
+        BY_NAME,
+        "    for k, v in model.state_dict().items():\n        shadow[k].mul_(1 - decay).add_(v, alpha=decay)  # HERE",
+    ),
+    "with new tensors": (
+        BY_NAME,
+        "    for k, v in model.named_parameters():\n"
+        "        shadow[k] = (1 - decay) * shadow[k] + decay * v.detach()  # HERE",
+    ),
+    "a part of the difference": (COPIES, PAIRS + "s += decay * (p - s)  # HERE"),
+    "a part of the difference that is subtracted": (COPIES, PAIRS + "s.sub_((s - p) * decay)  # HERE"),
+}
+RIGHT = {
+    "on lists": (COPIES, LISTS + "torch._foreach_lerp_(shadow, params, 1 - decay)"),
+    "copies of the last step": (COPIES, LISTS + "torch._foreach_copy_(shadow, params)"),
+    "the mean of all steps": (ZEROS, PAIRS + "s.add_((p - s) / (step + 1))"),
+    "of gradients": (ZEROS, LISTS + "torch._foreach_lerp_(shadow, [p.grad for p in params], 0.95)"),
+    "an extrapolation": (COPIES, PAIRS + "s.copy_(2 * p - s)"),
+}
+PULLED = """
+student = nn.Linear(4, 2)
+teacher = copy.deepcopy(student).requires_grad_(False)
+optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 4)
+    loss = (student(x) - teacher(x + 0.1)).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    with torch.no_grad():
+        pairs = list(student.parameters()), list(teacher.parameters())
+        {}  # HERE
+"""
+
+
+@pytest.mark.parametrize("name", SWAPPED)
+def test_an_average_with_swapped_factors_is_told(name: str, tmp_path: Path) -> None:
+    start, update = SWAPPED[name]
+    assert_first_alarm(AVERAGED.replace("{start}", start) + update, "average_wrong_way", tmp_path)
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_an_average_that_follows_slowly_is_right(name: str, tmp_path: Path) -> None:
+    start, update = RIGHT[name]
+    assert not alarms(AVERAGED.replace("{start}", start) + update, tmp_path)
+
+
+@pytest.mark.parametrize("update", ["torch._foreach_lerp_(*pairs, 0.1)", "for s, t in zip(*pairs): s -= 0.1 * (s - t)"])
+def test_a_model_that_is_pulled_to_its_teacher_is_told(update: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + PULLED.format(update), "average_wrong_way", tmp_path)
