@@ -50,6 +50,60 @@ for step in range(3):
     loss = ((weights[..., None] * h).sum(1) - 1).square().mean()
 """
     + TRAIN,
+    ("inverted_mask", "the scores of positions before the length are replaced"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = torch.where(valid, -1e4, scores)  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "the scores of positions behind the length are kept"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores.where(~valid, torch.tensor(-torch.inf))  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "a mask of ones is subtracted"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores - 1e9 * valid.float()  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "what is not valid gets nothing"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores + torch.logical_not(valid).float().log()  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "scores are assigned"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    scores = score(h).squeeze(2)
+    scores[torch.arange(6).sub(lengths[:, None]) < 0] = -1e9  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
     ("sequence_over_batch", "a transformer encoder without batch_first, averaged over the tokens"): """
 encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)  # HERE
 head = nn.Linear(8, 2)
@@ -246,6 +300,60 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "scores of what is real are kept by where()": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = torch.where(valid, scores, -1e4)
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "ones less the mask of what is real, many times": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores - 1e9 * (1 - valid.float())
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "the mask of what is real less one, many times": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores + (valid.float() - 1) * 1e9
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "scores behind the length are assigned": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    scores = score(h).squeeze(2)
+    scores[torch.arange(6).sub(lengths[:, None]) >= 0] = -1e9
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "a term that hides nothing": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores + 0.5 * valid
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
     "statements whose result is not needed": """
 model = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
