@@ -32,10 +32,14 @@ MAX_TERMS = 1_000
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone", "stack", "cat",
     "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select", "chunk", "split", "unbind",
-    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal",
+    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal", "narrow", "index_select", "gather",
+    "take_along_dim", "movedim", "trace",
 })  # fmt: skip
 _ROUGHLY_KEEPS = frozenset({"exp", "log", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum"})
-_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv"})
+PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "mm", "bmm", "einsum", "tensordot", "vdot", "vecdot", "inner"})
+"""They are linear in each of the two tensors that they take."""
+_CONTRACTIONS = PRODUCTS - {"mul"}
+_TWO = 2
 
 
 def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
@@ -84,10 +88,20 @@ def operands(flow: Dataflow, row: int) -> Iterator[Operand]:
             yield use, -1 if is_taken_away else 1, True, False, False
     elif name == "neg":
         yield live[0], -1, True, False, False
-    elif name in _PRODUCTS or name == "div":
+    elif name in PRODUCTS or name == "div":
         yield from _of_product(flow, row, call, name)
+    elif name == "lerp":
+        yield from _of_mixture(call)
+    elif name == "addcmul":
+        yield from ((use, 1, True, False, False) for use in live if use.place in ("0", "input"))
     elif name in _KEEPS or name in _ROUGHLY_KEEPS:
         yield from ((use, 1, name in _KEEPS, False, False) for use in live)
+
+
+def _of_mixture(call: Call) -> Iterator[Operand]:
+    """``lerp(a, b, w)`` with a number between 0 and 1 is a sum of both."""
+    if 0 < number_of(call, "2", "weight", missing=0.0) < 1:
+        yield from ((use, 1, True, True, False) for use in call.live_inputs)
 
 
 def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[Operand]:
@@ -96,7 +110,7 @@ def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[Ope
     if len(live) > 1:
         if name == "div":  # as by a variance
             yield live[0], 1, False, False, False
-    elif not live or (name == "div" and (live[0].place != "0" or is_number_first(call))):
+    elif not live or (name in _CONTRACTIONS and len(call.inputs) != _TWO) or (name == "div" and (live[0].place != "0" or is_number_first(call))):
         return
     elif not others:
         factor = number_of(call, "1", "0", "other", missing=0.0)
@@ -123,7 +137,7 @@ def is_number_first(call: Call) -> bool:
 def is_linear(call: Call) -> bool:
     """Whether its result is a sum of parts of its inputs, or a product with what has no gradient."""
     name = plain_name(call.function)
-    is_product = (name in _PRODUCTS or name == "div") and len(call.live_inputs) == 1
+    is_product = (name in PRODUCTS or name == "div") and len(call.live_inputs) == 1
     return name in ("add", "sub", "neg") or name in _KEEPS or is_product
 
 
