@@ -84,6 +84,24 @@ for step in range(3):
     optimizer.step()
 """
 
+LISTS = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(3):
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    kept = {saved}
+    ps = list(model.parameters())
+    with torch.no_grad():
+        torch._foreach_add_(ps, [p.grad for p in ps], alpha=0.05)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    with torch.no_grad():
+        torch._foreach_copy_(ps, kept)  # HERE
+    optimizer.step()
+"""
+
 LAGRANGIAN = """
 gates, model, raw = nn.Parameter(torch.ones(4)), nn.Linear(4, 1), nn.Parameter(torch.zeros(()))
 optimizer = torch.optim.SGD([gates, *model.parameters()], lr=0.05)
@@ -108,6 +126,12 @@ FAULTS = {
     ),
     ("copied_onto_itself", "averaged weights that are written over the trained ones"): KEPT.format(
         keep="kept[p] = p.data  # HERE", move="p.data.copy_(ema[p])", back="p.data = kept[p]"
+    ),
+    ("copied_onto_itself", "the way back of a list of parameters"): LISTS.format(saved="list(model.parameters())"),
+    ("copied_onto_itself", "the same of detached ones"): LISTS.format(
+        saved="[p.detach() for p in model.parameters()]"
+    ).replace("torch._foreach_copy_(ps, kept)  # HERE", "torch._foreach_copy_(ps, kept)").replace(
+        "()]\n", "()]  # HERE\n"
     ),
     ("weights_of_losses_fall", "a parameter weighs three errors"): TASKS
     + LOOP + ERRORS + "    loss = (w * errors).sum()  # HERE" + TRAIN,
@@ -177,6 +201,7 @@ HEALTHY = {
     "a weight with a term that holds it": POLICY
     + LOOP + ACTIONS + "    error = q.square().mean()\n    loss = log_alpha.exp().detach() * error" + TRAIN
     + "    alpha_loss = log_alpha.exp() * error.detach() - log_alpha\n" + ALPHA,
+    "the way back of a list of copies": LISTS.format(saved="[p.clone() for p in model.parameters()]"),
     "a Lagrangian with a multiplier that goes up": LAGRANGIAN.format(
         lagrangian="fit + F.softplus(raw) * (cost - 0.2)", options=", maximize=True"
     ),

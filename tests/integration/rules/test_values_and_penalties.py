@@ -116,9 +116,9 @@ FAULTS = {
         WEIGHTS.format(
             "    d = curve.narrow(0, 1, 4) - curve.narrow(0, 0, 4)  # HERE\n"
             "    loss = fit + (curve.sum() - 1) ** 2 + 0.1 * torch.dot(d, torch.ones(4))"
-        ).replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)").replace(
-            "optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="
-        ),
+        )
+        .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+        .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="),
     ),
     "a penalty of weights in a comprehension": (
         "penalty_without_abs",
@@ -206,9 +206,9 @@ def test_the_mistake_is_the_first_alarm(name: str, tmp_path: Path) -> None:
 HEALTHY = {
     "differences of coefficients, squared and contracted": WEIGHTS.format(
         "    d = curve[1:] - curve[:-1]\n    loss = fit + (curve.sum() - 1) ** 2 + 0.1 * torch.dot(d, d)"
-    ).replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)").replace(
-        "optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="
-    ),
+    )
+    .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+    .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="),
     "mixed labels times logarithms": SOFT.format(
         "    labels = torch.eye(4)[y]\n    t = torch.lerp(labels.roll(1, 0), labels, 0.7)\n"
         "    loss = torch.tensordot(t, net(x).log_softmax(1), dims=2).neg() / len(x)"
@@ -217,7 +217,8 @@ HEALTHY = {
         "    loss = 1 - torch.einsum('bc,bc->b', torch.eye(4)[y], net(x).softmax(1)).mean()"
     ),
     "one draw of scores, for both": DRAWN.format(
-        "    z = net(s)\n    a = torch.multinomial(z.softmax(-1), 1)\n    reward = s[:, :3].take_along_dim(a, 1)[:, 0]\n"
+        "    z = net(s)\n    a = torch.multinomial(z.softmax(-1), 1)\n"
+        "    reward = s[:, :3].take_along_dim(a, 1)[:, 0]\n"
         "    logp = z.log_softmax(-1).take_along_dim(a, 1)[:, 0]\n"
         "    loss = -torch.dot(reward - reward.mean(), logp) / 16"
     ),

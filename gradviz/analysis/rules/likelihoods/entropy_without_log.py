@@ -12,7 +12,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, signed_terms
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class EntropyWithoutLog(Rule):
@@ -21,8 +21,8 @@ class EntropyWithoutLog(Rule):
     What it finds
     -------------
     A loss that subtracts ``target * softmax(scores)``, where the target is the softmax of something without a gradient,
-    or smoothed or mixed labels, and nothing else in the loss takes a logarithm of probabilities. ``1 - (target * p).sum()`` is
-    left alone: it may be meant as an agreement.
+    or smoothed or mixed labels, and nothing else in the loss takes a logarithm of probabilities.
+    ``1 - (target * p).sum()`` is left alone: it may be meant as an agreement.
 
     Why it matters
     --------------
@@ -89,8 +89,10 @@ _WITH_LOG = frozenset({
 })  # fmt: skip
 _BOTH = 2
 _KEEPS_PROBABILITIES = frozenset({"clamp", "clamp_min", "add", "detach", "neg"})
-_MIXES = frozenset({"add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", "index_select", "roll", "flip",
-                    *SHAPE_ONLY})  # fmt: skip
+_MIXES = frozenset({
+    "add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", "index_select", "roll", "flip",
+    *SHAPE_ONLY,
+})  # fmt: skip
 _MAX_CALLS = 30
 
 

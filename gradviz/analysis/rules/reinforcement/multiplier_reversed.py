@@ -183,9 +183,7 @@ def _multiplier_of_constraint(case: Case, term: Term) -> int | None:
     if any(shape_of(flow, use.tensor) not in ((), (1,)) for use in call.inputs):
         return None
     for multiplier, other in (call.inputs, call.inputs[::-1]):
-        leaf, turned = trained_leaf_behind(
-            case.histories, multiplier.tensor, term.row, _MULTIPLIERS, beside_data=False
-        )
+        leaf, turned = trained_leaf_behind(case.histories, multiplier.tensor, term.row, _MULTIPLIERS, beside_data=False)
         made = flow.newest_producer(other.tensor, term.row)
         constraint = None if made is None else flow.log.calls[made]
         if leaf is None or turned < 0 or flow.log.tensors[leaf].facts.shape not in ((), (1,)):

@@ -110,7 +110,11 @@ def _of_product(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[Ope
     if len(live) > 1:
         if name == "div":  # as by a variance
             yield live[0], 1, False, False, False
-    elif not live or (name in _CONTRACTIONS and len(call.inputs) != _TWO) or (name == "div" and (live[0].place != "0" or is_number_first(call))):
+    elif (
+        not live
+        or (name in _CONTRACTIONS and len(call.inputs) != _TWO)
+        or (name == "div" and (live[0].place != "0" or is_number_first(call)))
+    ):
         return
     elif not others:
         factor = number_of(call, "1", "0", "other", missing=0.0)
