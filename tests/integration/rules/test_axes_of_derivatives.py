@@ -63,7 +63,7 @@ FAULTS = {
     "    loss = (rate - u @ turn).square().mean()  # HERE" + TRAIN,
     ("outputs_summed", "a pullback of ones"): MOTION
     + "    u, pullback = torch.func.vjp(net, t.detach())\n    rate = 2 * pullback(torch.ones_like(u))[0]\n"
-    "    loss = F.mse_loss(rate.expand_as(u), u @ turn) + F.l1_loss(rate, u)  # HERE" + TRAIN,
+    "    loss = F.mse_loss(rate.expand_as(u), u @ turn)  # HERE" + TRAIN,
     ("outputs_summed", "the derivative of a sum by time"): MOTION
     + "    u = net(t)\n    rate = torch.autograd.grad(u.sum(), t, create_graph=True)[0].neg()\n"
     "    loss = torch.add(rate, u).square().mean()  # HERE" + TRAIN,

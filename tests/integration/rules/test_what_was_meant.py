@@ -104,6 +104,43 @@ for step in range(3):
     loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
 """
     + TRAIN,
+    ("sequence_over_batch", "a cell that gets samples for frames, of shifted sequences"): """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    series = torch.randn(5, 7, 3).cumsum(1)
+    x, y = series[:, :-1], series[:, 1:]
+    h, outs = torch.zeros(6, 8), []
+    for frame in x.unbind():  # HERE
+        h = cell(frame, h)
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    ("sequence_over_batch", "a cell that gets drawn samples by their numbers"): """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randperm(40)[:5]]
+    y = x
+    h, outs = torch.zeros(6, 8), []
+    for t in range(len(x)):
+        h = cell(x[t], h)  # HERE
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    ("sequence_over_batch", "a layer over samples that were drawn"): """
+layer, head = nn.GRU(3, 8), nn.Linear(8, 3)  # HERE
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randint(0, 40, (5,))]
+    loss = F.mse_loss(head(layer(x)[0]), x.roll(-1, 1))
+"""
+    + TRAIN,
     ("sequence_over_batch", "a transformer encoder without batch_first, averaged over the tokens"): """
 encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)  # HERE
 head = nn.Linear(8, 2)
@@ -300,6 +337,43 @@ for step in range(4):
 }
 
 HEALTHY: dict[str, str] = {
+    "a cell that gets the frames of shifted sequences": """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    series = torch.randn(5, 7, 3).cumsum(1)
+    x, y = series[:, :-1], series[:, 1:].transpose(0, 1)
+    h, outs = torch.zeros(5, 8), []
+    for frame in x.unbind(1):
+        h = cell(frame, h)
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    "a cell that gets the frames of drawn samples": """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randperm(40)[:5]].transpose(0, 1)
+    y = x
+    h, outs = torch.zeros(5, 8), []
+    for t in range(len(x)):
+        h = cell(x[t], h)
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    "a layer over the frames of drawn samples": """
+layer, head = nn.GRU(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randint(0, 40, (5,))].permute(1, 0, 2)
+    loss = F.mse_loss(head(layer(x)[0]), x.roll(-1, 0))
+"""
+    + TRAIN,
     "scores of what is real are kept by where()": """
 score = nn.Linear(4, 1)
 optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
