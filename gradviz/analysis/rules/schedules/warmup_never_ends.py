@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -19,7 +18,7 @@ class WarmupNeverEnds(Rule):
     What it finds
     -------------
     A learning rate that only rises, changes at fewer than one step in five, and ends below a quarter of the rate that
-    the optimizer was made with, or below half of it where names say that the warm-up counts steps: a schedule whose figures count steps, but that is stepped once for each epoch. A
+    the optimizer was made with: a schedule whose figures count steps, but that is stepped once for each epoch. A
     script that was stopped early, and a schedule that is stepped at every step, are left alone.
 
     Why it matters
@@ -61,7 +60,7 @@ class WarmupNeverEnds(Rule):
         if case.capture.outcome != "finished":
             return
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
-            rates = _first_last_and_chosen(optimizer, _HALF if _counts_steps(case) else _SMALL_PART)
+            rates = _first_last_and_chosen(optimizer)
             if rates is not None:
                 yield self._finding(case, number, *rates)
 
@@ -82,24 +81,13 @@ class WarmupNeverEnds(Rule):
 _MIN_CHANGES = 2
 _STEPS_OF_EACH_CHANGE = 5
 _SMALL_PART = 0.25
-_HALF = 0.5
-_WARMUP_IN_STEPS = re.compile(
-    r"warm_?up_?(?:num_?)?(?:step|iter|batch)|(?:step|iter|batch)(?:e?s)?_?(?:of_)?warm", re.I
-)
 
 
-def _counts_steps(case: Case) -> bool:
-    """Whether a name in the program says that the warm-up is as many steps long."""
-    own = {site.file for site in case.dataflow.log.call_sites if not site.is_library}
-    sources = (lines for file, lines in case.capture.sources.items() if file in own)
-    return any(_WARMUP_IN_STEPS.search(text) for lines in sources for text in lines.values())
-
-
-def _first_last_and_chosen(optimizer: LoggedOptimizer, part: float) -> tuple[float, float, float] | None:
+def _first_last_and_chosen(optimizer: LoggedOptimizer) -> tuple[float, float, float] | None:
     """The learning rates of the first group, if they only rose, seldom, and not far."""
     first, last = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
     chosen = next(iter(optimizer.highest_rates), None)
     if first is None or last is None or chosen is None or optimizer.rate_turns:
         return None
     is_seldom = _MIN_CHANGES <= optimizer.rate_changes <= optimizer.steps / _STEPS_OF_EACH_CHANGE
-    return (first, last, chosen) if is_seldom and first < last <= part * chosen else None
+    return (first, last, chosen) if is_seldom and first < last <= _SMALL_PART * chosen else None
