@@ -57,6 +57,9 @@ FREEZES_NOTHING = (
     "for p in model.body.parameters():\n    p.requires_gradient = False  # HERE",
     "for module in model.body:\n    setattr(module, 'requires_grad', False)  # HERE",
     "for p in model.body.parameters():\n    p.requires_grad_ = False  # HERE",
+    "model.body.trainable = False  # HERE",
+    "def configure(module, **flags):\n    for p in module.parameters():\n        for flag, value in flags.items():\n"
+    "            setattr(p, flag, value)\nconfigure(model.body, trainable=False)  # HERE",
 )
 FREEZES = (
     "model.body.requires_grad_(False)",
@@ -64,6 +67,8 @@ FREEZES = (
     "class Body(nn.Sequential):\n    def __init__(self, *layers):\n        super().__init__(*layers)\n"
     "        self.requires_grad = False\nmodel.body = Body(*model.body)",
     "for p in model.body.parameters():\n    p.require_decay = False",
+    "model.body.trainable = False\nfor part in model.children():\n"
+    "    part.requires_grad_(getattr(part, 'trainable', True))",
 )
 
 
