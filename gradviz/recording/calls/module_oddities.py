@@ -18,7 +18,7 @@ from gradviz.recording.torch_access.modules import own_modules, own_parameters
 _SWITCH = "requires_grad"
 _ALIKE = 0.8
 OF_OTHER_LIBRARIES = frozenset({"trainable", "is_trainable", "learnable"})
-"""Switches that other libraries have, and that programs define for themselves: they do nothing if nothing reads them."""
+"""Switches that other libraries have, and that programs define for themselves: without effect if nothing reads them."""
 _MAX_NOTED = 2_000
 _MAX_SOURCE_LINES = 20_000
 _CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList)
@@ -121,7 +121,6 @@ class AttributeLines:
     def that_set(self, name: str) -> tuple[tuple[str, int], ...]:
         """Files and lines that assign to an attribute of this name, or set it with ``setattr()``."""
         return tuple((file, line) for file in self._files for line in sorted(set(_lines_that_set(file, name))))
-
 
     def may_be_read(self, name: str) -> bool:
         """Whether a file reads an attribute of this name, or cannot be read itself."""
