@@ -23,8 +23,11 @@ _OPERATORS = {
 _SPELLINGS = {
     "truediv": "div", "rtruediv": "div", "rdiv": "div", "itruediv": "div", "divide": "div", "ipow": "pow",
     "rpow": "pow", "radd": "add", "iadd": "add", "rmul": "mul", "imul": "mul", "multiply": "mul", "rsub": "sub",
-    "isub": "sub", "rmatmul": "matmul", "subtract": "sub", "negative": "neg", "true_divide": "div", "absolute": "abs",
-    "concatenate": "cat", "moveaxis": "movedim", "arccos": "acos", "expit": "sigmoid", "vdot": "dot",
+    "isub": "sub", "rmatmul": "matmul", "imatmul": "matmul", "true_divide": "div", "subtract": "sub", "negative": "neg",
+    "absolute": "abs", "concatenate": "cat", "concat": "cat", "swapaxes": "transpose", "swapdims": "transpose",
+    "moveaxis": "movedim", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+    "expit": "sigmoid", "_threshold": "threshold", "arccos": "acos",
+    "vdot": "dot",
 }  # fmt: skip
 """Other spellings of an operation: the methods of operators, and synonyms."""
 

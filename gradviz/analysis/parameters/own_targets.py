@@ -23,10 +23,16 @@ from gradviz.graph.call_log import Call, TensorUse
 _COMPARE = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _PASS = frozenset({
     "squeeze", "unsqueeze", "view", "reshape", "flatten", "expand", "getitem", "max", "amax", "min", "amin", "minimum",
-    "maximum", "gather", "clamp", "neg", "float", "to", "chunk", "unbind", "transpose",
+    "maximum", "gather", "clamp", "neg", "float", "to", "chunk", "unbind", "transpose", "take_along_dim", "select",
+    "narrow", "index_select", "split",
 })  # fmt: skip
 """What keeps a value, or chooses one."""
 _ELEMENTWISE = frozenset({"add", "sub", "mul", "div"})
+_ARRANGES_TARGETS = frozenset({
+    "stack", "cat", "flip", "flipud", "roll", "movedim", "permute", "contiguous", "clone", "setitem", "copy", "where",
+    "lerp", "addcmul",
+})  # fmt: skip
+"""What a target of several steps is put together with, one step after another."""
 _MIN_DISCOUNT = 0.8
 
 
@@ -38,7 +44,8 @@ class OwnTarget(Struct, frozen=True):
     call: int
     """The call that compares, or multiplies."""
     source: int
-    """The call of the trained model from which the target comes."""
+    """The call of the trained model from which the target comes; if the prediction comes from the same call, the one
+    that takes the target's part of its result."""
     backward: int
     parameters: tuple[int, ...]
 
@@ -52,6 +59,8 @@ class _Side(Struct, frozen=True):
     """Whether a tensor of data was added."""
     is_discounted: bool
     """Whether it was multiplied by a number just below 1, or by numbers from 0 to 1."""
+    passed: tuple[int, ...]
+    """The other calls above it, newest first."""
 
 
 def own_targets(histories: ParameterHistories, backward_calls: BackwardCalls) -> Iterator[OwnTarget]:
@@ -83,7 +92,16 @@ def _bootstrapped(
             continue
         shared = _trained_behind(histories, side) & _trained_behind(histories, other)
         if shared:
-            yield OwnTarget("bootstrapped", row, side.sources[0], backward, tuple(sorted(shared)))
+            yield OwnTarget("bootstrapped", row, _begin(side, other), backward, tuple(sorted(shared)))
+
+
+def _begin(target: _Side, prediction: _Side) -> int:
+    """Where the target begins: ``values[1:]``, if the prediction is ``values[:-1]``."""
+    if target.sources[0] not in prediction.sources:
+        return target.sources[0]
+    of_prediction = set(prediction.passed)
+    own = [row for row in target.passed if row not in of_prediction]
+    return own[-1] if own else target.sources[0]
 
 
 def _weight(histories: ParameterHistories, backward: int, row: int, operands: list[TensorUse]) -> Iterator[OwnTarget]:
@@ -131,16 +149,19 @@ def _is_of(flow: Dataflow, tensor: int, row: int, value: int) -> bool:
 
 
 def _side(flow: Dataflow, tensor: int, before: int) -> _Side:
-    sources, has_data, is_discounted = set[int](), False, False
-    for row, call, is_passed in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE):
+    sources, passed, has_data, is_discounted = set[int](), set[int](), False, False
+    for row, call, is_passed in _calls_above(flow, tensor, before, _PASS | _ELEMENTWISE | _ARRANGES_TARGETS):
         if not is_passed:
             sources.add(row)
             continue
+        passed.add(row)
         name = plain_name(call.function)
         constants = [use for use in call.inputs if not use.requires_grad]
-        has_data |= name in ("add", "sub") and any(_is_data(flow, use, row) for use in constants)
-        is_discounted |= name == "mul" and _discounts(flow, row, call, constants)
-    return _Side(tuple(sorted(sources, reverse=True)), has_data, is_discounted)
+        summands = constants if name != "addcmul" else [use for use in constants if use.place in ("0", "input")]
+        has_data |= name in ("add", "sub", "addcmul") and any(_is_data(flow, use, row) for use in summands)
+        is_discounted |= name in ("mul", "addcmul") and _discounts(flow, row, call, constants)
+        is_discounted |= name in ("add", "sub") and _is_discount(call.scalars.get("alpha"))
+    return _Side(tuple(sorted(sources, reverse=True)), has_data, is_discounted, tuple(sorted(passed, reverse=True)))
 
 
 def _calls_above(flow: Dataflow, tensor: int, before: int, passed: frozenset[str]) -> Iterator[tuple[int, Call, bool]]:
@@ -167,7 +188,7 @@ def _is_data(flow: Dataflow, use: TensorUse, row: int) -> bool:
 
 
 def _discounts(flow: Dataflow, row: int, call: Call, constants: list[TensorUse]) -> bool:
-    if any(isinstance(each, float) and _MIN_DISCOUNT <= each < 1 for each in call.scalars.values()):
+    if any(map(_is_discount, call.scalars.values())):
         return True
     known = [flow.values_of(use, row) for use in constants]
     return any(
@@ -175,6 +196,10 @@ def _discounts(flow: Dataflow, row: int, call: Call, constants: list[TensorUse])
         and values.minimum >= 0 and _MIN_DISCOUNT <= values.maximum <= 1
         for values in known
     )  # fmt: skip
+
+
+def _is_discount(number: object) -> bool:
+    return isinstance(number, float) and _MIN_DISCOUNT <= number < 1
 
 
 def _trained_behind(histories: ParameterHistories, side: _Side) -> frozenset[int]:

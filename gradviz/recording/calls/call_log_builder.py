@@ -13,7 +13,7 @@ from gradviz.recording.backward.gradients.gradient_watch import measuring
 from gradviz.recording.calls.call_recorder import CallRecorder
 from gradviz.recording.calls.kept_alive import StoringLines
 from gradviz.recording.calls.known_tensors import KnownStorage, KnownTensor
-from gradviz.recording.calls.module_oddities import AttributeLines
+from gradviz.recording.calls.module_oddities import OF_OTHER_LIBRARIES, AttributeLines
 from gradviz.recording.calls.optimizers import KnownOptimizer
 from gradviz.recording.calls.rows import Row, RowUse
 from gradviz.recording.calls.schedules import is_stepped_in_source
@@ -117,6 +117,8 @@ class CallLogBuilder:
 
     def _idle_attributes(self) -> Iterator[IdleAttribute]:
         for each in self._recorder.oddities.attributes.values():
+            if each.name in OF_OTHER_LIBRARIES and self._setting.may_be_read(each.name):
+                continue
             tensors = tuple(map(self._number, each.parameters))
             lines = self._setting.that_set(each.name)
             yield IdleAttribute(each.name, each.value, each.owner, each.is_of_module, tensors, lines)

@@ -17,6 +17,8 @@ from gradviz.recording.torch_access.modules import own_modules, own_parameters
 
 _SWITCH = "requires_grad"
 _ALIKE = 0.8
+OF_OTHER_LIBRARIES = frozenset({"trainable", "is_trainable", "learnable"})
+"""Switches that other libraries have, and that programs define for themselves: without effect if nothing reads them."""
 _MAX_NOTED = 2_000
 _MAX_SOURCE_LINES = 20_000
 _CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
@@ -61,6 +63,8 @@ def idle_switches(owner: Any) -> Iterator[tuple[str, bool]]:
 
 
 def _is_like_the_switch(name: str) -> bool:
+    if name in OF_OTHER_LIBRARIES:
+        return True
     if not name.startswith("re"):
         return False
     return name == _SWITCH or SequenceMatcher(None, name.lower(), _SWITCH).ratio() >= _ALIKE
@@ -111,7 +115,7 @@ class Oddities:
 
 
 class AttributeLines:
-    """The lines of some files that set attributes of objects other than ``self``."""
+    """The lines of some files that set attributes of objects other than ``self``, and whether any reads them."""
 
     def __init__(self, files: Iterable[str]) -> None:
         self._files = tuple(files)
@@ -120,22 +124,48 @@ class AttributeLines:
         """Files and lines that assign to an attribute of this name, or set it with ``setattr()``."""
         return tuple((file, line) for file in self._files for line in sorted(set(_lines_that_set(file, name))))
 
+    def may_be_read(self, name: str) -> bool:
+        """Whether a file reads an attribute of this name, or cannot be read itself."""
+        for file in self._files:
+            nodes = _nodes_of(file, name)
+            if nodes is None or any(_reads(node, name) for node in nodes):
+                return True
+        return False
+
+
+def _nodes_of(file: str, name: str) -> list[ast.AST] | None:
+    """The nodes of a file that has a name in it; None if it cannot be parsed."""
+    lines = linecache.getlines(file)
+    if not any(name in line for line in lines):
+        return []
+    if len(lines) > _MAX_SOURCE_LINES:
+        return None
+    try:
+        return list(ast.walk(ast.parse("".join(lines))))
+    except (SyntaxError, ValueError, RecursionError):
+        return None  # For example a notebook's magic commands.
+
 
 def _lines_that_set(file: str, name: str) -> Iterator[int]:
-    lines = linecache.getlines(file)
-    if len(lines) > _MAX_SOURCE_LINES or not any(name in line for line in lines):
-        return
-    try:
-        tree = ast.parse("".join(lines))
-    except (SyntaxError, ValueError, RecursionError):
-        return  # For example a notebook's magic commands.
-    for node in ast.walk(tree):
+    passes_name_on = False
+    keywords: list[int] = []
+    for node in _nodes_of(file, name) or ():
         if isinstance(node, ast.Assign):
             yield from (node.lineno for target in node.targets if _is_foreign_attribute(target, name))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "setattr":
             given = [each.value for each in node.args if isinstance(each, ast.Constant)]
+            passes_name_on |= len(node.args) > 1 and isinstance(node.args[1], ast.Name)
             if given[:1] == [name]:
                 yield node.lineno
+        elif isinstance(node, ast.Call):
+            keywords += [each.value.lineno for each in node.keywords if each.arg == name]
+    yield from keywords if passes_name_on else ()
+
+
+def _reads(node: ast.AST, name: str) -> bool:
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
+        return any(isinstance(each, ast.Constant) and each.value == name for each in node.args)
+    return isinstance(node, ast.Attribute) and node.attr == name and isinstance(node.ctx, ast.Load)
 
 
 def _is_foreign_attribute(target: ast.expr, name: str) -> bool:

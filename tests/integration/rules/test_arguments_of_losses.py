@@ -112,6 +112,10 @@ UNREACHED = (
     _script("loss = F.mse_loss(model(x), 5 * y)", last="model = nn.Sequential(nn.Linear(4, 1), nn.Tanh())  # HERE"),
     _script("p = torch.relu(model(x))  # HERE\nloss = (p - y).pow(2).mean()"),
     _script("p = model(x).relu()  # HERE\nloss = F.cross_entropy(p, t)", "t = (y[:, 0] > 0).long()", 3),
+    _script("p = model(x).clamp_min(0)  # HERE\nr = (p - y).squeeze(1)\nloss = r @ r / len(x)"),
+    _script("p = F.threshold(model(x), 0.0, 0.0)  # HERE\nloss = torch.subtract(p, y).norm()"),
+    _script("p = torch.erf(model(x))  # HERE\nloss = F.huber_loss(p, 5 * y)"),
+    _script("p = model(x).clamp_(min=0)  # HERE\nloss = F.cross_entropy(p, t)", "t = (y[:, 0] > 0).long()", 3),
 )
 
 
@@ -124,6 +128,9 @@ REACHED = (
     _script("loss = F.mse_loss(5 * torch.tanh(model(x)), 5 * y.tanh())"),
     _script("loss = ((torch.relu(model(x)) - t).pow(2) * (t >= 0)).mean()", "t = y.clone()"),
     _script("loss = F.l1_loss(F.softplus(model(x)), y.abs())"),
+    _script("r = model(x).clamp_min(-9) - y\nloss = (r * r).mean()"),
+    _script("loss = F.cross_entropy(model(x).clamp_min(-30), t)", "t = (y[:, 0] > 0).long()", 3),
+    _script("loss = (model(x).abs().add(1e-3) - y.abs()).norm()"),
 )
 
 

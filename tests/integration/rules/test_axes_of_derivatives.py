@@ -50,7 +50,23 @@ for step in range(3):
         model.weight -= 0.1 * (g / norm.clamp(min=1.0).reshape(-1, 1, 1)).mean(0)
     loss = F.cross_entropy(model(x), y)"""
 
+MOTION = """
+net = nn.Sequential(nn.Linear(1, 8), nn.Tanh(), nn.Linear(8, 2))
+optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+turn = torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+for step in range(3):
+    t = torch.rand(16, 1, requires_grad=True)
+"""
 FAULTS = {
+    ("outputs_summed", "the derivative of two outputs by time"): MOTION
+    + "    u = net(t)\n    rate, = torch.autograd.grad(u, t, torch.ones_like(u), create_graph=True)\n"
+    "    loss = (rate - u @ turn).square().mean()  # HERE" + TRAIN,
+    ("outputs_summed", "a pullback of ones"): MOTION
+    + "    u, pullback = torch.func.vjp(net, t.detach())\n    rate = 2 * pullback(torch.ones_like(u))[0]\n"
+    "    loss = F.mse_loss(rate.expand_as(u), u @ turn)  # HERE" + TRAIN,
+    ("outputs_summed", "the derivative of a sum by time"): MOTION
+    + "    u = net(t)\n    rate = torch.autograd.grad(u.sum(), t, create_graph=True)[0].neg()\n"
+    "    loss = torch.add(rate, u).square().mean()  # HERE" + TRAIN,
     ("outputs_summed", "a divergence of one derivative"): FIELD
     + "    g = d(v, x)\n    loss = (g[:, 0] + g[:, 1]).square().mean()  # HERE" + TRAIN,
     ("outputs_summed", "columns that stay columns"): FIELD
@@ -72,6 +88,15 @@ FAULTS = {
     ("one_norm_for_all_samples", "the order of a norm for its axis"): CLIPPED.replace("{norm})", "1)  # HERE") + TRAIN,
 }  # fmt: skip
 HEALTHY = {
+    "one derivative by time for each output": MOTION
+    + "    u = net(t)\n    rate = torch.cat([torch.autograd.grad(u[:, i].sum(), t, create_graph=True)[0]\n"
+    "                      for i in range(2)], 1)\n    loss = (rate - u @ turn).square().mean()" + TRAIN,
+    "a tangent by time": MOTION
+    + "    u, rate = torch.func.jvp(net, (t.detach(),), (torch.ones(16, 1),))\n"
+    "    loss = (rate - u @ turn).square().mean()" + TRAIN,
+    "the derivative of a single output by time": MOTION.replace("nn.Linear(8, 2)", "nn.Linear(8, 1)")
+    + "    u = net(t)\n    rate, = torch.autograd.grad(u, t, torch.ones_like(u), create_graph=True)\n"
+    "    loss = (rate + u).square().mean()" + TRAIN,
     "a derivative of each column": FIELD
     + "    loss = (d(v[:, 0], x)[:, 0] + d(v[:, 1], x)[:, 1]).square().mean()" + TRAIN,
     "the whole derivative of a sum": FIELD + "    loss = d(v, x).square().mean()" + TRAIN,

@@ -69,6 +69,19 @@ FAULTS = {
         PLAIN + LOSS + STEP + "    net.requires_grad_(False)  # here\n",
         "requires_grad_false",
     ),
+    "a perturbation that needs its gradient to move": (
+        HEAD + OPT + "delta = torch.zeros(16, 4)  # here\n" + LOOP
+        + "    loss = F.cross_entropy(head(net(x + delta)), y)\n" + STEP
+        + "    if delta.grad is not None:\n        delta.data.add_(delta.grad.sign(), alpha=0.1)\n"
+        "        delta.grad = None\n",
+        "requires_grad_false",
+    ),
+    "the same with a function that returns early": (
+        HEAD + OPT + "delta = torch.zeros(4)  # here\n\ndef climb():\n    global delta\n"
+        "    if delta.grad is None:\n        return\n    delta = delta + 0.1 * delta.grad\n\n" + LOOP
+        + "    loss = F.cross_entropy(head(net(x + delta)), y)\n" + STEP + "    climb()\n",
+        "requires_grad_false",
+    ),
     "everything is frozen before the optimizer gets the rest": (
         HEAD + "net.requires_grad_(False)\nhead.requires_grad_(False)\n"
         "opt = torch.optim.SGD([p for p in both if p.requires_grad])\n",

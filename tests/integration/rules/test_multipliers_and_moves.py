@@ -93,6 +93,39 @@ for step in range(3):
 """
 DENOISED = "    loss = (net(noisy) + tell(level[:, None]) - x).square().mean()\n"
 
+LISTS = """
+model = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for step in range(3):
+    x, y = torch.randn(16, 4), torch.randn(16, 1)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    kept = {saved}
+    ps = list(model.parameters())
+    with torch.no_grad():
+        torch._foreach_add_(ps, [p.grad for p in ps], alpha=0.05)
+    optimizer.zero_grad()
+    F.mse_loss(model(x), y).backward()
+    with torch.no_grad():
+        torch._foreach_copy_(ps, kept)  # HERE
+    optimizer.step()
+"""
+
+LAGRANGIAN = """
+gates, model, raw = nn.Parameter(torch.ones(4)), nn.Linear(4, 1), nn.Parameter(torch.zeros(()))
+optimizer = torch.optim.SGD([gates, *model.parameters()], lr=0.05)
+dual = torch.optim.SGD([raw], lr=0.1{options})
+for step in range(4):
+    x = torch.randn(16, 4)
+    fit, cost = F.mse_loss(model(x * gates.sigmoid()), x.sum(1, keepdim=True)), gates.sigmoid().mean()
+    loss = {lagrangian}
+    dual.zero_grad()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    dual.step()
+"""
+
 FAULTS = {
     ("copied_onto_itself", "the way back to data that has moved, too"): KEPT.format(
         keep="kept[p] = p.data  # HERE", move="p.add_(0.05 * p.grad)", back="p.data = kept[p]"
@@ -102,6 +135,12 @@ FAULTS = {
     ),
     ("copied_onto_itself", "averaged weights that are written over the trained ones"): KEPT.format(
         keep="kept[p] = p.data  # HERE", move="p.data.copy_(ema[p])", back="p.data = kept[p]"
+    ),
+    ("copied_onto_itself", "the way back of a list of parameters"): LISTS.format(saved="list(model.parameters())"),
+    ("copied_onto_itself", "the same of detached ones"): LISTS.format(
+        saved="[p.detach() for p in model.parameters()]"
+    ).replace("torch._foreach_copy_(ps, kept)  # HERE", "torch._foreach_copy_(ps, kept)").replace(
+        "()]\n", "()]  # HERE\n"
     ),
     ("weights_of_losses_fall", "a parameter weighs three errors"): TASKS
     + LOOP + ERRORS + "    loss = (w * errors).sum()  # HERE" + TRAIN,
@@ -115,6 +154,12 @@ FAULTS = {
     + LOOP + ACTIONS + "    entropy = -log_p.mean()\n    alpha = F.softplus(log_alpha)\n"
     "    loss = -q.mean() - alpha.detach() * entropy" + TRAIN
     + "    alpha_loss = -alpha * (entropy.detach() - 0.5)  # HERE\n" + ALPHA,
+    ("multiplier_reversed", "a Lagrangian that is minimized as a whole"): LAGRANGIAN.format(
+        lagrangian="fit + F.softplus(raw) * (cost - 0.2)  # HERE", options=""
+    ),
+    ("multiplier_reversed", "the same with exp() and a sum"): LAGRANGIAN.format(
+        lagrangian="torch.add(fit, raw.exp().mul(cost.add(-0.2)))  # HERE", options=""
+    ),
     ("not_moved_back", "a sharpness-aware step without the way back"): SHARP.format(move="0.05")
     + "    optimizer.step()",
     ("not_moved_back", "the same through data"): SHARP.format(move="0.05").replace("p.add_(e)", "p.data.add_(e)")
@@ -184,6 +229,16 @@ HEALTHY = {
     "a weight with a term that holds it": POLICY
     + LOOP + ACTIONS + "    error = q.square().mean()\n    loss = log_alpha.exp().detach() * error" + TRAIN
     + "    alpha_loss = log_alpha.exp() * error.detach() - log_alpha\n" + ALPHA,
+    "the way back of a list of copies": LISTS.format(saved="[p.clone() for p in model.parameters()]"),
+    "a Lagrangian with a multiplier that goes up": LAGRANGIAN.format(
+        lagrangian="fit + F.softplus(raw) * (cost - 0.2)", options=", maximize=True"
+    ),
+    "a multiplier of a constraint with a term of its own": LAGRANGIAN.format(
+        lagrangian="fit + F.softplus(raw) * (cost - 0.2) + (raw - 1).square()", options=""
+    ),
+    "a learned number that scales a prediction": LAGRANGIAN.format(
+        lagrangian="fit + (F.softplus(raw) * (cost - 0.2) - 0.3).square()", options=""
+    ),
     "a sharpness-aware step": SHARP.format(move="0.05")
     + "    with torch.no_grad():\n        for p, e in zip(model.parameters(), moves):\n            p.sub_(e)\n"
     "    optimizer.step()",

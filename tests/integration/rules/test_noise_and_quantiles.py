@@ -132,6 +132,24 @@ FAULTS = {
         "other_quantile",
         QUANTILE.format("    e = model(x) - y  # HERE\n    loss = ((tau - (e.detach() < 0).float()) * e).mean()"),
     ),
+    "a pinball loss of the negative part": (
+        "other_quantile",
+        QUANTILE.format("    e = torch.sub(model(x), y)  # HERE\n    loss = torch.add(e.neg().relu(), e * tau).mean()"),
+    ),
+    "a pinball loss of the positive part, of several levels": (
+        "other_quantile",
+        QUANTILE.format(
+            "    e = y - model(x)  # HERE\n    levels = torch.tensor([[0.1, 0.9]])\n"
+            "    loss = (e.clamp(min=0) - levels * e).mean()"
+        ).replace("nn.Linear(4, 1)", "nn.Linear(4, 2)"),
+    ),
+    "a pinball loss of two parts": (
+        "other_quantile",
+        QUANTILE.format(
+            "    e = model(x) - y  # HERE\n    q = torch.tensor(0.9)\n"
+            "    loss = (q * e.clamp_min(0) + (1 - q) * torch.relu(-e)).mean()"
+        ),
+    ),
     "an expectile of values minus targets": (
         "other_quantile",
         QUANTILE.format(

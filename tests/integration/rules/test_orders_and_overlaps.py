@@ -67,14 +67,21 @@ for step in range(3):
 
 
 @pytest.mark.parametrize(
-    "passed", ["q + (z - q).detach()", "q - (q - z).detach()", "(z - q).data + q", "z + q - z", "z + (q - z)"]
-)
+    "passed",
+    [
+        "q + (z - q).detach()", "q - (q - z).detach()", "(z - q).data + q", "z + q - z", "z + (q - z)",
+        "torch.no_grad()(lambda: z - q)() + q", "q.sub(q.detach().sub(z.detach()))", "q + (z.data - q.data)",
+    ],
+)  # fmt: skip
 def test_a_straight_through_that_is_turned_round_or_lacks_its_detach_is_told(passed: str, tmp_path: Path) -> None:
     script = AUTOENCODER.format(passed=passed, mark="  # HERE")
     assert_first_alarm(HEAD + script + TRAIN, "straight_through_reversed", tmp_path)
 
 
-@pytest.mark.parametrize("passed", ["z + (q - z).detach()", "z - (z - q).detach()", "(q - z).detach() + z", "q"])
+@pytest.mark.parametrize("passed", [
+    "z + (q - z).detach()", "z - (z - q).detach()", "(q - z).detach() + z", "q", "torch.no_grad()(lambda: q - z)() + z",
+    "z + (q.data - z.data)", "q + (z - q).detach() * 0.5",
+])  # fmt: skip
 def test_a_straight_through_with_the_chosen_value_is_right(passed: str, tmp_path: Path) -> None:
     script = AUTOENCODER.format(passed=passed, mark="")
     assert "straight_through_reversed" not in causes(HEAD + script + TRAIN, tmp_path)
@@ -102,6 +109,10 @@ SIDES = "torch.minimum(last, corner + size) - torch.maximum(first, corner)"
         "w = torch.min(last[:, 0], (corner + size)[:, 0]) - torch.max(first[:, 0], corner[:, 0])\n"
         "    h = torch.min(last[:, 1], (corner + size)[:, 1]) - torch.max(first[:, 1], corner[:, 1])  # HERE\n"
         "    overlap = w * h",
+        "sides = torch.add(last.clamp(max=corner + size), first.clamp_min(corner), alpha=-1)  # HERE\n"
+        "    overlap = sides.prod(1)",
+        "sides = torch.stack([last, corner + size]).amin(0) - torch.stack([first, corner]).amax(0)  # HERE\n"
+        "    overlap = torch.mul(*sides.unbind(1))",
     ],
 )
 def test_sides_of_an_overlap_are_clamped_before_they_are_multiplied(overlap: str, tmp_path: Path) -> None:
@@ -115,10 +126,29 @@ def test_sides_of_an_overlap_are_clamped_before_they_are_multiplied(overlap: str
         f"sides = F.relu({SIDES})\n    overlap = sides[:, 0] * sides[:, 1]",
         "hull = torch.maximum(last, corner + size) - torch.minimum(first, corner)\n    overlap = hull.prod(1)",
         f"overlap = ({SIDES})[:, 0]",
+        f"sides = {SIDES}\n    overlap = torch.where((sides > 0).all(1), sides.prod(1), 0.0)",
     ],
 )
 def test_clamped_sides_hulls_and_single_sides_are_right(overlap: str, tmp_path: Path) -> None:
     assert "overlap_not_clamped" not in causes(HEAD + BOXES.format(overlap=overlap) + TRAIN, tmp_path)
+
+
+LABELLED = """
+grid = torch.rand(12, 2) * 4
+model = nn.Linear(12, 12)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    corner = torch.rand(8, 2) * 4
+    sides = torch.minimum(grid + 1, corner[:, None] + 1) - torch.maximum(grid, corner[:, None]){clamp}
+    target = (sides.prod(-1) > 0.4).float()
+    loss = F.binary_cross_entropy_with_logits(model(target + torch.randn(8, 12)), target)
+"""
+
+
+def test_targets_of_overlaps_that_are_not_clamped_are_told(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + LABELLED.format(clamp="  # HERE") + TRAIN, "overlap_not_clamped", tmp_path)
+    script = HEAD + LABELLED.format(clamp="\n    sides = sides.clamp(min=0)") + TRAIN
+    assert "overlap_not_clamped" not in causes(script, tmp_path)
 
 
 ROUTED = """

@@ -70,6 +70,59 @@ def test_padding_that_is_left_out_and_other_classes_are_right(before: str, pad: 
     assert "padding_in_loss" not in causes(script, tmp_path)
 
 
+PACKED = """
+layer, head = nn.GRU(4, 8, batch_first=True), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+for step in range(3):
+    lengths = torch.tensor([7, 2, 5, 3])
+    x, y = torch.randn(4, 7, 4), torch.randint(0, 3, (4, 7))
+    real = torch.arange(7) < lengths[:, None]
+    packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    out, _ = nn.utils.rnn.pad_packed_sequence(layer(packed)[0], batch_first=True)
+    scores = head(torch.relu(out))
+    {loss}
+"""
+COUNTS_ALL = (
+    "nll = scores.logsumexp(-1) - scores.take_along_dim(y[..., None], -1).squeeze(-1)\n    loss = nll.mean()  # HERE",
+    "loss = F.cross_entropy(scores.flatten(0, 1), y.flatten())  # HERE",
+    "each = (scores - x[..., :3]).square().sum(-1)\n    loss = each.sum(1).mean()  # HERE",
+)
+COUNTS_REAL = (
+    "nll = scores.logsumexp(-1) - scores.take_along_dim(y[..., None], -1).squeeze(-1)\n    loss = nll[real].mean()",
+    "loss = F.cross_entropy(scores.flatten(0, 1), torch.where(real, y, -100).flatten())",
+    "loss = ((scores - x[..., :3]).square() * real[..., None]).sum() / real.sum()",
+    "loss = F.cross_entropy(scores[torch.arange(4), lengths - 1], y[:, 0])",
+    "loss = F.cross_entropy(scores.masked_fill(~real[..., None], 0).sum(1) / lengths[:, None], y[:, 0])",
+    "loss = F.cross_entropy(scores.mT, y, reduction='none')[real].mean()",
+)
+BY_HAND = """
+model = nn.Linear(4, 2)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    wanted = nn.utils.rnn.pad_sequence([torch.randn(n, 2) for n in (7, 2, 5)], batch_first=True)
+    real = torch.arange(7) < torch.tensor([7, 2, 5])[:, None]
+    error = (model(torch.randn(3, 7, 4)) - wanted).square().sum(-1){mark}
+    {loss}
+"""
+
+
+@pytest.mark.parametrize("loss", COUNTS_ALL)
+def test_all_positions_of_unpacked_sequences_are_told(loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + PACKED.format(loss=loss) + TRAIN, "padding_in_loss", tmp_path)
+
+
+@pytest.mark.parametrize("loss", COUNTS_REAL)
+def test_real_positions_of_unpacked_sequences_are_right(loss: str, tmp_path: Path) -> None:
+    assert "padding_in_loss" not in causes(HEAD + PACKED.format(loss=loss) + TRAIN, tmp_path)
+
+
+def test_errors_of_padded_targets_by_hand_are_told_without_a_mask(tmp_path: Path) -> None:
+    script = HEAD + BY_HAND.format(mark="  # HERE", loss="loss = error.mean()") + TRAIN
+    assert_first_alarm(script, "padding_in_loss", tmp_path)
+    script = HEAD + BY_HAND.format(mark="", loss="loss = (error * real).sum() / real.sum()") + TRAIN
+    assert "padding_in_loss" not in causes(script, tmp_path)
+
+
 SUMMARY = (
     BATCH
     + """

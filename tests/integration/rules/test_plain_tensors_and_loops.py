@@ -136,3 +136,43 @@ HEALTHY = {
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_like_such_a_mistake_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert not alarms(HEALTHY[name], tmp_path)
+
+
+AVERAGED = """
+class Scaler(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {kept}
+
+    def forward(self, x):
+        mean = {mean}
+        with torch.no_grad():
+            {update}
+        return x - mean
+
+model = nn.Sequential(Scaler(), nn.Linear(4, 1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(4):
+    loss = (model(torch.randn(16, 4) + 2) - 1).square().mean()"""
+PLAIN_AVERAGES = (
+    ("self.mean = torch.zeros(4)  # HERE", "self.mean", "mean.lerp_(x.mean(0), 0.1)"),
+    ("self.kept = dict(mean=torch.zeros(4))  # HERE", 'self.kept["mean"]', "mean.mul_(0.9).add_(x.mean(0), alpha=0.1)"),
+    ("self.kept = [torch.zeros(4)]  # HERE", "self.kept[0]", "mean.copy_(0.9 * mean + 0.1 * x.var(0))"),
+)
+OTHER_STATES = (
+    ('self.register_buffer("mean", torch.zeros(4))', "self.mean", "mean.lerp_(x.mean(0), 0.1)"),
+    ("self.state = torch.zeros(4)", "self.state", "mean.copy_(x[-1])"),
+    ("self.state = torch.zeros(4)", "self.state", "mean.zero_()"),
+)
+
+
+@pytest.mark.parametrize(("kept", "mean", "update"), PLAIN_AVERAGES)
+def test_running_averages_that_are_no_buffers_are_told(kept: str, mean: str, update: str, tmp_path: Path) -> None:
+    script = HEAD + AVERAGED.format(kept=kept, mean=mean, update=update) + TRAIN
+    assert_first_alarm(script, "plain_tensor", tmp_path)
+
+
+@pytest.mark.parametrize(("kept", "mean", "update"), OTHER_STATES)
+def test_buffers_and_other_states_are_right(kept: str, mean: str, update: str, tmp_path: Path) -> None:
+    script = HEAD + AVERAGED.format(kept=kept, mean=mean, update=update) + TRAIN
+    assert "plain_tensor" not in {each.cause for each in alarms(script, tmp_path)}

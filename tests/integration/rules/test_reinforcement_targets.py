@@ -284,3 +284,59 @@ def test_a_weight_of_logged_actions_that_moves_the_value_is_told(weight: str, tm
 def test_constant_weights_of_logged_actions_are_right(weight: str, tmp_path: Path) -> None:
     script = HEAD + LOGGED.format(weight=weight, mark="") + TRAIN
     assert "gradient_into_target" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+RETURNS = """
+critic = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(critic.parameters(), lr=0.1)
+for step in range(3):
+    states, reward = torch.randn(6, 8, 4), torch.randn(5, 8)
+    values = critic(states).squeeze(-1)
+{returns}
+    loss = F.smooth_l1_loss(values[:-1], goal)"""
+WITH_GRADIENT = (
+    """
+    later, goal = values[1:], []  # HERE
+    total = later[-1]
+    for r, v in zip(reward.flip(0), later.flip(0)):
+        total = r + 0.95 * torch.lerp(v, total, 0.8)
+        goal.append(total)
+    goal = torch.stack(goal[::-1])
+""",
+    "    goal = torch.add(reward, values.narrow(0, 1, 5), alpha=0.9)  # HERE",
+    """
+    goal = torch.zeros(5, 8)
+    total = values[5]  # HERE
+    for t in reversed(range(5)):
+        total = torch.addcmul(reward[t], torch.full((8,), 0.9), total)
+        goal[t] = total
+""",
+)
+WITHOUT_GRADIENT = (
+    "    goal = torch.add(reward, values.narrow(0, 1, 5).detach(), alpha=0.9)",
+    """
+    total, goal = values[-1].detach(), []
+    for r in reward.flip(0):
+        total = torch.add(r, total, alpha=0.9)
+        goal.append(total)
+    goal = torch.stack(goal[::-1])
+""",
+    """
+    goal = torch.zeros(5, 8)
+    with torch.no_grad():
+        total = values[5]
+        for t in reversed(range(5)):
+            total = torch.addcmul(reward[t], torch.full((8,), 0.9), total)
+            goal[t] = total
+""",
+)
+
+
+@pytest.mark.parametrize("returns", WITH_GRADIENT)
+def test_returns_of_several_steps_with_a_gradient_are_told(returns: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + RETURNS.format(returns=returns) + TRAIN, "gradient_into_target", tmp_path)
+
+
+@pytest.mark.parametrize("returns", WITHOUT_GRADIENT)
+def test_returns_of_several_steps_without_a_gradient_are_right(returns: str, tmp_path: Path) -> None:
+    assert not alarms(HEAD + RETURNS.format(returns=returns) + TRAIN, tmp_path)

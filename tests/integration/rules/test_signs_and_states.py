@@ -169,6 +169,30 @@ def soft(
 
 ADDED = "r + 0.9 * (q(torch.cat([s2, a2], 1)) + alpha * lp2)  # HERE"
 
+DISCRETE = (
+    HEAD
+    + """
+pi, q, slow = nn.Linear(4, 3), nn.Linear(4, 3), nn.Linear(4, 3)
+of_q, of_pi = torch.optim.SGD(q.parameters(), lr=0.1), torch.optim.SGD(pi.parameters(), lr=0.1)
+for step in range(3):
+    s, s2, r, a = torch.randn(8, 4), torch.randn(8, 4), torch.randn(8), torch.randint(0, 3, (8, 1))
+    with torch.no_grad():
+        d = torch.distributions.Categorical(logits=pi(s2))
+        v = {target}
+        y = r + 0.9 * v
+    error = F.mse_loss(q(s).gather(1, a).squeeze(1), y)
+    of_q.zero_grad()
+    error.backward()
+    of_q.step()
+    d = torch.distributions.Categorical(logits=pi(s))
+    loss = -(torch.linalg.vecdot(d.probs, q(s).detach()) + 0.2 * d.entropy()).mean()
+    of_pi.zero_grad()
+    loss.backward()
+    of_pi.step()
+    slow.load_state_dict(q.state_dict())
+"""
+)
+
 ADVANTAGES = (
     HEAD
     + """
@@ -288,6 +312,16 @@ FAULTS = {
     ),
     "the target adds the log-probability": ("entropy_contradicts", soft(target=ADDED)),
     "the same by hand": ("entropy_contradicts", soft(target=ADDED, score=BY_HAND)),
+    "a critic of all actions takes the entropy away": (
+        "entropy_contradicts",
+        DISCRETE.format(target="torch.sub(torch.linalg.vecdot(d.probs, slow(s2)), d.entropy(), alpha=0.2)  # HERE"),
+    ),
+    "the same with named axes": (
+        "entropy_contradicts",
+        DISCRETE.format(
+            target="torch.einsum('ba,ba->b', d.probs, slow(s2)) + 0.2 * (d.probs * d.probs.log()).sum(1)  # HERE"
+        ),
+    ),
     "the policy is paid for certainty": (
         "entropy_contradicts",
         soft(actor_loss="(-alpha * lp - worth).mean()  # HERE"),
@@ -336,6 +370,12 @@ def test_the_mistake_is_the_first_alarm(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "a critic of all actions adds the entropy": DISCRETE.format(
+        target="torch.add(torch.linalg.vecdot(d.probs, slow(s2)), d.entropy(), alpha=0.2)"
+    ),
+    "the same with named axes": DISCRETE.format(
+        target="torch.einsum('ba,ba->b', d.probs, slow(s2)) - 0.2 * (d.probs * d.probs.log()).sum(1)"
+    ),
     "what is missing of the overlap": areas("    loss = 1 - dice.mean()"),
     "the negative overlap": areas("    loss = -dice.mean()"),
     "the negative logarithm": areas("    loss = -torch.log(dice).mean()"),

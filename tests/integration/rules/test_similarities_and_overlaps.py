@@ -29,6 +29,10 @@ SMALL = (
     "a, b = a / a.norm(dim=1, keepdim=True), b / b.norm(dim=1, keepdim=True).clamp(min=1e-6)\n"
     "    logits = torch.einsum('id,jd->ij', a, b) * temperature  # HERE\n"
     "    loss = F.nll_loss(F.log_softmax(logits, dim=1), torch.arange(16))",
+    "close = torch.rsub(torch.cdist(F.normalize(a), F.normalize(b)).square(), 2).div(2)\n"
+    "    loss = F.cross_entropy(close.mul(0.1), torch.arange(16))  # HERE",
+    "a, b = a * a.square().sum(1, keepdim=True).rsqrt(), b * b.norm(dim=1, keepdim=True).reciprocal()\n"
+    "    loss = F.cross_entropy(-torch.cdist(a, b) / 4, torch.arange(16))  # HERE",
     "logits = F.cosine_similarity(a.unsqueeze(1), b.unsqueeze(0), dim=2) / 10  # HERE\n"
     "    loss = F.cross_entropy(logits, torch.arange(16))",
 )
@@ -37,6 +41,9 @@ LARGE_ENOUGH = (
     "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T / temperature, torch.arange(16))",
     "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1).T * scale.exp(), torch.arange(16))",
     "loss = F.cross_entropy(a @ b.T * 0.07, torch.arange(16))",
+    "loss = F.cross_entropy(-10 * torch.cdist(F.normalize(a), F.normalize(b)).square(), torch.arange(16))",
+    "loss = F.cross_entropy(-0.1 * torch.cdist(a, b), torch.arange(16))",
+    "loss = F.cross_entropy(5 * (torch.cdist(F.normalize(a), F.normalize(b)) - 1).neg(), torch.arange(16))",
     "loss = F.cross_entropy(F.normalize(a, dim=1) @ F.normalize(b, dim=1)[:2].T * 0.5, torch.arange(16) % 2)",
     "loss = 1 - 0.07 * (F.normalize(a, dim=1) @ F.normalize(b, dim=1).T).diagonal().mean()",
 )

@@ -78,6 +78,13 @@ AVERAGED = (
     "    loss = error + 0.5 * torch.sum(s.exp() + m ** 2 - 1 - s, -1).mean()",
     "    error = F.mse_loss(y, x)  # HERE\n    loss = error - 0.5 * torch.sum(1 + s - m.pow(2) - s.exp()) / x.shape[0]",
 )
+SUMMED = (
+    "    kl = 0.5 * (m.norm() ** 2 + s.exp().sum() - s.sum() - m.numel())  # HERE\n    loss = F.mse_loss(y, x) + kl",
+    "    kl = -0.5 * torch.sum(1 + s - m.pow(2) - s.exp())  # HERE\n"
+    "    loss = sum({'error': (y - x).square().mean(), 'divergence': kl}.values())",
+    "    kl = (s.exp() + m ** 2 - 1 - s).sum(1).sum().div(2)  # HERE\n"
+    "    loss = torch.stack([F.l1_loss(y, x), kl]).sum()",
+)
 
 
 @pytest.mark.parametrize("loss", AVERAGED)
@@ -89,7 +96,16 @@ HEALTHY = (
     (12, "    loss = (y - x).pow(2).sum(1).mean() + 0.5 * (s.exp() + m ** 2 - 1 - s).sum(1).mean()"),
     (1, "    loss = F.mse_loss(y, x) + 0.01 * (s.exp() + m ** 2 - 1 - s).sum(1).mean()"),
     (12, "    loss = F.mse_loss(y, x) + 0.5 * (s.exp() + m ** 2 - 1 - s).mean(dim=(0, 1))"),
+    (1, "    loss = F.mse_loss(y, x) + 0.0005 * (s.exp() + m ** 2 - 1 - s).sum()"),
+    (12, "    loss = F.mse_loss(y, x, reduction='sum') + 0.5 * (s.exp() + m ** 2 - 1 - s).sum()"),
+    (12, "    loss = F.mse_loss(y, x) * x.numel() + 0.5 * (s.exp() + m ** 2 - 1 - s).sum()"),
 )
+
+
+@pytest.mark.parametrize("loss", SUMMED)
+def test_a_divergence_of_a_whole_batch_beside_an_average_is_told(loss: str, tmp_path: Path) -> None:
+    script = HEAD + AUTOENCODER.format(factors=12) + loss + TRAIN
+    assert_first_alarm(script.replace("range(100)", "range(4)"), "divergence_outweighs", tmp_path)
 
 
 @pytest.mark.parametrize(("factors", "loss"), HEALTHY)

@@ -57,6 +57,9 @@ FREEZES_NOTHING = (
     "for p in model.body.parameters():\n    p.requires_gradient = False  # HERE",
     "for module in model.body:\n    setattr(module, 'requires_grad', False)  # HERE",
     "for p in model.body.parameters():\n    p.requires_grad_ = False  # HERE",
+    "model.body.trainable = False  # HERE",
+    "def configure(module, **flags):\n    for p in module.parameters():\n        for flag, value in flags.items():\n"
+    "            setattr(p, flag, value)\nconfigure(model.body, trainable=False)  # HERE",
 )
 FREEZES = (
     "model.body.requires_grad_(False)",
@@ -64,6 +67,8 @@ FREEZES = (
     "class Body(nn.Sequential):\n    def __init__(self, *layers):\n        super().__init__(*layers)\n"
     "        self.requires_grad = False\nmodel.body = Body(*model.body)",
     "for p in model.body.parameters():\n    p.require_decay = False",
+    "model.body.trainable = False\nfor part in model.children():\n"
+    "    part.requires_grad_(getattr(part, 'trainable', True))",
 )
 
 
@@ -245,10 +250,18 @@ for step in range(4):
 LOST = (
     "    with torch.no_grad():\n        for p in model.parameters():\n            p = p - 0.1 * p.grad  # HERE",
     "    new = [p.data.add(p.grad, alpha=-0.1) for p in model.parameters()]  # HERE",
+    "    ps = list(model.parameters())\n    with torch.no_grad():\n"
+    "        torch._foreach_add(ps, [p.grad for p in ps], alpha=-0.1)  # HERE",
+    "    rates = {n: torch.full_like(p, 0.1) for n, p in model.named_parameters()}\n"
+    "    new = {n: torch.addcmul(p.detach(), p.grad, rates[n], value=-1) for n, p in model.named_parameters()}  # HERE",
 )
 KEPT = (
     "    with torch.no_grad():\n        for p in model.parameters():\n            p -= 0.1 * p.grad",
     "    for p in model.parameters():\n        p.data = p.data - 0.1 * p.grad",
+    "    ps = list(model.parameters())\n    with torch.no_grad():\n"
+    "        torch._foreach_copy_(ps, torch._foreach_add(ps, [p.grad for p in ps], alpha=-0.1))",
+    "    ps = list(model.parameters())\n    with torch.no_grad():\n"
+    "        torch._foreach_sub_(ps, torch._foreach_mul([p.grad for p in ps], 0.1))",
     "    with torch.no_grad():\n        for p in model.parameters():\n            p.copy_(p - 0.1 * p.grad)",
     "    fast = {name: p.detach() - 0.1 * p.grad for name, p in model.named_parameters()}\n"
     "    print(torch.func.functional_call(model, fast, inputs).mean())",
@@ -264,6 +277,23 @@ def test_an_update_that_no_parameter_gets_is_told(update: str, tmp_path: Path) -
 def test_an_update_that_is_written_or_used_is_right(update: str, tmp_path: Path) -> None:
     found = alarms(HEAD + BY_HAND + update, tmp_path)
     assert "update_discarded" not in [each.cause for each in found]
+
+
+LEAVES = """
+a, b = torch.randn(4, 3, requires_grad=True), torch.zeros(3, requires_grad=True)
+inputs, targets = torch.randn(8, 4), torch.randint(0, 3, (8,))
+for step in range(3):
+    loss = F.cross_entropy(inputs @ a + b, targets)
+    grads = torch.autograd.grad(loss, [a, b])
+    with torch.no_grad():
+        {update}
+"""
+
+
+def test_an_update_of_plain_leaves_that_is_thrown_away_is_told(tmp_path: Path) -> None:
+    update = LEAVES.format(update="torch._foreach_add([a, b], grads, alpha=-0.1)  # HERE")
+    assert_first_alarm(HEAD + update, "update_discarded", tmp_path)
+    assert not alarms(HEAD + LEAVES.format(update="torch._foreach_add_([a, b], grads, alpha=-0.1)"), tmp_path)
 
 
 FOLLOWED_BY = """

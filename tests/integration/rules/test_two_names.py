@@ -114,6 +114,35 @@ RIGHT = (
 )
 
 
+NESTEROV = """
+model = nn.Linear(4, 1)
+velocities = [torch.zeros_like(p) for p in model.parameters()]
+for step in range(3):
+    model.zero_grad()
+    F.mse_loss(model(torch.randn(8, 4)), torch.randn(8, 1)).backward()
+    with torch.no_grad():
+        {step}
+"""
+ONE_VELOCITY = (
+    "for p, v in zip(model.parameters(), velocities):\n            before = v  # HERE\n"
+    "            v.mul_(0.9).sub_(p.grad, alpha=0.1)\n            p.add_(v, alpha=1.9).sub_(before, alpha=0.9)",
+    "ps = list(model.parameters())\n        before = velocities  # HERE\n"
+    "        torch._foreach_mul_(velocities, 0.9)\n"
+    "        torch._foreach_sub_(velocities, [p.grad for p in ps], alpha=0.1)\n"
+    "        torch._foreach_add_(ps, velocities, alpha=1.9)\n        torch._foreach_sub_(ps, before, alpha=0.9)",
+)
+
+
+@pytest.mark.parametrize("step", ONE_VELOCITY)
+def test_a_velocity_of_before_that_is_the_new_one_is_told(step: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + NESTEROV.format(step=step), CAUSE, tmp_path)
+
+
+def test_a_copy_of_the_velocity_is_right(tmp_path: Path) -> None:
+    step = ONE_VELOCITY[0].replace("before = v  # HERE", "before = v.clone()")
+    assert CAUSE not in causes(HEAD + NESTEROV.format(step=step), tmp_path)
+
+
 @pytest.mark.parametrize("script", WRONG)
 def test_what_changes_under_another_name_is_told(script: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + script, CAUSE, tmp_path)

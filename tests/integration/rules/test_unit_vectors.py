@@ -63,7 +63,29 @@ OF_OTHER_LENGTHS = (
 )
 
 
-@pytest.mark.parametrize("loss", OF_OTHER_LENGTHS)
+OF_OTHERS = (
+    """
+    v, w = v.mean(1), w.mean(1)
+    rate = torch.einsum("nd,nd->n", v, v).clamp_min(1e-8).rsqrt().unsqueeze(1)
+    v, w = v * rate, w * rate  # HERE
+    loss = F.cross_entropy(torch.einsum("id,jd->ij", v, w) / 0.1, order)
+""",
+    """
+    v, w = v.mean(1), w.mean(1)
+    a = v / v.norm(dim=1, keepdim=True)
+    b = w / v.detach().norm(dim=1, keepdim=True)  # HERE
+    loss = F.relu(1 - (a * b).sum(1)).mean()
+""",
+    """
+    v, w = v.mean(1), w.mean(1)
+    lengths = w.pow(2).sum(-1, keepdim=True).pow(0.5)
+    a, b = v.div(lengths), w.div(lengths)  # HERE
+    loss = F.cross_entropy(a @ b.mT / 0.1, order)
+""",
+)
+
+
+@pytest.mark.parametrize("loss", [*OF_OTHER_LENGTHS, *OF_OTHERS])
 def test_vectors_of_other_lengths_before_cosines_are_told(loss: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + VECTORS + loss + TRAIN, "no_unit_vectors", tmp_path)
 
@@ -106,6 +128,18 @@ AS_MEANT = (
     a, b = v.mean(1), w.mean(1)
     a, b = a / a.norm(dim=0), b / b.norm(dim=0)
     loss = (a.t() @ b - torch.eye(6)).square().sum()
+""",
+    # by inverse lengths of their own
+    """
+    a, b = v.mean(1), w.mean(1)
+    a = a * torch.einsum("nd,nd->n", a, a).rsqrt()[:, None]
+    b = b * b.square().sum(1, keepdim=True).pow(-0.5)
+    loss = F.cross_entropy(a @ b.T / 0.1, order)
+""",
+    # shares of one vector along another
+    """
+    a, b = v.mean(1), w.mean(1)
+    loss = -((a * b).sum(1) / b.norm(dim=1)).mean()
 """,
     # only one of the two is scaled
     """

@@ -90,6 +90,36 @@ FAULTS = {
             "    loss = -torch.sum(p * t, dim=-1).mean()  # HERE"
         ),
     ),
+    "mixed labels, contracted with probabilities": (
+        "entropy_without_log",
+        SOFT.format(
+            "    labels = torch.eye(4)[y]\n    t = torch.lerp(labels.roll(1, 0), labels, 0.7)\n"
+            "    p = net(x).softmax(1)\n    loss = torch.tensordot(t, p, dims=2).neg() / len(x)  # HERE"
+        ),
+    ),
+    "a sum of named axes": (
+        "entropy_without_log",
+        SOFT.format(
+            "    t = teacher(x).softmax(-1).detach()\n"
+            "    loss = -torch.einsum('bc,bc->b', t, torch.softmax(net(x), -1)).mean()  # HERE"
+        ),
+    ),
+    "vectors of targets": (
+        "entropy_without_log",
+        SOFT.format(
+            "    t = F.one_hot(y, 4).float()\n    t = 0.6 * t + 0.4 * t.flip(0)\n"
+            "    loss = torch.linalg.vecdot(t, net(x).softmax(1)).mean().neg()  # HERE"
+        ),
+    ),
+    "differences of coefficients along a grid": (
+        "penalty_without_abs",
+        WEIGHTS.format(
+            "    d = curve.narrow(0, 1, 4) - curve.narrow(0, 0, 4)  # HERE\n"
+            "    loss = fit + (curve.sum() - 1) ** 2 + 0.1 * torch.dot(d, torch.ones(4))"
+        )
+        .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+        .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="),
+    ),
     "a penalty of weights in a comprehension": (
         "penalty_without_abs",
         WEIGHTS.format("    l1 = sum(p.sum() for p in net.parameters())  # HERE\n    loss = fit + 1e-3 * l1"),
@@ -148,6 +178,15 @@ FAULTS = {
             "    b = torch.multinomial(p, 1)  # HERE\n    loss = -(p.log().gather(1, b)[:, 0] * reward).mean()"
         ),
     ),
+    "the same of scores, with probabilities that are computed for each draw": (
+        "drawn_twice",
+        DRAWN.format(
+            "    z = net(s)\n    def draw():\n        return torch.multinomial(z.softmax(-1), 1)  # HERE\n"
+            "    reward = s[:, :3].take_along_dim(draw(), 1)[:, 0]\n"
+            "    logp = z.log_softmax(-1).take_along_dim(draw(), 1)[:, 0]\n"
+            "    loss = -torch.dot(reward - reward.mean(), logp) / 16"
+        ),
+    ),
     "the same of a normal distribution": (
         "drawn_twice",
         DRAWN.format(
@@ -165,6 +204,24 @@ def test_the_mistake_is_the_first_alarm(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "differences of coefficients, squared and contracted": WEIGHTS.format(
+        "    d = curve[1:] - curve[:-1]\n    loss = fit + (curve.sum() - 1) ** 2 + 0.1 * torch.dot(d, d)"
+    )
+    .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+    .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="),
+    "mixed labels times logarithms": SOFT.format(
+        "    labels = torch.eye(4)[y]\n    t = torch.lerp(labels.roll(1, 0), labels, 0.7)\n"
+        "    loss = torch.tensordot(t, net(x).log_softmax(1), dims=2).neg() / len(x)"
+    ),
+    "the probability of the label": SOFT.format(
+        "    loss = 1 - torch.einsum('bc,bc->b', torch.eye(4)[y], net(x).softmax(1)).mean()"
+    ),
+    "one draw of scores, for both": DRAWN.format(
+        "    z = net(s)\n    a = torch.multinomial(z.softmax(-1), 1)\n"
+        "    reward = s[:, :3].take_along_dim(a, 1)[:, 0]\n"
+        "    logp = z.log_softmax(-1).take_along_dim(a, 1)[:, 0]\n"
+        "    loss = -torch.dot(reward - reward.mean(), logp) / 16"
+    ),
     "weights that should add up to one": WEIGHTS.format("    loss = fit + 1e-3 * (net[0].weight.sum() - 1) ** 2"),
     "the square of a mean of results": WEIGHTS.format("    loss = fit + 1e-3 * net(x).mean() ** 2"),
     "a hinge that asks for deviations": VARIANCES.format(

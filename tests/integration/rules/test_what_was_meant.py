@@ -66,6 +66,97 @@ for step in range(3):
     loss = ((weights[..., None] * h).sum(1) - 1).square().mean()
 """
     + TRAIN,
+    ("inverted_mask", "the scores of positions before the length are replaced"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = torch.where(valid, -1e4, scores)  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "the scores of positions behind the length are kept"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores.where(~valid, torch.tensor(-torch.inf))  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "a mask of ones is subtracted"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores - 1e9 * valid.float()  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "what is not valid gets nothing"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores + torch.logical_not(valid).float().log()  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("inverted_mask", "scores are assigned"): """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    scores = score(h).squeeze(2)
+    scores[torch.arange(6).sub(lengths[:, None]) < 0] = -1e9  # HERE
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    ("sequence_over_batch", "a cell that gets samples for frames, of shifted sequences"): """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    series = torch.randn(5, 7, 3).cumsum(1)
+    x, y = series[:, :-1], series[:, 1:]
+    h, outs = torch.zeros(6, 8), []
+    for frame in x.unbind():  # HERE
+        h = cell(frame, h)
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    ("sequence_over_batch", "a cell that gets drawn samples by their numbers"): """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randperm(40)[:5]]
+    y = x
+    h, outs = torch.zeros(6, 8), []
+    for t in range(len(x)):
+        h = cell(x[t], h)  # HERE
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    ("sequence_over_batch", "a layer over samples that were drawn"): """
+layer, head = nn.GRU(3, 8), nn.Linear(8, 3)  # HERE
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randint(0, 40, (5,))]
+    loss = F.mse_loss(head(layer(x)[0]), x.roll(-1, 1))
+"""
+    + TRAIN,
     ("sequence_over_batch", "a transformer encoder without batch_first, averaged over the tokens"): """
 encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0)  # HERE
 head = nn.Linear(8, 2)
@@ -281,6 +372,97 @@ HEALTHY: dict[str, str] = {
         read="        means[i].mul_(0.9).add_(0.1 * model(parts[i]).detach().mean())\n        x = parts[i] - means[i]"
     ),
     "copies of tensors in a list": ARRAY.format(read="        x = parts[i].clone()\n        x.sub_(4.0).div_(1.7)"),
+    "a cell that gets the frames of shifted sequences": """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    series = torch.randn(5, 7, 3).cumsum(1)
+    x, y = series[:, :-1], series[:, 1:].transpose(0, 1)
+    h, outs = torch.zeros(5, 8), []
+    for frame in x.unbind(1):
+        h = cell(frame, h)
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    "a cell that gets the frames of drawn samples": """
+cell, head = nn.GRUCell(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randperm(40)[:5]].transpose(0, 1)
+    y = x
+    h, outs = torch.zeros(5, 8), []
+    for t in range(len(x)):
+        h = cell(x[t], h)
+        outs.append(h)
+    loss = F.mse_loss(head(torch.stack(outs)), y)
+"""
+    + TRAIN,
+    "a layer over the frames of drawn samples": """
+layer, head = nn.GRU(3, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.1)
+data = torch.randn(40, 6, 3).cumsum(1)
+for step in range(3):
+    x = data[torch.randint(0, 40, (5,))].permute(1, 0, 2)
+    loss = F.mse_loss(head(layer(x)[0]), x.roll(-1, 0))
+"""
+    + TRAIN,
+    "scores of what is real are kept by where()": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = torch.where(valid, scores, -1e4)
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "ones less the mask of what is real, many times": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores - 1e9 * (1 - valid.float())
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "the mask of what is real less one, many times": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores + (valid.float() - 1) * 1e9
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "scores behind the length are assigned": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    scores = score(h).squeeze(2)
+    scores[torch.arange(6).sub(lengths[:, None]) >= 0] = -1e9
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
+    "a term that hides nothing": """
+score = nn.Linear(4, 1)
+optimizer = torch.optim.SGD(score.parameters(), lr=0.1)
+for step in range(3):
+    h, lengths = torch.randn(5, 6, 4), torch.randint(2, 6, (5,))
+    valid = torch.arange(6)[None, :] < lengths[:, None]
+    scores = score(h).squeeze(2)
+    scores = scores + 0.5 * valid
+    loss = ((scores.softmax(1)[..., None] * h).sum(1) - 1).square().mean()
+"""
+    + TRAIN,
     "statements whose result is not needed": """
 model = nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

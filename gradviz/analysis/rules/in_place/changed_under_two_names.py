@@ -172,8 +172,10 @@ def _changing_lines(case: Case) -> Iterator[tuple[int, int]]:
     """For each line that changes a tensor in place in a training: the last such call, and how many there are."""
     flow = case.dataflow
     by_site: dict[int | None, list[int]] = defaultdict(list)
+    last_backward = max(flow.rows_of_kind("backward"), default=-1)  # a program may make its steps by hand
     for row, call in enumerate(flow.log.calls):
-        if call.kind == "operation" and flow.is_by_program(call) and call.changed and flow.has_step_after(row):
+        is_in_training = row < last_backward or flow.has_step_after(row)
+        if call.kind == "operation" and flow.is_by_program(call) and call.changed and is_in_training:
             by_site[call.call_site].append(row)
     for rows in by_site.values():
         yield rows[-1], len(rows)

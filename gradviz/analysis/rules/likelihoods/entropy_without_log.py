@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, signed_terms
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class EntropyWithoutLog(Rule):
@@ -20,8 +21,8 @@ class EntropyWithoutLog(Rule):
     What it finds
     -------------
     A loss that subtracts ``target * softmax(scores)``, where the target is the softmax of something without a gradient,
-    or smoothed labels, and nothing else in the loss takes a logarithm of probabilities. ``1 - (target * p).sum()`` is
-    left alone: it may be meant as an agreement.
+    or smoothed or mixed labels, and nothing else in the loss takes a logarithm of probabilities.
+    ``1 - (target * p).sum()`` is left alone: it may be meant as an agreement.
 
     Why it matters
     --------------
@@ -88,14 +89,17 @@ _WITH_LOG = frozenset({
 })  # fmt: skip
 _BOTH = 2
 _KEEPS_PROBABILITIES = frozenset({"clamp", "clamp_min", "add", "detach", "neg"})
-_MIXES = frozenset({"add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", *SHAPE_ONLY})
+_MIXES = frozenset({
+    "add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", "index_select", "roll", "flip",
+    *SHAPE_ONLY,
+})  # fmt: skip
 _MAX_CALLS = 30
 
 
 def _probabilities_times_target(flow: Dataflow, term: Term) -> int | None:
     """The softmax whose probabilities a loss multiplies by a soft target, and subtracts."""
     call = flow.log.calls[term.row]
-    if plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
+    if not _is_product(flow, call) or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
         return None
     live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
     made = flow.newest_producer(dead.tensor, term.row)
@@ -107,6 +111,18 @@ def _probabilities_times_target(flow: Dataflow, term: Term) -> int | None:
     if softmax is None or plain_name(softmax[1].function) != "softmax" or not _is_soft_target(flow, dead, term.row):
         return None
     return softmax[0]
+
+
+def _is_product(flow: Dataflow, call: Call) -> bool:
+    """Whether a call multiplies element by element, or adds such products up over the classes as well."""
+    name = plain_name(call.function)
+    if name == "einsum":
+        given, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
+        one, _, other = given.partition(",")
+        return one == other and len(result) < len(one)
+    if name == "tensordot":
+        return not shape_of(flow, call.outputs[0].tensor)
+    return name in ("mul", "vecdot", "vdot", "dot", "inner")
 
 
 def _is_of_one(flow: Dataflow, term: Term) -> bool:
@@ -125,12 +141,21 @@ def _is_soft_target(flow: Dataflow, use: TensorUse, row: int) -> bool:
         return False
     lowest, highest = sorted((abs(values.minimum), abs(values.maximum)))
     is_smoothed = 0 < lowest < highest < 1 and values.minimum * values.maximum > 0
-    return is_smoothed and _is_of_classes(flow, use.tensor, row)
+    if is_smoothed and _is_of_classes(flow, use.tensor, row):
+        return True
+    return highest <= 1 and made is not None and _mixes_classes(flow, *made)
+
+
+def _mixes_classes(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether labels of classes are mixed with those of other samples."""
+    dead = [use for use in call.inputs if not use.requires_grad and shape_of(flow, use.tensor)]
+    is_mixture = plain_name(call.function) in ("lerp", "add") and len({use.tensor for use in dead}) >= _BOTH
+    return is_mixture and all(_is_of_classes(flow, use.tensor, row) for use in dead[:_BOTH])
 
 
 def _is_of_classes(flow: Dataflow, tensor: int, row: int) -> bool:
-    """Whether a tensor was made of ``one_hot()`` or ``scatter()``, and of numbers."""
+    """Whether a tensor was made of ``one_hot()``, ``scatter()`` or the rows of ``eye()``, and of numbers."""
     makers = flow.makers_above(
         tensor, row, _MAX_CALLS, lambda call: call.inputs if plain_name(call.function) in _MIXES else ()
     )
-    return any(plain_name(call.function) in ("one_hot", "scatter") for _, call in makers)
+    return any(plain_name(call.function) in ("one_hot", "scatter", "eye") for _, call in makers)

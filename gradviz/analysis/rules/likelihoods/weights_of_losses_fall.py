@@ -66,7 +66,7 @@ class WeightsOfLossesFall(Rule):
     code = "GV686"
     name = "weights_of_losses_fall"
     severity = "warning"
-    yields_to = ("multiplier_not_detached",)
+    yields_to = ("multiplier_not_detached", "multiplier_reversed")
 
     def check(self, case: Case) -> Iterator[Finding]:
         found = [each for each in objectives(case) if each.is_whole]

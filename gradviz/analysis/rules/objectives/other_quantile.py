@@ -95,4 +95,4 @@ def _sign_of_prediction(call: Call) -> int:
     if plain_name(call.function) != "sub" or len(call.inputs) != _TWO or len(call.live_inputs) != 1:
         return 0
     is_first = call.live_inputs[0].place == "0"
-    return 1 if is_first != call.function.endswith("rsub__") else -1
+    return 1 if is_first != call.function.endswith(("rsub__", "rsub")) else -1

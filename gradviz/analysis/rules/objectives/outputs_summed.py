@@ -21,9 +21,10 @@ class OutputsSummed(Rule):
     What it finds
     -------------
     ``autograd.grad()`` of a network's output with several columns, with ones for ``grad_outputs``, by coordinates,
-    where the program then takes columns of the result, as for a divergence. The same of a sum, if the columns of the
-    output are used on their own. And a derivative of all columns of a gradient at once, of which columns are taken for
-    second derivatives, or all added up for a Laplacian, where a layer mixes the coordinates.
+    where the program then takes columns of the result, as for a divergence, or compares the derivative by a single
+    coordinate, as time, with as many columns as the output has. The same of a sum, if the columns of the output are
+    used on their own. And a derivative of all columns of a gradient at once, of which columns are taken for second
+    derivatives, or all added up for a Laplacian, where a layer mixes the coordinates.
 
     Why it matters
     --------------
@@ -73,6 +74,8 @@ class OutputsSummed(Rule):
             summed = _summed(flow, row)
             for asked, result in zip(call.asked, call.outputs, strict=False) if summed is not None else ():
                 used = None if summed is None else _misread(flow, row, summed, asked.tensor, result.tensor)
+                if used is None and summed is not None and flow.log.tensors[asked.tensor].role == "tensor":
+                    used = _meets_columns(flow, row, summed, result.tensor)
                 site = None if used is None else flow.log.calls[used].call_site
                 if summed is not None and used is not None and site is not None and site not in told:
                     told.add(site)
@@ -86,9 +89,12 @@ class OutputsSummed(Rule):
             here, other = location_of_line(line_in_function_of(flow, row, used)), here
         name, each = ("gradient", "grad_u[:, 0]") if is_second else ("output", "out[:, 0]")
         elsewhere = at_line(other) if other != here else ""
+        is_one = all(shape_of(flow, use.tensor)[-1:] == (1,) for use in flow.log.calls[row].outputs)
+        taken = "it is used" if is_one else "its columns are used"
+        meant = "as the derivative of each" if is_one else "as if each belonged to one of them"
         return self.finding(
             f"the derivative{'' if is_second else elsewhere} is that of the sum of all {columns} columns of the "
-            f"{name}, and its columns are used{elsewhere if is_second else ''} as if each belonged to one of them",
+            f"{name}, and {taken}{elsewhere if is_second else ''} {meant}",
             symptom="grad_wrong",
             why="a sum, or ones for grad_outputs, adds up the columns: each column of the result is the derivative of "
             f"that sum by one coordinate{', u_xx + u_yx' if is_second else ''}",
@@ -128,6 +134,31 @@ def _misread(flow: Dataflow, row: int, summed: int, asked: int, result: int) -> 
         are_apart or (is_own_root and len(taken) > 1 and len(shape_of(flow, summed)) == _TABLE)
     )
     return min(taken.values()) if is_misread and _is_mixed_by_a_layer(flow, summed, row) else None
+
+
+def _meets_columns(flow: Dataflow, row: int, summed: int, result: int) -> int | None:
+    """The call that compares the derivative by a single coordinate with a table of as many columns as were added up."""
+    count, shape = shape_of(flow, summed)[-1], shape_of(flow, result)
+    if len(shape) < _TABLE or shape[-1] != 1 or not _is_mixed_by_a_layer(flow, summed, row):
+        return None
+    waiting, seen = [(result, row)], {result}
+    while waiting and len(seen) < _MAX_MAKERS:
+        given, after = waiting.pop()
+        for user in flow.users(given, after):
+            call = flow.log.calls[user]
+            name, out = plain_name(call.function), [use.tensor for use in call.outputs[:1]]
+            if name in ("expand", "expand_as") and out and shape_of(flow, out[0]) == (*shape[:-1], count):
+                return user
+            if name in _COMPARES and any(shape_of(flow, use.tensor) == (*shape[:-1], count) for use in call.inputs):
+                return user
+            if name in _SCALES and len(call.inputs) == 1 and out and out[0] not in seen:
+                seen.add(out[0])
+                waiting.append((out[0], user))
+    return None
+
+
+_COMPARES = frozenset({"add", "sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
+_SCALES = frozenset({"mul", "div", "neg", "clone"})
 
 
 def _is_derivative(flow: Dataflow, tensor: int, row: int) -> bool:

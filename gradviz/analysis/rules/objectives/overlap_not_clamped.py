@@ -18,7 +18,8 @@ class OverlapNotClamped(Rule):
     What it finds
     -------------
     The smaller upper bounds minus the larger lower bounds of two sets of boxes, multiplied with each other over the
-    axes, where some of them are negative and nothing clamps them at 0.
+    axes, where some of them are negative and nothing clamps them at 0; also where they only make the targets of a loss.
+    Sides that the program compares with 0 are left alone.
 
     Why it matters
     --------------
@@ -67,10 +68,12 @@ class OverlapNotClamped(Rule):
         told: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
-            if name not in ("mul", "prod") or not call.live_inputs or call.call_site in told:
+            if name not in ("mul", "prod") or call.call_site in told:
                 continue
             sides = [_negative_side(flow, use.tensor, row) for use in call.inputs]
             if None in sides or (name == "mul" and len(sides) != _BOTH) or not flow.has_step_after(row):
+                continue
+            if any(_is_compared(flow, side) for side in sides if side is not None):
                 continue
             told.add(call.call_site)
             yield self._finding(case, row, max(filter(None, sides)))
@@ -92,12 +95,32 @@ class OverlapNotClamped(Rule):
 
 _BOTH = 2
 _MAX_PARTS = 4
+_COMPARES = frozenset({"gt", "ge", "lt", "le", "sign", "signbit", "heaviside", "where", "masked_fill"})
+
+
+def _is_compared(flow: Dataflow, side: int) -> bool:
+    """Whether the program itself looks which sides are negative, so that it may leave their product out."""
+    waiting = [(use.tensor, side) for use in flow.log.calls[side].outputs]
+    for _ in range(_MAX_USES):
+        if not waiting:
+            break
+        tensor, row = waiting.pop()
+        for user in flow.users(tensor, row)[:_MAX_USES]:
+            name = plain_name(flow.log.calls[user].function)
+            if name in _COMPARES:
+                return True
+            if name in PARTS_OF_BOXES | {"amin", "min", "minimum", "all", "any"}:
+                waiting += [(use.tensor, user) for use in flow.log.calls[user].outputs]
+    return False
+
+
+_MAX_USES = 16
 
 
 def _negative_side(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The call that computed the sides of an overlap, if a tensor is a part of them and some are negative."""
     for maker, call in flow.makers(tensor, row, _MAX_PARTS):
-        if plain_name(call.function) == "sub":
+        if plain_name(call.function) in ("add", "sub"):
             values = call.outputs[0].values if call.outputs else None
             is_negative = values is not None and values.minimum is not None and values.minimum < 0
             return maker if is_negative and ends_of_overlap(flow, maker) is not None else None

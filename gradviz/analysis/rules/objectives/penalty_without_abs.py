@@ -108,7 +108,7 @@ _FITS = frozenset({
 _ADDS_UP = frozenset({"sum", "mean", "view", "reshape", "flatten", "cat", "stack"})
 _LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
 _NAMES_OF_VARIATIONS = re.compile(r"(?<![a-z])tv|variation|smooth", re.I)
-_PARTS = frozenset({"getitem", "narrow", "select"})
+_PARTS = frozenset({"getitem", "narrow", "select", "index_select"})
 _BOTH = 2
 _IMAGE = 3
 
@@ -168,19 +168,20 @@ def _differences(case: Case, terms: list[Term]) -> _Plain | None:
     """Differences of neighbours that the loss adds as they are."""
     flow, axes = case.dataflow, dict[int, set[int]]()
     for term in terms:
-        of = _neighbours(flow, term.row) if term.sign > 0 and term.is_sure else None
+        of = _neighbours(case, term.row) if term.sign > 0 and term.is_sure else None
         if of is None or not _has_both_signs(flow, flow.log.calls[term.row].outputs[0].tensor, term.row + 1):
             continue
         base, axis = of
         axes.setdefault(base, set()).add(axis)
         text = "".join(filter(None, (case.source_line(location_of_call(flow, row)) for row in term.path)))
-        if len(axes[base]) > 1 or _NAMES_OF_VARIATIONS.search(text):
+        if base in case.histories.trained or len(axes[base]) > 1 or _NAMES_OF_VARIATIONS.search(text):
             return _Plain(term.row)
     return None
 
 
-def _neighbours(flow: Dataflow, row: int) -> tuple[int, int] | None:
-    """The tensor and the axis along which a call subtracts neighbours."""
+def _neighbours(case: Case, row: int) -> tuple[int, int] | None:
+    """The tensor and the axis along which a call subtracts neighbours: of an image, or of what is trained."""
+    flow = case.dataflow
     call = flow.log.calls[row]
     name = plain_name(call.function)
     if name == "diff" and len(call.inputs) == 1:
@@ -193,7 +194,8 @@ def _neighbours(flow: Dataflow, row: int) -> tuple[int, int] | None:
     else:
         return None
     whole, shape = shape_of(flow, base), shape_of(flow, call.outputs[0].tensor)
-    if len(whole) != len(shape) or len(whole) < _IMAGE:
+    is_wide = len(whole) >= _IMAGE or base in case.histories.trained
+    if len(whole) != len(shape) or not is_wide:
         return None
     shorter = [axis for axis, (one, other) in enumerate(zip(whole, shape, strict=True)) if one != other]
     return (base, shorter[0]) if len(shorter) == 1 and whole[shorter[0]] == shape[shorter[0]] + 1 else None

@@ -23,7 +23,8 @@ class StraightThroughReversed(Rule):
     What it finds
     -------------
     ``q + (x - q).detach()``, where ``q`` was computed from ``x`` by an operation without a derivative (the nearest
-    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``. Also
+    code, rounding, the largest one): its value is that of ``x``, and its gradient goes to ``q``. So is it where the
+    difference is taken under ``no_grad()``, or of two detached tensors. Also
     ``x + q - x`` without ``detach()``, where the gradient of ``x`` cancels out, and ``x + (y - x).detach()`` with
     ``y = x * 0.1``, whose value is scaled and whose gradient is not, where the gradient should have been.
 
@@ -169,17 +170,28 @@ def _kept_value(flow: Dataflow, live: TensorUse, rest: TensorUse, row: int, *, i
     """``x`` of ``q + (x - q).detach()`` or of ``q - (q - x).detach()``, if both need a gradient."""
     if not live.requires_grad or rest.requires_grad:
         return None
-    made = flow.newest_producer(rest.tensor, row)
-    cut = None if made is None else flow.log.calls[made]
-    if made is None or cut is None or plain_name(cut.function) not in _CUTS or not cut.inputs:
-        return None
-    apart = flow.newest_producer(cut.inputs[0].tensor, made)
+    apart = flow.newest_producer(rest.tensor, row)
+    if apart is not None and _is_cut(flow.log.calls[apart]):
+        apart = flow.newest_producer(flow.log.calls[apart].inputs[0].tensor, apart)
     difference = None if apart is None else flow.log.calls[apart]
-    if difference is None or plain_name(difference.function) != "sub" or len(difference.live_inputs) != _BOTH:
+    is_plain = difference is not None and plain_name(difference.function) == "sub" and "alpha" not in difference.scalars
+    if apart is None or difference is None or not is_plain or len(difference.inputs) != _BOTH:
         return None
-    first, second = (use.tensor for use in difference.inputs)
+    first, second = (_before_cut(flow, use, apart) for use in difference.inputs)
+    if difference.function.endswith("rsub"):
+        first, second = second, first
     value, own = (second, first) if is_subtracted else (first, second)
-    return value if own == live.tensor else None
+    return value.tensor if own.tensor == live.tensor and value.requires_grad else None
+
+
+def _is_cut(call: Call) -> bool:
+    return plain_name(call.function) in _CUTS and bool(call.inputs)
+
+
+def _before_cut(flow: Dataflow, use: TensorUse, row: int) -> TensorUse:
+    """What a tensor was before ``detach()``, if that made it."""
+    made = flow.newest_producer(use.tensor, row)
+    return flow.log.calls[made].inputs[0] if made is not None and _is_cut(flow.log.calls[made]) else use
 
 
 def _cancelled(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:

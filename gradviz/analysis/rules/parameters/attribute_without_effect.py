@@ -18,7 +18,8 @@ class AttributeWithoutEffect(Rule):
     What it finds
     -------------
     ``module.requires_grad = False``, and misspelt attributes such as ``parameter.require_grad = False``, or
-    ``requires_grad_ = False`` instead of a call, where the parameters get gradients all the same. Modules whose class
+    ``requires_grad_ = False`` instead of a call, where the parameters get gradients all the same; also
+    ``module.trainable = False``, which other libraries know, where no line of the program reads it. Modules whose class
     sets or defines such an attribute for itself are left alone.
 
     Why it matters

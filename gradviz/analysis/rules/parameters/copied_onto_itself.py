@@ -13,9 +13,12 @@ from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_bes
 from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
 from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.calls_of_lists import element_calls
 from gradviz.graph.call_log import Call
 
 _COPIES = frozenset({"copy", "lerp"})
+_CHANGES = _COPIES | {"add"}
+_BOTH = 2
 
 
 class CopiedOntoItself(Rule):
@@ -23,11 +26,11 @@ class CopiedOntoItself(Rule):
 
     What it finds
     -------------
-    ``load_state_dict``, ``copy_`` and ``lerp_`` after the first step whose source is the parameter itself, or shares
-    its memory; assignments to ``.data`` of what was kept without ``clone()`` before the parameter was changed in place,
-    as for the way back of a sharpness-aware step; also a moving average of a parameter with itself. A second name for a
-    model (``target = online``) that is used as a copy would be: without gradients for the target of a loss that trains
-    the model, or frozen although an optimizer has it.
+    ``load_state_dict``, ``copy_``, ``lerp_`` and the same for lists (``torch._foreach_copy_``) after the first step
+    whose source is the parameter itself, or shares its memory; assignments to ``.data`` of what was kept without
+    ``clone()`` before the parameter was changed in place, as for the way back of a sharpness-aware step; also a moving
+    average of a parameter with itself. A second name for a model (``target = online``) that is used as a copy would be:
+    without gradients for the target of a loss that trains the model, or frozen although an optimizer has it.
 
     Why it matters
     --------------
@@ -69,11 +72,14 @@ class CopiedOntoItself(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories
         first = next(iter(histories.steps), None)
-        by_line: dict[Location | None, list[int]] = defaultdict(list)
+        by_line: dict[Location | None, list[tuple[int, Call]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if first is not None and row > first and len(call.inputs) > 1 and _is_of_itself(case, row, call):
-                by_line[location_of_call(flow, row)].append(row)
-        told = [self._finding(case, location, rows) for location, rows in by_line.items()]
+            if first is None or row <= first or len(call.inputs) < _BOTH:
+                continue
+            if plain_name(call.function).removeprefix("_foreach_") in _CHANGES or call.function == ASSIGNS_DATA:
+                found = [each for each in element_calls(call) if _is_of_itself(case, row, each)]
+                by_line[location_of_call(flow, row)] += [(row, each) for each in found]
+        told = [self._finding(case, location, rows) for location, rows in by_line.items() if rows]
         yield from told
         for second in second_names(histories, case.capture.sources):
             if second.location not in [each.location for each in told]:
@@ -95,15 +101,15 @@ class CopiedOntoItself(Rule):
             evidence={"parameters": len(second.parameters)},
         )
 
-    def _finding(self, case: Case, location: Location | None, rows: list[int]) -> Finding:
+    def _finding(self, case: Case, location: Location | None, rows: list[tuple[int, Call]]) -> Finding:
         flow = case.dataflow
-        targets = (_target(case, row, flow.log.calls[row]) for row in rows)
+        targets = (_target(case, row, call) for row, call in rows)
         tensors = list(dict.fromkeys(target for target in targets if target is not None))
-        call = flow.log.calls[rows[0]]
+        first, call = rows[0]
         is_average = plain_name(call.function) == "add"
         # What shares the memory of a parameter: what is changed, or else what is copied into it.
         sharing = (use.tensor for use in call.inputs[: 1 if is_average else 2] if use.tensor != tensors[0])
-        makers = (next(iter(flow.producers(each, rows[0])), None) for each in sharing)
+        makers = (next(iter(flow.producers(each, first)), None) for each in sharing)
         lines = (location_of_call(flow, made) for made in makers if made is not None)
         kept = next((line for line in lines if line not in (None, location)), None)
         where = kept or _second_name(case, location, tensors[0]) or location
@@ -167,7 +173,7 @@ def _is_of_itself(case: Case, row: int, call: Call) -> bool:
     """Whether a call copies a parameter onto itself, gives it back what has changed with it, or averages it with
     itself."""
     flow, name, is_assigned = case.dataflow, plain_name(call.function), call.function == ASSIGNS_DATA
-    target = _target(case, row, call) if is_assigned or name in (*_COPIES, "add") else None
+    target = _target(case, row, call) if is_assigned or name in _CHANGES else None
     if target is None or name == "add":
         return target is not None and is_averaged_with_itself(flow, row, target)
     kept = taken_from_itself(flow, row, call, target)

@@ -24,6 +24,8 @@ _MIN_STEPS = 2
 _MAX_CALLS = 20
 _NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
 _ALL = {0.0: "it only adds zeros", 1.0: "it only multiplies by ones"}
+_AVERAGE = "; it is a running average of the data, which no saved state_dict has, and which .to() does not move"
+_STATISTICS = frozenset({"mean", "var", "std", "var_mean", "std_mean"})
 _DRAWS = frozenset({"randn", "rand", "normal", "uniform", "trunc_normal", "randn_like", "rand_like", "bernoulli"})
 
 
@@ -35,7 +37,8 @@ class PlainTensor(Rule):
     A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, and that the module
     uses together with trained values at every step. It is a warning if the tensor was drawn at random (nothing trains
     or saves these numbers), or if it changes nothing (zeros that are added, ones that are multiplied), and an error if
-    it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on purpose.
+    it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on purpose. Of the tensors that
+    the program changes itself, only running averages of means and deviations are told, as a warning.
 
     Why it matters
     --------------
@@ -100,7 +103,10 @@ class PlainTensor(Rule):
                         uses[use.tensor].setdefault(step, row)
         for tensor, name in kept.items():
             rows = list(uses[tensor].values())
-            if name is None or len(rows) < _MIN_STEPS or _is_changed(case, tensor):
+            if name is None or len(rows) < _MIN_STEPS:
+                continue
+            changes = _changes(case, tensor)
+            if changes and not all(_averages_data(case.dataflow, tensor, row) for row in changes):
                 continue
             made = case.dataflow.log.tensors[tensor].producer
             if made is not None and uses_as_noise(case, made):
@@ -113,9 +119,11 @@ class PlainTensor(Rule):
         made = flow.log.tensors[tensor].producer
         location = None if made is None else location_of_call(flow, made)
         dead = tuple(dict.fromkeys(name for zero in _zeros_of(case, location) for name in zero.leaves))
-        role, severity = _role_of(case, tensor, row)
+        is_average = bool(_changes(case, tensor))
+        role, severity = (_AVERAGE, "warning") if is_average else _role_of(case, tensor, row)
         return self.finding(
-            f"self.{name} is a plain tensor, neither a parameter nor a buffer: no optimizer trains it"
+            f"self.{name} is a plain tensor, neither a parameter nor a buffer"
+            + ("" if is_average else ": no optimizer trains it")
             + (f"; it is all zeros, so the gradient of {together(dead)} is zero" if dead else role),
             severity="error" if dead else severity,
             why="a module's parameters() and state_dict() have only what was assigned as torch.nn.Parameter, or "
@@ -213,7 +221,30 @@ def _meets_trained_values(case: Case, tensor: int, row: int) -> bool:
     return any(use.has_grad_fn for each in below for use in case.dataflow.log.calls[each].outputs)
 
 
-def _is_changed(case: Case, tensor: int) -> bool:
-    """Whether it is a state that the program updates itself."""
+def _changes(case: Case, tensor: int) -> list[int]:
+    """The calls of the training in which the program updates it itself."""
     steps = case.histories.steps
-    return any(row > steps[0] for row in case.dataflow.changes(tensor, -1, len(case.dataflow.log.calls)))
+    return [row for row in case.dataflow.changes(tensor, -1, len(case.dataflow.log.calls)) if row > steps[0]]
+
+
+def _averages_data(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a call moves a tensor a part of the way to a mean or a deviation of data, as running statistics do."""
+    call = flow.log.calls[row]
+    name = plain_name(call.function)
+    if name == "mul":
+        return len(call.inputs) == 1
+    if name not in ("lerp", "add", "copy", "sub") or call.live_inputs:
+        return False
+    others = [use for use in call.inputs if use.tensor != tensor]
+    above = [
+        each
+        for use in others
+        for _, each in flow.makers_above(
+            use.tensor, row, _MAX_CALLS, lambda call: () if _is_statistic(call) else call.inputs
+        )
+    ]
+    return any(map(_is_statistic, above))
+
+
+def _is_statistic(call: Call) -> bool:
+    return plain_name(call.function) in _STATISTICS and not call.live_inputs

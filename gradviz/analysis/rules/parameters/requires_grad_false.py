@@ -24,6 +24,8 @@ from gradviz.analysis.parameters.frozen_parameters import (
 )
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.guarded_updates import guards_own_update
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.modules_and_schedules import IdleAttribute
 
 
@@ -32,7 +34,8 @@ class RequiresGradFalse(Rule):
 
     What it finds
     -------------
-    A tensor whose ``.grad`` is read, or that is passed to `torch.autograd.grad`, but that never required grad; a loss,
+    A tensor whose ``.grad`` is read, or that is passed to `torch.autograd.grad`, but that never required grad, also
+    where the program only moves it if it has one; a loss,
     or a tensor that should get a hook, if everything that it was computed from is frozen; parameters that were frozen
     after an optimizer got them, and stay so; a parameter group in which every tensor is frozen; an embedding that
     ``from_pretrained`` froze by default, if an optimizer got it without the module around it (else a note); a parameter
@@ -70,7 +73,7 @@ class RequiresGradFalse(Rule):
             return
         reported: set[int] = set()
         for number, row in asked_without_flag(histories):
-            if number not in reported and not _asks_whether_there_is_one(case, row):
+            if number not in reported and not _goes_on_without(case, number, row):
                 reported.add(number)
                 yield self._asked(histories, number, row, is_raised=case.capture.error is not None)
         if reported:
@@ -209,9 +212,17 @@ _NO_HOOK = (
 _ASKS = re.compile(r"\.grad\s+is\s+(not\s+)?None|\b(if|and|or|not)\s+[\w.]+\.grad\b(?!\.)")
 
 
-def _asks_whether_there_is_one(case: Case, row: int) -> bool:
-    """Whether the line that reads a gradient asks whether it is there: then it goes on without it."""
-    return bool(_ASKS.search(case.source_line(location_of_call(case.dataflow, row)) or ""))
+def _goes_on_without(case: Case, number: int, row: int) -> bool:
+    """Whether the line that reads a gradient asks whether it is there: then it goes on without it.
+
+    A tensor that no module has, and that is only moved by its own gradient, should have one.
+    """
+    location = location_of_call(case.dataflow, row)
+    if location is None or not _ASKS.search(case.source_line(location) or ""):
+        return False
+    if case.dataflow.log.tensors[number].role != "tensor":
+        return True
+    return not any(guards_own_update(tree, location.line) for file, tree in own_files(case) if file == location.file)
 
 
 def _switch_without_effect(case: Case, frozen: list[int]) -> tuple[IdleAttribute, Location] | None:

@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.calls_of_lists import element_calls
 from gradviz.graph.call_log import Call
 
 
@@ -22,10 +23,11 @@ class UpdateDiscarded(Rule):
 
     What it finds
     -------------
-    ``p = p - rate * p.grad`` for a parameter that nothing changes, in several steps, where nothing uses the result; and
-    other new values that a line gives the name of a parameter, where nothing uses them: a moving average
-    (``t = m * t + (1 - m) * p``), a bound (``p = p.clamp(-1, 1)``), a perturbation that is taken back. Programs that
-    write them back (``copy_()``, ``.data``) or that compute with them, as meta learning does, are left alone.
+    ``p = p - rate * p.grad`` for a parameter that nothing changes, in several steps, where nothing uses the result,
+    also for lists of them (``torch._foreach_add(parameters, gradients)``); and other new values that a line gives the
+    name of a parameter, where nothing uses them: a moving average (``t = m * t + (1 - m) * p``), a bound
+    (``p = p.clamp(-1, 1)``), a perturbation that is taken back. Programs that write them back (``copy_()``, ``.data``)
+    or that compute with them, as meta learning does, are left alone.
 
     Why it matters
     --------------
@@ -62,21 +64,18 @@ class UpdateDiscarded(Rule):
         if not histories.reached_by:
             return
         first = min(histories.reached_by)
-        still = {
-            number
-            for number in histories.reached - histories.trained
-            if flow.log.tensors[number].role == "parameter" and _never_changes(flow, number, first)
-        }
+        leaves = histories.reached - histories.trained
+        still = {number for number in leaves if _never_changes(flow, number, first)}
         found: dict[Location, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for row, call in enumerate(flow.log.calls):
             if row < first or not _may_update(flow, row, call):
                 continue
             here = location_of_call(flow, row)
             updated = _updated_by(flow, row, call, still)
-            if updated is None and not call.changed and _gives_its_name_away(case, here):
+            if not updated and not call.changed and not _is_of_list(call) and _gives_its_name_away(case, here):
                 updated = _first_parameter(flow, row, call, histories.trained)
-            if updated is not None and here is not None:
-                found[here][updated] += 1
+            for number in updated if here is not None else ():
+                found[here][number] += 1
         for here, counts in found.items():
             repeated = [number for number, count in counts.items() if count >= _MIN_STEPS]
             if repeated:
@@ -98,20 +97,28 @@ class UpdateDiscarded(Rule):
 
 
 _MIN_STEPS = 2
-_BOTH = 2
 _MAX_MAKERS = 60
 _COPIES = frozenset({"detach", "data", "clone", "deepcopy", "view", "reshape", "flatten", "cat"})
 """What gives the values of a parameter; also those of all parameters one behind the other."""
 _MAX_COPIES = 4
 _SCALES = _COPIES | {"mul", "neg", "div"}
-_SUMS = frozenset({"sub", "add"})
+_SUMS = frozenset({"sub", "add", "addcmul", "addcdiv"})
 _UPDATES = _SUMS | {"mul", "div", "lerp", "clamp", "clip", "clamp_min", "clamp_max"}
 
 
 def _may_update(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether it computes one tensor, or changes a copy, and nothing uses the result."""
-    is_update = call.kind == "operation" and plain_name(call.function) in _UPDATES and bool(call.inputs)
+    is_update = call.kind == "operation" and _name(call) in _UPDATES and bool(call.inputs)
     return is_update and not any(flow.users(use.tensor, row) for use in call.outputs)
+
+
+def _name(call: Call) -> str:
+    """``add`` also for ``torch._foreach_add``."""
+    return plain_name(call.function).removeprefix("_foreach_")
+
+
+def _is_of_list(call: Call) -> bool:
+    return "._foreach_" in call.function
 
 
 def _gives_its_name_away(case: Case, here: Location | None) -> bool:
@@ -127,7 +134,7 @@ def _gives_its_name_away(case: Case, here: Location | None) -> bool:
     return isinstance(target, ast.Name) and target.id in read
 
 
-def _first_parameter(flow: Dataflow, row: int, call: Call, trained: frozenset[int]) -> int | None:
+def _first_parameter(flow: Dataflow, row: int, call: Call, trained: frozenset[int]) -> list[int]:
     """The parameter of which new values of its own shape are computed; that of a copy before a trained one."""
     shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
     found = [
@@ -135,7 +142,7 @@ def _first_parameter(flow: Dataflow, row: int, call: Call, trained: frozenset[in
         for use in call.inputs
         if (number := _scaled_parameter(flow, use.tensor, row)) is not None and shape_of(flow, number) == shape
     ]
-    return min(found, key=lambda number: number in trained, default=None)
+    return sorted(found, key=lambda number: number in trained)[:1]
 
 
 def _scaled_parameter(flow: Dataflow, tensor: int, before: int) -> int | None:
@@ -157,15 +164,19 @@ def _never_changes(flow: Dataflow, number: int, first: int) -> bool:
     return not (is_written or is_changed or flow.changes(number, first, len(flow.log.calls)))
 
 
-def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> int | None:
-    """The parameter that is added to something made of its gradient."""
-    if not still or plain_name(call.function) not in _SUMS or len(call.inputs) != _BOTH:
-        return None
-    for use, other in ((call.inputs[0], call.inputs[1]), (call.inputs[1], call.inputs[0])):
-        parameter = _parameter_of(flow, use.tensor, row, still)
-        if parameter is not None and _is_made_of_gradient(flow, other.tensor, row, parameter):
-            return parameter
-    return None
+def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> list[int]:
+    """The parameters that are added to something made of their gradients: one, or each of a list."""
+    if not still or _name(call) not in _SUMS:
+        return []
+    found = []
+    for uses in (each.inputs for each in element_calls(call)):
+        for use in uses if len(uses) > 1 else ():
+            parameter = _parameter_of(flow, use.tensor, row, still)
+            others = (other for other in uses if other is not use)
+            if parameter is not None and any(_is_made_of_gradient(flow, o.tensor, row, parameter) for o in others):
+                found.append(parameter)
+                break
+    return found
 
 
 def _parameter_of(flow: Dataflow, tensor: int, before: int, still: set[int]) -> int | None:

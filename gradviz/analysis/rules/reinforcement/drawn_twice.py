@@ -142,8 +142,12 @@ def _draw_of(flow: Dataflow, tensor: int, before: int) -> int | None:
 
 
 def _source(flow: Dataflow, row: int) -> tuple[str, tuple[int, ...]]:
-    """The kind of a draw, and the tensors that say what it draws from."""
+    """The kind of a draw, and the tensors that say what it draws from, before they became probabilities."""
     call = flow.log.calls[row]
     return plain_name(call.function), tuple(
-        tensor_before(flow, use.tensor, row, SHAPE_ONLY - PARTS) for use in call.inputs
+        tensor_before(flow, use.tensor, row, _SAME_DISTRIBUTION) for use in call.inputs
     )
+
+
+_SAME_DISTRIBUTION = (SHAPE_ONLY - PARTS) | {"softmax", "sigmoid", "exp", "detach"}
+"""What may be computed anew for each draw from the same scores."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -15,6 +16,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.factors import trained_leaf_behind
 from gradviz.analysis.rules.bases.losses.objectives import Objective, has_turned_gradients, objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, number_of
+from gradviz.graph.call_log import Call
 
 
 class MultiplierReversed(Rule):
@@ -24,7 +26,8 @@ class MultiplierReversed(Rule):
     -------------
     A trained tensor that one loss multiplies something with, without its gradient, as the temperature of a soft
     actor-critic or the multiplier of a constraint; and whose own loss adds it times the same, where it should subtract
-    that, or the other way around. A multiplier that another term of its loss holds is left alone.
+    that, or the other way around. Also a trained number that one loss multiplies with ``cost - budget``, where steps go
+    down that loss for both. A multiplier that another term of its loss holds is left alone.
 
     Why it matters
     --------------
@@ -82,8 +85,14 @@ class MultiplierReversed(Rule):
             for term in objective.terms
             for each in _products(case, term, is_trained=False)
         }
-        if not weighed or has_turned_gradients(flow):
+        if has_turned_gradients(flow):
             return
+        for objective in found:
+            for term in objective.terms:
+                leaf = _multiplier_of_constraint(case, term)
+                if leaf is not None and leaf not in told and _is_alone(case, objective, leaf, term):
+                    told.add(leaf)
+                    yield self._of_one_loss(case, leaf, term)
         for objective in found:
             for term in objective.terms:
                 for each in _products(case, term, is_trained=True):
@@ -91,6 +100,19 @@ class MultiplierReversed(Rule):
                     if row is not None and each.leaf not in told and _is_alone(case, objective, each.leaf, term):
                         told.add(each.leaf)
                         yield self._finding(case, each, term, row)
+
+    def _of_one_loss(self, case: Case, leaf: int, term: Term) -> Finding:
+        name = case.tensor_name(leaf)
+        return self.finding(
+            f"{name} multiplies a constraint, and steps go down the same loss for it: it gets smaller where the "
+            "constraint is broken",
+            symptom="grad_wrong",
+            why="a Lagrangian is minimized by the model and maximized by its multiplier, which grows while the "
+            "constraint is broken",
+            fix=f"step {name} up the gradient: give it an optimizer with maximize=True, or minimize minus the product",
+            location=location_of_call(case.dataflow, term.row),
+            tensors=names_of(case.dataflow, [leaf]),
+        )
 
     def _finding(self, case: Case, product: _Product, term: Term, weighed: int) -> Finding:
         flow = case.dataflow
@@ -150,6 +172,44 @@ def _products(case: Case, term: Term, *, is_trained: bool) -> Iterator[_Product]
         if made is not None:
             maker = flow.log.calls[made]
             yield _Product(leaf, tensor, (maker.function, maker.call_site), turned * sign * term.sign)
+
+
+def _multiplier_of_constraint(case: Case, term: Term) -> int | None:
+    """The trained number that a loss multiplies with ``cost - budget``, both with a gradient, and adds."""
+    flow = case.dataflow
+    call = flow.log.calls[term.row]
+    if plain_name(call.function) != "mul" or len(call.live_inputs) != _BOTH or not term.is_sure or term.sign < 0:
+        return None
+    if any(shape_of(flow, use.tensor) not in ((), (1,)) for use in call.inputs):
+        return None
+    for multiplier, other in (call.inputs, call.inputs[::-1]):
+        leaf, turned = trained_leaf_behind(case.histories, multiplier.tensor, term.row, _MULTIPLIERS, beside_data=False)
+        made = flow.newest_producer(other.tensor, term.row)
+        constraint = None if made is None else flow.log.calls[made]
+        if leaf is None or turned < 0 or flow.log.tensors[leaf].facts.shape not in ((), (1,)):
+            continue
+        if made is None or constraint is None:
+            continue
+        is_difference = plain_name(constraint.function) in ("sub", "add") and len(constraint.live_inputs) == 1
+        if is_difference and _is_of_limit(flow, other.tensor, made, constraint):
+            return leaf
+    return None
+
+
+_BOTH = 2
+
+
+def _is_of_limit(flow: Dataflow, tensor: int, row: int, call: Call) -> bool:
+    """Whether a number is taken away from what a constraint limits, so that it is 0 at the limit.
+
+    ``1 - agreement`` is an error, unless it becomes negative.
+    """
+    name = plain_name(call.function)
+    if name == "sub" and not is_number_first(call):
+        return call.inputs[0].requires_grad
+    values = flow.values(tensor, row + 1)
+    is_negative = values is not None and values.minimum is not None and values.minimum < 0
+    return is_negative if name == "sub" else number_of(call, "1", "0", "other", missing=0.0) < 0
 
 
 def _behind(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[int, int]]:

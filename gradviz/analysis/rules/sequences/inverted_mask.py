@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.hiding_masks import HIDING, mask_of
 from gradviz.graph.call_log import Call
 
 
@@ -18,8 +19,9 @@ class InvertedMask(Rule):
     What it finds
     -------------
     Attention whose mask was made from token numbers or from lengths, and is the wrong way round: ``tokens != pad``, or
-    ``positions < lengths``, where True hides (``key_padding_mask``, ``masked_fill(mask, -inf)``); ``tokens == pad``
-    where True shows (``scaled_dot_product_attention``).
+    ``positions < lengths``, where True hides (``key_padding_mask``, ``masked_fill(mask, -inf)``,
+    ``where(mask, -1e9, scores)``, ``scores - 1e9 * mask``); ``tokens == pad`` where True shows
+    (``scaled_dot_product_attention``, ``where(mask, scores, -1e9)``, ``scores + mask.log()``).
 
     Why it matters
     --------------
@@ -61,14 +63,13 @@ class InvertedMask(Rule):
         flow = case.dataflow
         told: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
-            name = plain_name(call.function)
-            if name not in ("masked_fill", "scaled_dot_product_attention") or not flow.has_step_after(row):
+            if plain_name(call.function) not in HIDING or call.call_site in told or not flow.has_step_after(row):
                 continue
-            hides = name == "masked_fill"
-            mask = _hiding_mask(call) if hides else _showing_mask(case, call)
-            origin = None if mask is None else _origin(case, row, mask)
-            if origin is None or origin[1] != hides or call.call_site in told:
+            mask = mask_of(flow, row, call)
+            origin = None if mask is None else _origin(case, mask.row, mask.tensor)
+            if mask is None or origin is None or origin[1] != mask.hides_true:
                 continue
+            hides = mask.hides_true
             if hides and _may_be_choices(case, call, origin[0]):
                 continue
             told.add(call.call_site)
@@ -85,7 +86,7 @@ class InvertedMask(Rule):
             symptom="grad_wrong",
             why="what is left to attend to is the padding, so the result hardly depends on the input",
             fix="invert the mask here: ~mask; True means hidden in masked_fill() and key_padding_mask, and shown in "
-            "scaled_dot_product_attention()",
+            "scaled_dot_product_attention(); in where(), swap the two values",
             location=location,
             symptom_location=made,
         )
@@ -94,25 +95,10 @@ class InvertedMask(Rule):
 _COMPARED = {"ne": "!=", "eq": "==", "lt": "<", "gt": ">", "le": "<=", "ge": ">="}
 _SHAPE_ONLY = frozenset({
     "view", "reshape", "getitem", "unsqueeze", "squeeze", "expand", "expand_as", "to", "bool", "repeat", "clone",
-    "transpose", "contiguous", "logical_and",
+    "transpose", "contiguous", "logical_and", "float", "half", "double", "int", "long", "type", "type_as", "detach",
 })  # fmt: skip
 _NOT = frozenset({"logical_not", "bitwise_not", "invert"})
-_FAR_BELOW = -1e3
 _MAX_FOLLOWED = 12
-
-
-def _hiding_mask(call: Call) -> int | None:
-    """The mask of a masked_fill() that writes -inf, or a number that stands for it."""
-    value = call.scalars.get("2", call.scalars.get("value"))
-    is_hidden = isinstance(value, int | float) and value <= _FAR_BELOW
-    return call.inputs[1].tensor if is_hidden and len(call.inputs) > 1 else None
-
-
-def _showing_mask(case: Case, call: Call) -> int | None:
-    for use in call.inputs:
-        if use.place in ("3", "attn_mask") and case.dataflow.log.tensors[use.tensor].facts.dtype == "bool":
-            return use.tensor
-    return None
 
 
 def _origin(case: Case, row: int, mask: int) -> tuple[int, bool] | None:
@@ -139,12 +125,26 @@ def _is_true_for_real(case: Case, row: int, call: Call, name: str) -> bool | Non
         number = call.scalars.get("1", call.scalars.get("other"))
         is_padding = number is not None and number == _pads_with(case, call.inputs[0].tensor)
         return name == "ne" if is_padding and len(call.inputs) == 1 else None
-    if len(call.inputs) != 2:
+    sides = _sides(case, row, call)
+    if sides is None:
         return None
-    is_position = [_is_positions(case, row, use.tensor) for use in call.inputs]
+    is_position = [_is_positions(case, maker, tensor) for tensor, maker in sides]
     if is_position.count(True) != 1:
         return None
     return (name in ("lt", "le")) == is_position[0]
+
+
+def _sides(case: Case, row: int, call: Call) -> list[tuple[int, int]] | None:
+    """The two tensors that a comparison orders, with the call that takes them: also ``positions - lengths < 0``."""
+    if len(call.inputs) == 1 and call.scalars.get("1", call.scalars.get("other")) == 0:
+        made = case.dataflow.newest_producer(call.inputs[0].tensor, row)
+        if made is None or plain_name(case.dataflow.log.calls[made].function) != "sub":
+            return None
+        row, call = made, case.dataflow.log.calls[made]
+    return [(use.tensor, row) for use in call.inputs] if len(call.inputs) == _BOTH else None
+
+
+_BOTH = 2
 
 
 def _pads_with(case: Case, tokens: int) -> object:

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.sample_axes import CellLoop, cell_loops, draw_along, is_shifted_along
 from gradviz.graph.call_log import Call
 
 
@@ -20,7 +22,9 @@ class SequenceOverBatch(Rule):
     What it finds
     -------------
     ``nn.LSTM``, ``nn.GRU``, ``nn.RNN`` and attention without ``batch_first=True``, whose result is used as if its first
-    axis were the batch: ``out[:, -1]`` or ``out.mean(1)`` goes into the loss.
+    axis were the batch: ``out[:, -1]`` or ``out.mean(1)`` goes into the loss; or whose first axis has samples that were
+    taken by drawn numbers. A loop of a recurrent cell along such an axis, or along the first axis of sequences whose
+    targets are shifted along the second.
 
     Why it matters
     --------------
@@ -64,29 +68,92 @@ class SequenceOverBatch(Rule):
             end = _picks_from_second_axis(case, row, call.outputs[0].tensor)
             if end is not None:
                 yield self._finding(case, row, end)
+                continue
+            drawn = draw_along(flow, call.inputs[0].tensor, 0, row)
+            if drawn is not None:
+                yield self._of_drawn(case, row, drawn)
+        for loop in cell_loops(flow):
+            yield from self._of_cell(case, loop)
+
+    def _of_drawn(self, case: Case, row: int, drawn: int) -> Finding:
+        """A layer that takes the axis of samples for that of the time steps."""
+        flow = case.dataflow
+        call = flow.log.calls[row]
+        used, taken = location_of_call(flow, row), location_of_call(flow, drawn)
+        shape = shape_of(flow, call.inputs[0].tensor)
+        location = case.location_of_site(_site_of_layer(flow, call)) or used
+        return self.finding(
+            f"{_words(call)} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, and the "
+            f"samples that were drawn{at_line(taken)} lie along it",
+            symptom="grad_wrong",
+            why=_WHY,
+            fix="make the layer with batch_first=True, or give it (time, batch, features)",
+            location=location,
+            symptom_location=taken if taken != location else None,
+        )
+
+    def _of_cell(self, case: Case, loop: CellLoop) -> Iterator[Finding]:
+        """A loop that gives a cell one sample after the other."""
+        flow, other = case.dataflow, 1 - loop.axis
+        if loop.axis > 1 or min(shape_of(flow, loop.sequence)[:2]) < _FEWEST:
+            return
+        drawn = draw_along(flow, loop.sequence, loop.axis, loop.taken)
+        is_told = drawn is not None or is_shifted_along(flow, loop.sequence, other, loop.taken)
+        if not is_told or is_shifted_along(flow, loop.sequence, loop.axis, loop.taken):
+            return
+        location, cell = two_lines(flow, loop.taken, loop.cell)
+        shape = shape_of(flow, loop.sequence)
+        known = (
+            "its samples were drawn" + at_line(location_of_call(flow, drawn))
+            if drawn is not None
+            else (f"its time steps lie along axis {other}")
+        )
+        yield self.finding(
+            f"the loop goes along axis {loop.axis} of {shape}, so that the cell takes one sample after the other for "
+            f"time steps: {known}",
+            symptom="grad_wrong",
+            why="each sample sees the samples before it in the batch, and no other time step",
+            fix=f"go along axis {other}: x.unbind({other}), with a state of as many rows as the batch has samples",
+            location=location,
+            symptom_location=cell,
+            evidence={"shape": str(shape)},
+        )
 
     def _finding(self, case: Case, row: int, end: int) -> Finding:
         flow = case.dataflow
         call = flow.log.calls[row]
         shape = shape_of(flow, call.inputs[0].tensor)
         used, chosen = location_of_call(flow, row), location_of_call(flow, end)
-        name = plain_name(call.function)
-        what = "attention" if "attention" in name else f"the {name.partition('_')[0].upper()}"
+        what = _words(call)
         ending = plain_name(flow.log.calls[end].function).replace("getitem", "indexing")
-        made = None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
-        location = case.location_of_site(made) or used
+        location = case.location_of_site(_site_of_layer(flow, call)) or used
         return self.finding(
             f"{what} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, but"
             f"{at_line(chosen)} {ending} uses up axis 1 as time, and "
             "keeps axis 0 as the samples",
             symptom="grad_wrong",
-            why="without batch_first=True the first axis is time: each sample sees the samples before it in the batch, "
-            "and no other time step",
+            why=_WHY,
             fix="make the layer with batch_first=True, or give it (time, batch, features)",
             location=location,
             symptom_location=chosen if chosen != location else used,
             evidence={"shape": str(shape)},
         )
+
+
+_WHY = (
+    "without batch_first=True the first axis is time: each sample sees the samples before it in the batch, and no "
+    "other time step"
+)
+_FEWEST = 2
+
+
+def _words(call: Call) -> str:
+    name = plain_name(call.function)
+    return "attention" if "attention" in name else f"the {name.partition('_')[0].upper()}"
+
+
+def _site_of_layer(flow: Dataflow, call: Call) -> int | None:
+    return None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
 
 
 _KEEPS_AXES = frozenset({

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, together
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.vector_lengths import Scaled, factors, scaled_above
+from gradviz.analysis.rules.bases.losses.vector_lengths import Scaled, factors, foreign_lengths, scaled_above
 
 
 class NoUnitVectors(Rule):
@@ -22,7 +22,7 @@ class NoUnitVectors(Rule):
     A product of two tensors that were both divided by Euclidean norms (``normalize()``, ``x / x.norm()``, or by hand),
     where a norm was taken over another axis than the one that the product sums over: ``normalize()`` works along axis 1
     unless told otherwise, which is the axis of tokens in a batch of sequences. Also a norm of a whole batch before
-    similarities of its samples.
+    similarities of its samples, and vectors that are divided by the norms of those with which they are compared.
 
     Why it matters
     --------------
@@ -70,11 +70,30 @@ class NoUnitVectors(Rule):
             if call.kind != "operation" or not flow.has_step_after(row):
                 continue
             seen.add(call.call_site)
+            foreign = foreign_lengths(flow, row) if _is_of_similarities(flow, row) else None
+            if foreign is not None and _is_of_networks(flow, foreign):
+                yield self._of_others(case, row, *foreign)
+                continue
             wrong = _wrongly_scaled(flow, row)
             site = None if wrong is None else flow.log.calls[wrong.row].call_site
             if wrong is not None and site not in told:
                 told.add(site)
                 yield self._finding(case, row, wrong)
+
+    def _of_others(self, case: Case, row: int, wrong: int, right: int) -> Finding:
+        flow = case.dataflow
+        location, used = location_of_call(flow, wrong), location_of_call(flow, row)
+        made = flow.log.calls[wrong].outputs[0].tensor
+        return self.finding(
+            f"vectors are divided by the lengths of other vectors, those{at_line(location_of_call(flow, right))}, and "
+            f"the product{at_line(used)} takes both as if their lengths were 1",
+            symptom="grad_wrong",
+            why="the products are no cosines: vectors that are longer than their partners count for more",
+            fix="take the length of each vector by itself: F.normalize(x, dim=-1)",
+            location=location,
+            symptom_location=used if used != location else None,
+            tensors=leaf_names_above(flow, made, wrong + 1, since=flow.step_before(wrong)),
+        )
 
     def _finding(self, case: Case, row: int, scaled: Scaled) -> Finding:
         flow = case.dataflow
@@ -121,6 +140,11 @@ def _wrongly_scaled(flow: Dataflow, row: int) -> Scaled | None:
 
 _BOTH = 2
 _MAX_USES = 40
+
+
+def _is_of_networks(flow: Dataflow, rows: tuple[int, int]) -> bool:
+    """Whether both kinds of vectors were computed, with a gradient."""
+    return all(any(use.has_grad_fn for use in flow.log.calls[row].inputs) for row in rows)
 
 
 def _is_computed_and_wide(flow: Dataflow, scaled: Scaled) -> bool:

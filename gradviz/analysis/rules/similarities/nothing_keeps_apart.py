@@ -61,6 +61,7 @@ class NothingKeepsApart(Rule):
     code = "GV661"
     name = "nothing_keeps_apart"
     severity = "warning"
+    yields_to = ("gradient_into_target",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()

@@ -15,6 +15,7 @@ from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
+from gradviz.analysis.rules.bases.losses.vector_lengths import division_by_length
 from gradviz.graph.call_log import Call
 
 
@@ -25,7 +26,8 @@ class ScoresTooClose(Rule):
     -------------
     A cross entropy of products of normalized vectors, multiplied by a number below 1, where even the best possible
     scores, 1 for the right class and -1 for all others, give the right class a share of less than a half. If they are
-    used as they are, without any factor, that is a note.
+    used as they are, without any factor, that is a note. So it is with scores that are made of the distances between
+    normalized vectors.
 
     Why it matters
     --------------
@@ -77,8 +79,13 @@ class ScoresTooClose(Rule):
         factor, classes = cosines.factor, cosines.classes
         location, loss = two_lines(flow, cosines.scaled, row)
         best = log(1 + (classes - 1) * exp(-2 * factor))
+        given = (
+            f"cosines times {factor:.3g}, from {-factor:.3g} to {factor:.3g}"
+            if cosines.are_products
+            else f"scores that are made of distances between unit vectors, within a range of {2 * factor:.3g}"
+        )
         return self.finding(
-            f"{call_words(flow.log.calls[row])} gets cosines times {factor:.3g}, from {-factor:.3g} to {factor:.3g}: "
+            f"{call_words(flow.log.calls[row])} gets {given}: "
             f"of {classes:,} classes, the right one cannot get more than {cosines.best_share:.0%}",
             severity="warning" if factor < 1 else "note",
             symptom="grad_wrong",
@@ -92,12 +99,15 @@ class ScoresTooClose(Rule):
 
 
 class _Cosines(Struct, frozen=True):
-    """Logits that are products of normalized vectors."""
+    """Logits that are products of normalized vectors, or made of the distances between them."""
 
     factor: float
+    """Half of the range in which they lie."""
     scaled: int
     """The call that multiplied them by it, or the product."""
     classes: int
+    are_products: bool = True
+    """Whether they are products, and not made of distances."""
 
     @property
     def best_share(self) -> float:
@@ -110,7 +120,7 @@ _BOTH = 2
 _MAX_STEPS = 10
 _SCALES = frozenset({"mul", "div"})
 _PRODUCTS = frozenset({"matmul", "mm", "einsum", "bmm", "linear", "cosine_similarity"})
-_NORMS = frozenset({"norm", "vector_norm", "clamp", "clamp_min", "add", "sqrt"})
+_MOVES = frozenset({"add", "sub", "neg", "square", "pow"})
 
 
 def _cosines(flow: Dataflow, row: int) -> _Cosines | None:
@@ -118,35 +128,70 @@ def _cosines(flow: Dataflow, row: int) -> _Cosines | None:
     shape = shape_of(flow, use.tensor)
     if len(shape) < _BOTH:
         return None
-    factor, scaled, tensor, before = 1.0, None, use.tensor, row
+    steps: list[tuple[Call, float]] = []
+    scaled, tensor, before = None, use.tensor, row
     for _ in range(_MAX_STEPS):
         before = -1 if (made := flow.newest_producer(tensor, before)) is None else made
         call = flow.log.calls[before]
         name = plain_name(call.function)
         if before < 0 or not call.inputs:
             return None
-        if name in _PRODUCTS:
-            is_cosine = name == "cosine_similarity" or _are_normalized(flow, before, call)
-            return _Cosines(factor, before if scaled is None else scaled, shape[1]) if is_cosine else None
-        number = _factor(flow, before, call) if name in _SCALES else 1.0
-        if number is None or (name not in SHAPE_ONLY and name not in _SCALES):
+        if name in _PRODUCTS or name == "cdist":
+            is_unit = name == "cosine_similarity" or _are_normalized(flow, before, call)
+            half = _half_of_range(steps, is_product=name != "cdist") if is_unit else None
+            place = before if scaled is None else scaled
+            return None if half is None else _Cosines(half, place, shape[1], name != "cdist")
+        if name in _SCALES | _MOVES:
+            number = _number(flow, before, call)
+            if number is None:
+                return None
+            steps.append((call, number))
+            scaled = before if scaled is None and name in _SCALES else scaled
+        elif name not in SHAPE_ONLY:
             return None
-        if name in _SCALES:
-            factor, scaled = factor * number, before if scaled is None else scaled
         tensor = call.live_inputs[0].tensor if call.live_inputs else call.inputs[0].tensor
     return None
 
 
-def _factor(flow: Dataflow, row: int, call: Call) -> float | None:
-    """By which number a call multiplies; None if it is learned, or not a single positive one."""
-    number = number_of(call, *OPERAND, missing=0.0)
+def _number(flow: Dataflow, row: int, call: Call) -> float | None:
+    """The single number with which a call computes; None if it is learned, or there are several."""
+    if plain_name(call.function) in ("neg", "square"):
+        return 0.0
     if len(call.inputs) == _BOTH and len(call.live_inputs) == 1:
         other = next(use for use in call.inputs if not use.requires_grad)
         values = flow.values_of(other, row)
-        number = values.minimum or 0.0 if values is not None and values.count == 1 else 0.0
-    if number <= 0:
-        return None
-    return number if plain_name(call.function) == "mul" else 1 / number
+        return values.minimum if values is not None and values.count == 1 else None
+    is_known = len(call.inputs) == 1 and any(place in call.scalars for place in (*OPERAND, "0", "exponent"))
+    return number_of(call, *OPERAND, "0", "exponent", missing=0.0) if is_known else None
+
+
+def _half_of_range(steps: list[tuple[Call, float]], *, is_product: bool) -> float | None:
+    """Half of the range of scores that are computed from cosines, or from distances of unit vectors, in these steps,
+    of which the last is the first here; None where close vectors do not have the higher scores."""
+    low, high, sign = (-1.0, 1.0, 1) if is_product else (0.0, 2.0, -1)
+    for call, number in reversed(steps):
+        name, is_turned = plain_name(call.function), _is_turned(call)
+        if name in ("square", "pow"):
+            if low < 0 or (name == "pow" and number != _BOTH):
+                return None
+            low, high = low**2, high**2
+        elif name in _SCALES:
+            if not number or (name == "div" and is_turned):
+                return None
+            ends = [end * number if name == "mul" else end / number for end in (low, high)]
+            low, high, sign = min(ends), max(ends), sign if number > 0 else -sign
+        elif name == "neg" or is_turned:
+            low, high, sign = number - high, number - low, -sign
+        else:
+            move = number if name == "add" else -number
+            low, high = low + move, high + move
+    return (high - low) / 2 if sign > 0 else None
+
+
+def _is_turned(call: Call) -> bool:
+    """Whether a call takes its argument away from a number, or divides the number by it."""
+    name = call.function.rpartition(".")[2]
+    return name.startswith(("__rsub", "__rdiv", "__rtruediv")) or name == "rsub" or "0" in call.scalars
 
 
 def _are_normalized(flow: Dataflow, row: int, call: Call) -> bool:
@@ -160,7 +205,5 @@ def _is_normalized(flow: Dataflow, tensor: int, row: int) -> bool:
         return False
     if plain_name(made[1].function) == "normalize":
         return True
-    if plain_name(made[1].function) != "div" or len(made[1].inputs) != _BOTH:
-        return False
-    norm = value_maker(flow, made[1].inputs[1].tensor, made[0], through=_NORMS - {"norm", "vector_norm"})
-    return norm is not None and plain_name(norm[1].function) in _NORMS
+    division = division_by_length(flow, *made)
+    return division is not None and division.is_own

@@ -15,8 +15,15 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.boxes_beyond import BoxesBeyond, boxes_beyond, leaves_without_overlap
-from gradviz.analysis.rules.bases.boxes.value_bounds import bounds_of_call
-from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_reduced_as_a_whole, value_maker
+from gradviz.analysis.rules.bases.boxes.value_bounds import bounds_of_call, is_never_negative
+from gradviz.analysis.rules.bases.losses.loss_arguments import (
+    SHAPE_ONLY,
+    calls_in_training,
+    is_reduced_as_a_whole,
+    is_squared,
+    value_maker,
+)
+from gradviz.graph.call_log import Call
 
 
 class TargetNeverReached(Rule):
@@ -25,11 +32,11 @@ class TargetNeverReached(Rule):
     What it finds
     -------------
     A squared or absolute error, by a function of torch or by hand, of what ``sigmoid``, ``tanh``, ``softmax``,
-    ``relu``, ``softplus``, ``exp`` or ``clamp`` returned, where the targets of at least half of the steps are beyond
-    its range by a quarter of that range; for those without an upper bound, clearly negative targets. Also ``relu`` or
-    ``softplus`` directly before a cross entropy, whose logits can then not be negative; and the overlap of boxes that
-    have such bounds with boxes of the data in other units. Targets that are drawn at
-    random, and errors that a mask selects, are left alone.
+    ``relu``, ``softplus``, ``exp``, ``clamp`` or ``threshold`` returned, where the targets of at least half of the
+    steps are beyond its range by a quarter of that range; for those without an upper bound, clearly negative targets.
+    Also ``relu`` or ``softplus`` directly before a cross entropy, whose logits can then not be negative; and the
+    overlap of boxes that have such bounds with boxes of the data in other units. Targets that are drawn at random, and
+    errors that a mask selects, are left alone.
 
     Why it matters
     --------------
@@ -149,9 +156,8 @@ class _Meeting(Struct, frozen=True):
 
 _QUARTER = 0.25
 _MIN_CALLS = 2
-_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub"})
+_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "sub", "dist"})
 _OF_LOGITS = frozenset({"cross_entropy", "binary_cross_entropy_with_logits"})
-_NEVER_NEGATIVE = frozenset({"relu", "relu6", "softplus"})
 _DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform"})
 _SIDES = 2
 _HALF = 0.5
@@ -169,7 +175,7 @@ def _meeting(flow: Dataflow, row: int) -> _Meeting | None:
     if made is None or values is None or values.minimum is None or values.maximum is None or bounds is None:
         return None
     if name in _OF_LOGITS:
-        is_told = plain_name(made[1].function) in _NEVER_NEGATIVE
+        is_told = is_never_negative(made[1])
         is_told &= name == "cross_entropy" or values.minimum < _HALF
     else:
         known = value_maker(flow, target.tensor, row)
@@ -184,14 +190,25 @@ def _is_whole_error(flow: Dataflow, row: int, name: str) -> bool:
     if name != "sub":
         return is_reduced_as_a_whole(flow, row)
     users = flow.users(flow.log.calls[row].outputs[0].tensor, row)
+    while len(users) == 1 and plain_name(flow.log.calls[users[0]].function) in SHAPE_ONLY - {"getitem"}:
+        users = flow.users(flow.log.calls[users[0]].outputs[0].tensor, users[0])
     if len(users) != 1:
         return False
     error = flow.log.calls[users[0]]
-    is_square = plain_name(error.function) == "pow" and error.scalars.get("1", error.scalars.get("exponent")) == _SIDES
-    is_product = plain_name(error.function) == "mul" and len({use.tensor for use in error.inputs}) == 1 < len(
-        error.inputs
-    )
-    if not (is_square or is_product or plain_name(error.function) in ("square", "abs")) or not error.outputs:
+    is_of_one = len(error.inputs) > 1 and len({use.tensor for use in error.inputs}) == 1
+    is_told = plain_name(error.function) in _OF_TWO if is_of_one else _is_size(error)
+    if not is_told or not error.outputs:
         return False
+    if not shape_of(flow, error.outputs[0].tensor):
+        return True
     ends = [flow.log.calls[user] for user in flow.users(error.outputs[0].tensor, users[0])]
     return bool(ends) and all(plain_name(end.function) in ("mean", "sum") for end in ends)
+
+
+def _is_size(error: Call) -> bool:
+    return is_squared(error) or plain_name(error.function) in _SIZES
+
+
+_SIZES = frozenset({"abs", "norm", "vector_norm"})
+_OF_TWO = frozenset({"mul", "dot", "vdot", "inner", "vecdot", "einsum", "matmul"})
+"""Products of a difference with itself."""

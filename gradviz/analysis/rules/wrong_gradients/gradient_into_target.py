@@ -22,10 +22,10 @@ class GradientIntoTarget(Rule):
     -------------
     Parameters that no optimizer has, that get gradients from a loss, and that the program itself overwrites with those
     of a trained model (a target network, a moving average), or whose results are compared with those of the model that
-    they are copies of. A target that is made of data and of a discounted
-    output of the trained model itself (``reward + 0.99 * value(next_state)``). The weight of a log-probability (an
-    advantage) that a trained model computes. One of two like comparisons in a loss, where only the other one detaches
-    an operand. Comparisons of two outputs that are treated alike are left alone.
+    they are copies of. A target that is made of data and of a discounted output of the trained model itself
+    (``reward + 0.99 * value(next_state)``), also over several steps. The weight of a log-probability (an advantage)
+    that a trained model computes. One of two like comparisons in a loss, where only the other one detaches an operand.
+    Comparisons of two outputs that are treated alike are left alone.
 
     Why it matters
     --------------

@@ -13,6 +13,7 @@ from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
 from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
+from gradviz.analysis.rules.bases.sequences.whole_means import WholeMean, is_averaged_whole, means_of_unpacked
 from gradviz.graph.call_log import Call, Padding
 
 
@@ -22,7 +23,8 @@ class PaddingInLoss(Rule):
     What it finds
     -------------
     ``cross_entropy``, ``nll_loss`` and element-by-element losses that average over, or sum, a target from
-    ``pad_sequence()`` in which sequences were padded, where ``ignore_index`` is not the value of the padding; and
+    ``pad_sequence()`` in which sequences were padded, where ``ignore_index`` is not the value of the padding; the same
+    by hand, and of all positions that ``pad_packed_sequence()`` returns; and
     ``cross_entropy`` of classes that end, or begin, with runs of one id of different lengths, which stands nowhere else
     and also pads the ids that the model gets.
 
@@ -67,11 +69,18 @@ class PaddingInLoss(Rule):
         told: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
-            if name not in _WITH_CLASSES | _BY_ELEMENT or call.scalars.get("reduction", "mean") == "none":
+            is_by_hand = name in _BY_HAND and len(call.inputs) > 1 and len(call.live_inputs) == 1
+            if name not in _WITH_CLASSES | _BY_ELEMENT and not is_by_hand:
                 continue
-            if len(call.inputs) < 2 or not call.inputs[0].requires_grad or call.call_site in told:
+            if call.scalars.get("reduction", "mean") == "none" or call.call_site in told or len(call.inputs) < 2:
                 continue
-            padding = _padding_of(case, row, call.inputs[1].tensor)
+            target = call.inputs[1] if not is_by_hand else next(use for use in call.inputs if not use.requires_grad)
+            if not (is_by_hand or call.inputs[0].requires_grad):
+                continue
+            padding = _padding_of(case, row, target.tensor)
+            if padding is not None and is_by_hand:
+                result = shape_of(flow, flow.log.calls[padding].outputs[0].tensor)
+                padding = padding if is_averaged_whole(flow, row, result) else None
             if padding is None or not flow.has_step_after(row):
                 continue
             value = _padding_value(flow.log.calls[padding])
@@ -81,7 +90,26 @@ class PaddingInLoss(Rule):
             yield self._finding(case, row, padding, value)
         for row, ids in _padded_targets(case):
             if flow.log.calls[row].call_site not in told:
+                told.add(flow.log.calls[row].call_site)
                 yield self._finding_of_ids(case, row, ids)
+        for whole in means_of_unpacked(flow):
+            if flow.log.calls[whole.row].call_site not in told:
+                told.add(flow.log.calls[whole.row].call_site)
+                yield self._of_unpacked(case, whole)
+
+    def _of_unpacked(self, case: Case, whole: WholeMean) -> Finding:
+        flow = case.dataflow
+        name, padded = plain_name(flow.log.calls[whole.row].function), location_of_call(flow, whole.padded)
+        return self.finding(
+            f"{name}() counts the positions that pad_packed_sequence(){at_line(padded)} added: {whole.count:,} of "
+            f"{whole.of:,} positions of the first batch",
+            symptom="grad_wrong",
+            why="the model learns to predict the padding, and the positions that matter get less of the gradient",
+            fix="average over the positions below the lengths only: loss[torch.arange(T) < lengths[:, None]].mean()",
+            location=location_of_call(flow, whole.row),
+            symptom_location=padded,
+            evidence={"padded": whole.count, "positions": whole.of},
+        )
 
     def _finding_of_ids(self, case: Case, row: int, ids: Padding) -> Finding:
         flow = case.dataflow
@@ -124,6 +152,7 @@ _LAYERS = ("CrossEntropyLoss", "NLLLoss")
 _IGNORED = -100
 _WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
 _BY_ELEMENT = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy_with_logits"})
+_BY_HAND = frozenset({"sub", "gather", "take_along_dim"})
 _SHAPE_ONLY = frozenset({
     "view", "reshape", "flatten", "getitem", "transpose", "permute", "contiguous", "squeeze", "unsqueeze", "to", "t",
     "T", "float", "long",

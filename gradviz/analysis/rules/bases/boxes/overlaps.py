@@ -9,13 +9,15 @@ from gradviz.graph.call_log import Call
 _BOTH = 2
 PARTS_OF_BOXES = frozenset({"getitem", "select", "unbind", "chunk", "split", "squeeze", "unsqueeze"})
 _MAX_PARTS = 4
-_SMALLER, _LARGER = frozenset({"minimum", "min", "fmin"}), frozenset({"maximum", "max", "fmax"})
+_SMALLER = frozenset({"minimum", "min", "fmin", "amin"})
+_LARGER = frozenset({"maximum", "max", "fmax", "amax"})
 
 
 def ends_of_overlap(flow: Dataflow, row: int) -> tuple[int, int] | None:
     """The calls that chose the smaller ends and the larger beginnings, if a call subtracts these from those."""
     call = flow.log.calls[row]
-    if plain_name(call.function) != "sub" or len(call.inputs) != _BOTH:
+    is_difference = plain_name(call.function) == "sub" or call.scalars.get("alpha") == -1
+    if not is_difference or len(call.inputs) != _BOTH:
         return None
     end = _of_two(flow, call, 0, row, _SMALLER)
     beginning = None if end is None else _of_two(flow, call, 1, row, _LARGER)
@@ -25,8 +27,24 @@ def ends_of_overlap(flow: Dataflow, row: int) -> tuple[int, int] | None:
 def _of_two(flow: Dataflow, call: Call, side: int, row: int, names: frozenset[str]) -> int | None:
     """The call of one of these functions of two tensors that made an input, or what it is a part of."""
     for made, maker in flow.makers(call.inputs[side].tensor, row, _MAX_PARTS):
-        if plain_name(maker.function) in names:
-            return made if len(maker.inputs) == _BOTH else None
+        if _chooses(flow, made, maker, names):
+            return made
         if plain_name(maker.function) not in PARTS_OF_BOXES:
             return None
     return None
+
+
+def _chooses(flow: Dataflow, row: int, call: Call, names: frozenset[str]) -> bool:
+    """Whether a call returns the smaller, or the larger, of two tensors: also of their stack, or as a bound."""
+    name, places = plain_name(call.function), {use.place for use in call.inputs}
+    if name in ("clamp", "clip", "clamp_min", "clamp_max"):
+        bound = {"max", "2"} if names is _SMALLER else {"min"} | ({"1"} if "2" not in call.scalars else set())
+        is_bound = {"clamp_max": names is _SMALLER, "clamp_min": names is _LARGER}.get(name, bool(places & bound))
+        return is_bound and len(call.inputs) == _BOTH
+    if name not in names:
+        return False
+    if len(call.inputs) != 1:
+        return len(call.inputs) == _BOTH
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    stack = None if made is None else flow.log.calls[made]
+    return stack is not None and plain_name(stack.function) == "stack" and len(stack.inputs) == _BOTH

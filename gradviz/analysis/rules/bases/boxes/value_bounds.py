@@ -15,7 +15,8 @@ Interval = tuple[float, float]
 
 RANGES: dict[str, Interval] = {
     "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "hardsigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, inf),
-    "relu6": (0.0, 6.0), "softplus": (0.0, inf), "exp": (0.0, inf),
+    "relu6": (0.0, 6.0), "softplus": (0.0, inf), "exp": (0.0, inf), "softmin": (0.0, 1.0), "softsign": (-1.0, 1.0),
+    "erf": (-1.0, 1.0), "square": (0.0, inf), "abs": (0.0, inf), "exp2": (0.0, inf),
 }  # fmt: skip
 
 
@@ -30,12 +31,37 @@ class Bounds(Struct, frozen=True):
 def bounds_of_call(call: Call) -> Interval | None:
     """The lowest and the highest value that an operation can return."""
     name = plain_name(call.function)
-    if name not in ("clamp", "clip"):
+    places = _PLACES_OF_BOUNDS.get(name)
+    if places is None:
         return RANGES.get(name)
-    low, high = (call.scalars.get(word, call.scalars.get(place)) for word, place in (("min", "1"), ("max", "2")))
-    if type(low) not in (int, float) or type(high) not in (int, float, type(None)):
-        return None
-    return float(low), inf if high is None else float(high)  # type: ignore[arg-type]
+    low, high = (_number(call, *each) for each in places)
+    if name == "hardtanh":
+        return -1.0 if low is None else low, 1.0 if high is None else high
+    if name == "threshold":  # what is not above the first number becomes the second
+        return None if low is None or high is None else (min(low, high), inf)
+    return None if low is None else (low, inf if high is None else high)
+
+
+_PLACES_OF_BOUNDS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
+    "clamp": (("min", "1"), ("max", "2")), "clip": (("min", "1"), ("max", "2")),
+    "clamp_min": (("min", "1"), ("", "")), "hardtanh": (("min_val", "1"), ("max_val", "2")),
+    "threshold": (("threshold", "1"), ("value", "2")),
+}  # fmt: skip
+"""The names and positions of the two numbers that bound a result."""
+
+
+def _number(call: Call, name: str, place: str) -> float | None:
+    number = call.scalars.get(name, call.scalars.get(place))
+    return float(number) if type(number) in (int, float) else None  # type: ignore[arg-type]
+
+
+def is_never_negative(call: Call) -> bool:
+    """Whether an operation that leaves what is positive as it is returns nothing below 0, as relu does."""
+    bounds = bounds_of_call(call) if plain_name(call.function) in _RECTIFIERS else None
+    return bounds is not None and bounds[0] >= 0
+
+
+_RECTIFIERS = frozenset({"relu", "relu6", "softplus", "clamp", "clip", "clamp_min", "hardtanh", "threshold"})
 
 
 def bounds_of(flow: Dataflow, use: TensorUse, row: int) -> Bounds | None:

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.log_probabilities import is_drawn, is_log_probability
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.analysis.rules.bases.losses.signed_terms import Term, number_of, operands
+from gradviz.analysis.rules.bases.losses.signed_terms import PRODUCTS, Term, number_of, operands
 from gradviz.analysis.rules.bases.paths.products import is_square
 from gradviz.graph.call_log import Call
 
@@ -48,7 +48,7 @@ def fits_in(flow: Dataflow, terms: list[Term]) -> Iterator[Fit]:
         name = plain_name(call.function)
         if name in ERRORS:
             yield from _fit(flow, term, call, is_score=False)
-        elif name in ("gather", "getitem"):
+        elif name in ("gather", "getitem", "take_along_dim"):
             if is_log_probability(flow, call.inputs[0].tensor, term.row):
                 yield from _fit(flow, term, call, is_score=True)
         elif name in _LOGARITHMS:
@@ -121,8 +121,6 @@ def _fit(flow: Dataflow, term: Term, call: Call, *, is_score: bool) -> Iterator[
 
 # -- weights -----------------------------------------------------------------------------------------------------------
 
-_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv"})
-
 
 class Weight(Struct, frozen=True):
     """What a term of a loss is multiplied with, and has no gradient."""
@@ -137,7 +135,7 @@ def weights_of(flow: Dataflow, term: Term) -> list[Weight]:
     found = []
     for row in term.path[:-1]:
         call = flow.log.calls[row]
-        if plain_name(call.function) in _PRODUCTS and len(call.live_inputs) == 1:
+        if plain_name(call.function) in PRODUCTS and len(call.live_inputs) == 1:
             dead = [use.tensor for use in call.inputs if not use.requires_grad]
             if dead or _is_varying(flow, row):
                 found.append(Weight(row, dead[0] if dead else None))

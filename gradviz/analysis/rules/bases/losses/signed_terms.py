@@ -32,13 +32,14 @@ MAX_TERMS = 1_000
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone", "stack", "cat",
     "getitem", "masked_select", "T", "t", "expand", "contiguous", "nansum", "select", "chunk", "split", "unbind",
-    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal", "ravel", "narrow", "movedim", "swapaxes",
-    "unflatten", "broadcast_to", "atleast_1d", "hstack", "vstack", "concat",
+    "permute", "transpose", "double", "expand_as", "nanmean", "diagonal", "ravel", "narrow", "movedim", "unflatten",
+    "broadcast_to", "atleast_1d", "hstack", "vstack", "index_select", "gather", "take_along_dim", "trace",
 })  # fmt: skip
 _ROUGHLY_KEEPS = frozenset({
     "exp", "log", "log10", "log2", "log1p", "min", "minimum", "clamp", "where", "masked_fill", "max", "maximum",
 })  # fmt: skip
-_PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "inner", "vdot", "vecdot", "tensordot", "einsum"})
+PRODUCTS = frozenset({"mul", "dot", "matmul", "mv", "mm", "bmm", "inner", "vecdot", "tensordot", "einsum"})
+"""They are linear in each of the two tensors that they take."""
 
 
 def signed_terms(flow: Dataflow, backward: int, root: int) -> Iterator[Term]:
@@ -93,7 +94,7 @@ def operands(flow: Dataflow, row: int) -> Iterator[Operand]:
         yield from _of_added_product(flow, row, call, name)
     elif name == "einsum" and len(call.inputs) == 1:  # a sum over some axes, or an exchange of axes
         yield from ((use, 1, True, False, False) for use in live)
-    elif name in _PRODUCTS or name == "div":
+    elif name in PRODUCTS or name == "div":
         yield from _of_product(flow, row, call, name)
     elif name in _KEEPS or name in _ROUGHLY_KEEPS:
         yield from ((use, 1, name in _KEEPS, False, False) for use in live)
@@ -160,7 +161,7 @@ def is_number_first(call: Call) -> bool:
 def is_linear(call: Call) -> bool:
     """Whether its result is a sum of parts of its inputs, or a product with what has no gradient."""
     name = plain_name(call.function)
-    is_product = (name in _PRODUCTS or name == "div") and len(call.live_inputs) == 1
+    is_product = (name in PRODUCTS or name == "div") and len(call.live_inputs) == 1
     return name in ("add", "sub", "neg") or name in _KEEPS or is_product
 
 

@@ -102,9 +102,10 @@ def _axes_of_lengths(flow: Dataflow, row: int, call: Call, shape: tuple[int, ...
         return (
             None if axis is None or call.scalars.get("p", call.scalars.get("1", 2)) != _EUCLIDEAN else frozenset({axis})
         )
-    if name != "div" or len(call.inputs) != _TWO or not _is_length_of(flow, call.inputs[1].tensor, row, call.inputs[0]):
+    division = division_by_length(flow, row, call)
+    if division is None or not division.is_own:
         return None
-    lengths = shape_of(flow, call.inputs[1].tensor)
+    lengths = shape_of(flow, division.length)
     padded = (1,) * (len(shape) - len(lengths)) + lengths
     return frozenset(index for index, size in enumerate(padded) if size == 1) if len(padded) == len(shape) else None
 
@@ -112,26 +113,95 @@ def _axes_of_lengths(flow: Dataflow, row: int, call: Call, shape: tuple[int, ...
 _EUCLIDEAN = 2
 _TWO = 2
 _NORMS = frozenset({"norm", "vector_norm", "linalg_norm", "linalg_vector_norm"})
-_SQUARES = frozenset({"pow", "square", "mul"})
-_AROUND = frozenset({
-    "clamp", "clamp_min", "add", "unsqueeze", "expand", "expand_as", "view", "reshape", "detach", "sqrt", "sum",
-    "maximum", "clip",
+_SAME_VALUES = frozenset({
+    "unsqueeze", "squeeze", "expand", "expand_as", "view", "reshape", "detach", "to", "float", "double", "clone",
+    "getitem", "contiguous",
 })  # fmt: skip
+_AROUND = _SAME_VALUES | {"clamp", "clamp_min", "add", "maximum", "clip"}
+_PRODUCTS_WITH_ITSELF = frozenset({"einsum", "vecdot", "dot", "inner"})
 
 
-def _is_length_of(flow: Dataflow, tensor: int, before: int, vectors: TensorUse) -> bool:
-    names: set[str] = set()
-    for _, call in flow.makers(tensor, before, _MAX_MAKERS):
-        name = plain_name(call.function)
-        is_of_these = bool(call.inputs) and call.inputs[0].tensor == vectors.tensor
+class Division(Struct, frozen=True):
+    """Vectors that are divided by lengths, or multiplied by their inverse."""
+
+    vectors: int
+    length: int
+    of: int
+    """The vectors whose lengths these are."""
+
+    @property
+    def is_own(self) -> bool:
+        return self.vectors == self.of
+
+
+def division_by_length(flow: Dataflow, row: int, call: Call) -> Division | None:
+    """The vectors and the lengths by which a call divides them; None for other calls."""
+    name = plain_name(call.function)
+    if name not in _SCALE or len(call.inputs) != _TWO:
+        return None
+    first, second = call.inputs
+    for vectors, length in ((first, second), (second, first)) if name == "mul" else ((first, second),):
+        found = _length(flow, length.tensor, row)
+        if found is not None and found[1] == (1 if name == "div" else -1):
+            return Division(vectors.tensor, length.tensor, found[0])
+    return None
+
+
+def _length(flow: Dataflow, tensor: int, before: int) -> tuple[int, float] | None:
+    """The vectors of whose lengths a tensor is a power, and which power."""
+    power, is_summed = 1.0, False
+    for row, call in flow.makers(tensor, before, _MAX_MAKERS):
+        name, numbers = plain_name(call.function), call.scalars
+        exponent = numbers.get("1", numbers.get("exponent"))
         if name in _NORMS:
-            return is_of_these and call.scalars.get("p", call.scalars.get("1", 2)) in ("fro", 2, None)
-        if name in _SQUARES and is_of_these:
-            return {"sqrt", "sum"} <= names
-        if name not in _AROUND:
-            return False
-        names.add(name)
-    return False
+            is_plain = numbers.get("p", numbers.get("ord", numbers.get("1", _TWO))) in ("fro", _EUCLIDEAN, None)
+            return (_vectors(flow, call, row), power) if is_plain else None
+        is_of_itself = len(call.inputs) == _TWO and call.inputs[0].tensor == call.inputs[1].tensor
+        if is_of_itself and name in _PRODUCTS_WITH_ITSELF:
+            return _vectors(flow, call, row), 2 * power
+        if is_summed and (name == "square" or (name == "pow" and exponent == _TWO) or (name == "mul" and is_of_itself)):
+            return _vectors(flow, call, row), 2 * power
+        factor = _POWERS.get(name, exponent if name == "pow" and type(exponent) in (int, float) else None)
+        if name == "div" and call.function.endswith(("rdiv__", "rtruediv__")) and len(call.inputs) == 1:
+            factor = -1.0
+        if factor is not None:
+            power *= float(factor)
+        elif name == "sum":
+            is_summed = True
+        elif name not in _AROUND:
+            return None
+    return None
+
+
+_POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0}
+
+
+def _vectors(flow: Dataflow, call: Call, row: int) -> int:
+    """What a length is taken of, before it was detached."""
+    tensor = call.inputs[0].tensor
+    for _, above in flow.makers(tensor, row, _TWO):
+        if plain_name(above.function) not in ("detach", "clone"):
+            break
+        tensor = above.inputs[0].tensor
+    return tensor
+
+
+def foreign_lengths(flow: Dataflow, row: int) -> tuple[int, int] | None:
+    """Of a product of two tensors of vectors, the call that divides the ones by the lengths of the others, and the
+    call that divides these by their own."""
+    found: list[tuple[int, Division]] = []
+    for use, _ in factors(flow, row, flow.log.calls[row]):
+        for made, call in flow.makers(use.tensor, row, _MAX_MAKERS):
+            division = division_by_length(flow, made, call)
+            if division is not None:
+                found.append((made, division))
+                break
+            if plain_name(call.function) not in _SAME_VALUES | {"t", "T", "mT", "transpose", "permute"}:
+                break
+    for (wrong, division), (right, other) in (found, found[::-1]) if len(found) == _TWO else ():
+        if not division.is_own and other.is_own and division.of == other.vectors:
+            return wrong, right
+    return None
 
 
 # -- products ----------------------------------------------------------------------------------------------------------

@@ -203,17 +203,22 @@ class _Function:
 
 
 def _changed(statement: ast.AST) -> str | None:
-    """``x`` for ``x += y``, ``x[0] = y`` and ``x.mul_(2).add_(1)``."""
+    """``x`` for ``x += y``, ``x[0] = y``, ``x.mul_(2).add_(1)`` and ``torch._foreach_mul_(x, 2)``."""
     if isinstance(statement, ast.AugAssign):
         return _root(statement.target)
     if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Subscript):
         return _root(statement.targets[0])
     value = statement.value if isinstance(statement, ast.Expr) else None
-    is_changing = False
+    is_changing, call = False, None
     while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
-        is_changing |= value.func.attr.endswith("_") and not value.func.attr.startswith("_")
-        value = value.func.value
+        is_changing |= value.func.attr.endswith("_") and not value.func.attr.startswith("__")
+        call, value = value, value.func.value
+    if isinstance(value, ast.Name) and value.id in _MODULES and call is not None and call.args:
+        value = call.args[0]
     return value.id if is_changing and isinstance(value, ast.Name) else None
+
+
+_MODULES = frozenset({"torch", "F", "nn"})
 
 
 def _root(target: ast.expr) -> str | None:

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.log_probabilities import kind_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
-from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, PRODUCTS, is_number_first, number_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -37,7 +37,7 @@ _BOTH = 2
 _MAX_CALLS = 120
 _PASSED = frozenset({
     "sum", "mean", "min", "minimum", "max", "maximum", "amin", "amax", "stack", "cat", "gather", "detach", "clamp",
-    "where", *SHAPE_ONLY,
+    "where", "take_along_dim", "narrow", "select", "index_select", *SHAPE_ONLY,
 })  # fmt: skip
 _OF_A_NORMAL = 0.9189385
 """Half of log(2 pi), which the log-probability of a normal distribution subtracts."""
@@ -91,7 +91,7 @@ def _summands(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[TensorUse,
             yield use, -turn if is_second and number_of(call, "alpha", missing=1.0) < 0 else turn
     elif name == "neg":
         yield call.inputs[0], -1
-    elif name in ("mul", "div"):
+    elif name in ("mul", "div") or (name in PRODUCTS and len(call.inputs) == _BOTH):
         yield from _factors(flow, row, call, name)
     elif name in _PASSED:
         yield from ((use, 1) for use in call.inputs)
@@ -104,7 +104,7 @@ def _factors(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[tuple[
             yield call.inputs[0], -1 if number_of(call, *OPERAND, missing=1.0) < 0 else 1
         return
     one, other = call.inputs[:_BOTH]
-    for use, beside in ((one, other), (other, one)) if name == "mul" else ((one, other),):
+    for use, beside in ((one, other), (other, one)) if name != "div" else ((one, other),):
         values = flow.values_of(beside, row)
         if values is not None and values.minimum is not None and values.maximum is not None:
             if values.minimum >= 0:

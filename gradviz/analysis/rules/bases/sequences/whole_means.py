@@ -1,0 +1,132 @@
+"""Losses that are averaged or added up over all positions of padded sequences, also over those that only pad."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.graph.call_log import Call, TensorUse
+
+LOSSES = frozenset({
+    "cross_entropy", "nll_loss", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
+    "binary_cross_entropy_with_logits", "binary_cross_entropy",
+})  # fmt: skip
+_WITH_CLASSES = frozenset({"cross_entropy", "nll_loss"})
+_COMPARE = frozenset({"sub", "gather", "take_along_dim", *LOSSES})
+_ENDS = frozenset({"mean", "sum"})
+_BY_POSITION = frozenset({
+    "linear", "dropout", "relu", "gelu", "silu", "elu", "tanh", "sigmoid", "leaky_relu", "softplus", "layer_norm",
+    "softmax", "log_softmax", "logsumexp", "log", "exp", "neg", "square", "pow", "abs", "add", "sub", "mul", "div",
+    "squeeze", "unsqueeze", "view", "reshape", "flatten", "transpose", "permute", "contiguous", "clamp", "clone",
+    "float", "to", "gather", "take_along_dim", "matmul", "addmm", "sum", "mean", "index_select", *LOSSES,
+})  # fmt: skip
+"""They compute each position by itself, where they keep the positions."""
+_MAX_FOLLOWED = 60
+_IGNORED = -100
+
+
+class WholeMean(Struct, frozen=True):
+    """A loss of all positions."""
+
+    row: int
+    """The call that averages or adds up."""
+    padded: int
+    """The call that padded the sequences."""
+    count: int
+    """The positions that only pad."""
+    of: int
+    """All positions."""
+
+
+def means_of_unpacked(flow: Dataflow) -> Iterator[WholeMean]:
+    """The losses of what ``pad_packed_sequence()`` returned; the first of each line."""
+    seen = set[int | None]()
+    for row, call in enumerate(flow.log.calls):
+        if not call.function.endswith("pad_packed_sequence") or call.call_site in seen or not call.live_inputs:
+            continue
+        if not call.outputs or not flow.has_step_after(row):
+            continue
+        seen.add(call.call_site)
+        shape, packed = (shape_of(flow, use.tensor) for use in (call.outputs[0], call.inputs[0]))
+        count = prod(shape[:_AXES]) - packed[0]
+        end = _end(flow, row, call.outputs[0].tensor, shape[:_AXES], is_compared=False) if count > 0 else None
+        if end is not None:
+            yield WholeMean(end, row, count, prod(shape[:_AXES]))
+
+
+def is_averaged_whole(flow: Dataflow, row: int, target: Shape) -> bool:
+    """Whether all positions of what a call makes of a target of sequences are averaged or added up."""
+    out = flow.log.calls[row].outputs
+    return (
+        bool(out)
+        and len(target) >= _AXES
+        and _end(flow, row, out[0].tensor, target[:_AXES], is_compared=True) is not None
+    )
+
+
+_AXES = 2
+
+
+def _end(flow: Dataflow, row: int, tensor: int, positions: Shape, *, is_compared: bool) -> int | None:
+    """The call that averages what is computed of each position; None if something may leave positions out."""
+    until = next((each for each in flow.rows_of_kind("backward") if each > row), None)
+    kept, compared, end = {tensor}, {tensor} if is_compared else set[int](), None
+    for user in flow.descendants(tensor, row, until, live=True) if until is not None else ():
+        call = flow.log.calls[user]
+        given = [use.tensor for use in call.inputs if use.tensor in kept]
+        if call.kind != "operation" or not call.outputs or not given:
+            continue
+        name, out = plain_name(call.function), call.outputs[0].tensor
+        if len(kept) > _MAX_FOLLOWED or name not in _BY_POSITION or _may_leave_out(flow, user, call):
+            return None
+        shape = shape_of(flow, out)
+        is_compared = any(each in compared for each in given) or (
+            name in _COMPARE and _has_target(flow, call, positions)
+        )
+        if is_compared and (name in _ENDS or name in LOSSES) and (not shape or shape == positions[:1]):
+            end = user if end is None else end
+        elif not _keeps(shape, positions):
+            return None
+        else:
+            kept.add(out)
+            compared |= {out} if is_compared else set()
+    return end
+
+
+def _keeps(shape: Shape, positions: Shape) -> bool:
+    """Whether a tensor still has all positions: as two axes, also around one of classes, or as one."""
+    both = set(positions)
+    return (
+        (len(shape) >= _AXES and set(shape[:_AXES]) == both)
+        or (len(shape) > _AXES and {shape[0], shape[-1]} == both)
+        or shape[:1] == (prod(positions),)
+    )
+
+
+def _has_target(flow: Dataflow, call: Call, positions: Shape) -> bool:
+    return any(not use.requires_grad and _keeps(shape_of(flow, use.tensor), positions) for use in call.inputs)
+
+
+def _may_leave_out(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call multiplies by zeros, or ignores targets of some value."""
+    name, dead = plain_name(call.function), [use for use in call.inputs if not use.requires_grad]
+    if name in ("mul", "div", "matmul"):
+        return any(_has_zeros(flow, use, row) for use in dead)
+    if name not in LOSSES:
+        return False
+    if len(dead) > 1:  # the weights of classes or elements
+        return True
+    ignored = call.scalars.get("ignore_index", _IGNORED)
+    values = flow.values_of(dead[0], row) if dead else None
+    is_ignored = name in _WITH_CLASSES and (ignored != _IGNORED or (values is not None and values.minimum == ignored))
+    return is_ignored or (values is not None and values.nans > 0)
+
+
+def _has_zeros(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    values = flow.values_of(use, row)
+    return values is None or values.zeros > 0
