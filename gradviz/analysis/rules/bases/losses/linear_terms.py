@@ -13,7 +13,7 @@ _SUMS = frozenset({"add", "sub"})
 _SCALES = frozenset({"mul", "div", "neg"})
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "double", "clone", "nansum",
-    "permute", "transpose", "contiguous",
+    "permute", "transpose", "contiguous", "stack", "cat", "hstack", "concat",
 })  # fmt: skip
 _MAX_TERMS = 200
 
