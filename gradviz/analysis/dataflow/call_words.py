@@ -23,7 +23,8 @@ _OPERATORS = {
 _SPELLINGS = {
     "truediv": "div", "rtruediv": "div", "rdiv": "div", "itruediv": "div", "divide": "div", "ipow": "pow",
     "rpow": "pow", "radd": "add", "iadd": "add", "rmul": "mul", "imul": "mul", "multiply": "mul", "rsub": "sub",
-    "isub": "sub", "rmatmul": "matmul",
+    "isub": "sub", "rmatmul": "matmul", "true_divide": "div", "subtract": "sub", "negative": "neg", "absolute": "abs",
+    "concat": "cat", "concatenate": "cat", "expit": "sigmoid", "log_sigmoid": "logsigmoid",
 }  # fmt: skip
 """Other spellings of an operation: the methods of operators, and synonyms."""
 
