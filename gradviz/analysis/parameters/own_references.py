@@ -232,7 +232,7 @@ def _is_kept_view(flow: Dataflow, parameter: int, view: int, made: int, before: 
     storages = {flow.log.tensors[each].storage for each in (parameter, view)}
     is_one_memory = len(storages) == 1 and None not in storages
     is_of_parameter = flow.log.tensors[parameter].role == "parameter" and made < flow.step_before(before)
-    return is_one_memory and is_of_parameter and not flow.data_replacements(parameter)
+    return parameter != view and is_one_memory and is_of_parameter and not flow.data_replacements(parameter)
 
 
 def _are_alike(flow: Dataflow, row: int, tensor: int, other_row: int, other: int) -> bool:
