@@ -84,15 +84,18 @@ class ScheduleWithoutEffect(Rule):
             (idle, other)
             for other, stepped in enumerate(optimizers)
             for idle, before in enumerate(optimizers[:other])
-            if stepped.steps >= _MIN_STEPS and not stepped.rate_changes and not before.steps and held[idle] & held[other]
+            if stepped.steps >= _MIN_STEPS
+            and not stepped.rate_changes
+            and not before.steps
+            and held[idle] & held[other]
         ]
         for file, tree in own_files(case) if pairs else ():
             for each in outdated_schedules(tree):
                 idle, other = pairs[-1]
                 yield self.finding(
-                    f"{each.schedule} at line {each.given} has the first optimizer of {each.variable}, which never steps: "
-                    f"the one that replaces it has a learning rate of {optimizers[other].first_rate or 0:.3g} in all "
-                    f"{optimizers[other].steps:,} steps",
+                    f"{each.schedule} at line {each.given} has the first optimizer of {each.variable}, which never "
+                    f"steps: the new one has a learning rate of {optimizers[other].first_rate or 0:.3g} in "
+                    f"all {optimizers[other].steps:,} steps",
                     symptom="grad_wrong",
                     why="a schedule changes the learning rate of the optimizer that it was made for",
                     fix=f"make {each.schedule} again for the new optimizer, here; or add parameters and options to the "

@@ -21,10 +21,12 @@ class LoadedAndNotUsed(Rule):
 
     What it finds
     -------------
-    A name that training code unpacks from a batch and never reads, where the tensor differs from sample to sample: ends
-    of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are added up for all
-    samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no mask is made of
-    the tokens; ``weights`` of samples where a loss is averaged over all of them.
+    A name that training code unpacks from a batch and never reads, or a part of a batch (``batch.done``,
+    ``batch["exposure"]``) that nothing uses though other parts are used, where the tensor differs from sample to
+    sample: ends of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are added
+    up for all samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no mask is made of
+    the tokens; ``weights`` of samples where a loss is averaged over all of them; ``exposure`` of counts in a Poisson
+    loss.
 
     Why it matters
     --------------
@@ -157,9 +159,9 @@ def _is_beside_used_data(flow: Dataflow, tensor: int) -> bool:
     for other in range(max(0, tensor - _NEAR), min(len(flow.log.tensors), tensor + _NEAR)):
         owners = (_PART.fullmatch(name) for name in flow.log.tensors[other].names)
         is_part = any(match is not None and match["owner"] == part["owner"] for match in owners)
-        if other != tensor and is_part and flow.step_before(_first_seen(flow, other)) == flow.step_before(first):
-            if flow.users(other):
-                return True
+        is_of_step = flow.step_before(_first_seen(flow, other)) == flow.step_before(first)
+        if other != tensor and is_part and is_of_step and flow.users(other):
+            return True
     return False
 
 

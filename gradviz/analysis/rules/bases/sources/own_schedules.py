@@ -61,7 +61,9 @@ def outdated_schedules(tree: SourceTree) -> Iterator[OutdatedSchedule]:
 def _setters(tree: SourceTree) -> Iterator[str]:
     """Classes that set the learning rate of a group, and functions that return what does."""
     for node in tree.nodes:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
+        )
         if not any(_is_rate(target) for target in targets):
             continue
         around = [each for each in tree.around(node) if isinstance(each, (ast.ClassDef, *FUNCTIONS))]
