@@ -26,8 +26,7 @@ _SPELLINGS = {
     "isub": "sub", "rmatmul": "matmul", "imatmul": "matmul", "true_divide": "div", "subtract": "sub", "negative": "neg",
     "absolute": "abs", "concatenate": "cat", "concat": "cat", "swapaxes": "transpose", "swapdims": "transpose",
     "moveaxis": "movedim", "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
-    "expit": "sigmoid", "_threshold": "threshold", "arccos": "acos",
-    "vdot": "dot",
+    "expit": "sigmoid", "_threshold": "threshold", "arccos": "acos", "vdot": "dot", "log_sigmoid": "logsigmoid",
 }  # fmt: skip
 """Other spellings of an operation: the methods of operators, and synonyms."""
 

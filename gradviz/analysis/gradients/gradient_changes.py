@@ -39,7 +39,7 @@ def changes_nobody_uses(histories: ParameterHistories, events: Events, text_of: 
     lines: dict[Location | None, list[tuple[int, int, int | None]]] = defaultdict(list)
     useful: set[Location | None] = set()
     for row, leaf in _changes(histories.flow):
-        before, following = _around(events.get(leaf, []), row)
+        before, following = around(events.get(leaf, []), row)
         location = location_of_call(histories.flow, row)
         if following != "step" and before is not None and before[1] == "step":
             lines[location].append((row, leaf, before[0]))
@@ -75,7 +75,7 @@ def clips_gradients_at(histories: ParameterHistories, location: Location | None)
 
 def _has_gradients(events: Events, row: int) -> bool:
     """Whether any trained parameter has a gradient when a call begins: backward made one, and nothing cleared it."""
-    befores = (_around(each, row)[0] for each in events.values())
+    befores = (around(each, row)[0] for each in events.values())
     return any(before is not None and before[1] != "clear" for before in befores)
 
 
@@ -83,7 +83,7 @@ def clips_of_sums(histories: ParameterHistories, events: Events) -> Iterator[Mis
     """Clipping between two backward calls, without a step or a clearing between them: of a sum that grows."""
     lines: dict[Location | None, list[tuple[int, int]]] = defaultdict(list)
     for row, leaf in _changes(histories.flow):
-        before, following = _around(events.get(leaf, []), row)
+        before, following = around(events.get(leaf, []), row)
         is_between = following == "backward" and before is not None and before[1] == "backward"
         if is_between and is_clipping(histories.flow, row):
             lines[location_of_call(histories.flow, row)].append((row, leaf))
@@ -168,14 +168,14 @@ def _first_use_like(flow: Dataflow, tensor: int) -> int:
 def _changes(flow: Dataflow) -> Iterator[tuple[int, int]]:
     """Calls of the program that multiply or clamp a gradient in place, with its leaf."""
     for row, call in enumerate(flow.log.calls):
-        if call.inside is None and call.kind == "operation" and _can_clip(call):
+        if call.inside is None and call.kind == "operation" and can_clip(call):
             for use in call.changed:
                 leaf = flow.log.tensors[use.tensor].gradient_of
                 if leaf is not None:
                     yield row, leaf
 
 
-def _can_clip(call: Call) -> bool:
+def can_clip(call: Call) -> bool:
     return call.function.rpartition(".")[2] in _CLIP
 
 
@@ -185,7 +185,7 @@ _CLIP = frozenset({
 })  # fmt: skip
 
 
-def _around(events: list[tuple[int, Event]], row: int) -> tuple[tuple[int, Event] | None, Event | None]:
+def around(events: list[tuple[int, Event]], row: int) -> tuple[tuple[int, Event] | None, Event | None]:
     """What happened to a gradient just before a call, and what happens next."""
     index = bisect_left(events, (row, "backward"))
     return (events[index - 1] if index else None), (events[index][1] if index < len(events) else None)

@@ -9,7 +9,11 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
 ASSIGNS_DATA = "torch.Tensor.data.__set__"
-_SAME_MEMORY = frozenset({"detach", "data"})
+_SAME_MEMORY = frozenset({
+    "detach", "data", "alias", "view", "view_as", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous", "float",
+    "to",
+})  # fmt: skip
+"""Some of them give the same memory only where nothing has to be rearranged or converted."""
 _MAX_STEPS = 5
 _MAX_LOOKED_AT = 100
 
@@ -25,7 +29,9 @@ def taken_from_itself(flow: Dataflow, row: int, call: Call, target: int) -> int 
         makers = [
             each
             for each in flow.producers(source, before)
-            if plain_name(flow.log.calls[each].function) in _SAME_MEMORY and flow.log.calls[each].inputs
+            if plain_name(flow.log.calls[each].function) in _SAME_MEMORY
+            and flow.log.calls[each].inputs
+            and _share_memory(flow, flow.log.calls[each].inputs[0].tensor, source)
         ]
         if not makers:
             return None

@@ -34,11 +34,14 @@ class OwnReference(Struct, frozen=True):
     made: int
     """The call that computed its reference."""
     line: CallSite | None
-    """The line that computed the reference, and not the other side."""
+    """The line that kept the parameters for the reference without a copy; else that which computed the reference, and
+    not the other side."""
     other_line: CallSite | None
     """The line that computed the other side, and not the reference."""
     times: int
     parameters: tuple[int, ...]
+    is_kept: bool = False
+    """Whether the reference has parameters that were kept without a copy."""
 
 
 _DISTANCES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
@@ -76,7 +79,20 @@ def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
             first, second = both.rows[0]
             line, other_line = _own_line(flow, second, first), _own_line(flow, first, second)
             trained = tuple(sorted(both.parameters & histories.trained))
-            yield OwnReference(rows[-1], made, line, other_line, len(rows), trained)
+            kept = _line_that_kept(flow, second)
+            yield OwnReference(rows[-1], made, kept or line, other_line, len(rows), trained, kept is not None)
+
+
+def _line_that_kept(flow: Dataflow, row: int) -> CallSite | None:
+    """The line that took what a call of the reference uses from a parameter, without a copy and before other steps."""
+    for use in flow.log.calls[row].inputs:
+        made = flow.newest_producer(use.tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in _COPIES or not call.inputs:
+            continue
+        if _is_kept_view(flow, call.inputs[0].tensor, use.tensor, made, row):
+            return flow.line_of(made)
+    return None
 
 
 def _have_equal_sides(flow: Dataflow, rows: list[int]) -> bool:
@@ -187,7 +203,8 @@ def _twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins 
             return None
         call, other_call = flow.log.calls[made], flow.log.calls[other_made]
         leaves = {use.tensor for use in call.inputs if use.is_live_leaf}
-        shared = leaves & {use.tensor for use in other_call.inputs}
+        others = {_above_copies(flow, use.tensor, other_made)[0] for use in other_call.inputs} if leaves else set()
+        shared = leaves & others
         if shared:
             pairs.append((made, other_made))
             parameters |= shared
@@ -197,12 +214,25 @@ def _twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins 
 
 
 def _above_copies(flow: Dataflow, tensor: int, before: int) -> tuple[int, int]:
-    """The tensor that a tensor is a copy of."""
+    """The tensor that a tensor is a copy of, and the call before which it has the same values.
+
+    What was kept of a parameter without a copy, before an earlier step, has the values that the parameter has now.
+    """
     made = flow.newest_producer(tensor, before)
     while made is not None and plain_name(flow.log.calls[made].function) in _COPIES and flow.log.calls[made].inputs:
-        tensor, before = flow.log.calls[made].inputs[0].tensor, made
+        source = flow.log.calls[made].inputs[0].tensor
+        before = before if _is_kept_view(flow, source, tensor, made, before) else made
+        tensor = source
         made = flow.newest_producer(tensor, before)
     return tensor, before
+
+
+def _is_kept_view(flow: Dataflow, parameter: int, view: int, made: int, before: int) -> bool:
+    """Whether a parameter and what an earlier step already found taken of it are one memory."""
+    storages = {flow.log.tensors[each].storage for each in (parameter, view)}
+    is_one_memory = len(storages) == 1 and None not in storages
+    is_of_parameter = flow.log.tensors[parameter].role == "parameter" and made < flow.step_before(before)
+    return parameter != view and is_one_memory and is_of_parameter and not flow.data_replacements(parameter)
 
 
 def _are_alike(flow: Dataflow, row: int, tensor: int, other_row: int, other: int) -> bool:

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import is_training
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
 
 
 class BatchesOfOneSample(Rule):
@@ -68,8 +70,9 @@ class BatchesOfOneSample(Rule):
         rows: dict[str, list[tuple[int, bool]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             mode = is_training(call) if plain_name(call.function) == "batch_norm" else None
-            if mode is not None and call.scope is not None:
-                rows[flow.log.scopes[call.scope].path].append((row, mode))
+            key = _name(flow, row, call) if mode is not None else None
+            if mode is not None and key is not None:
+                rows[key].append((row, mode))
         alone = {
             path: [row for row, mode in each if mode]
             for path, each in rows.items()
@@ -97,6 +100,16 @@ class BatchesOfOneSample(Rule):
             symptom_location=used if used != location else None,
             evidence={"calls": len(next(iter(found.values())))},
         )
+
+
+def _name(flow: Dataflow, row: int, call: Call) -> str | None:
+    """The path of the module that normalizes; the line, for a call of ``F.batch_norm`` outside of modules that keeps
+    running statistics."""
+    if call.scope is not None:
+        return flow.log.scopes[call.scope].path
+    mean = next((use.tensor for use in call.inputs if use.place in ("1", "running_mean")), None)
+    line = flow.line_of(row)
+    return None if mean is None or line is None else f"batch_norm() at line {line.line}"
 
 
 _MIN_CALLS = 5

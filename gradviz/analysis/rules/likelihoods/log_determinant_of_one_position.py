@@ -23,8 +23,9 @@ class LogDeterminantOfOnePosition(Rule):
     What it finds
     -------------
     ``slogdet(W)``, ``logdet(W)`` or the sum of the logarithms of scales, where a 1x1 convolution, a linear map or a
-    product applies the same ``W`` or the same scales at each position of a sample, and which is added to what was
-    summed over all positions of the sample, without being multiplied by the number of positions.
+    product applies the same ``W`` or the same scales at each position of a sample (scales may also be the diagonal of
+    ``W``), and which is added to what was summed over all positions of the sample, without being multiplied by the
+    number of positions.
 
     Why it matters
     --------------

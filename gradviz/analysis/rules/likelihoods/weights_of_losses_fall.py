@@ -74,7 +74,7 @@ class WeightsOfLossesFall(Rule):
         told = set[int]()
         for objective in found:
             weighed: dict[int, list[Term]] = {}
-            for term in objective.last_terms:
+            for term in (*objective.last_terms, *(each for each in objective.terms if _is_ratio(case, each))):
                 leaf = _weight_of_an_error(case, term)
                 if leaf is not None:
                     weighed.setdefault(leaf, []).append(term)
@@ -100,19 +100,29 @@ class WeightsOfLossesFall(Rule):
 
 
 _FEW = 64
+_BOTH = 2
+_PRODUCTS = frozenset({"mul", "dot", "vdot", "inner", "mv", "matmul", "einsum", "tensordot", "div"})
 _ON_THE_WAY = frozenset({
     "exp", "sigmoid", "softmax", "softplus", "abs", "square", "getitem", "select", "unbind", "view", "reshape",
-    "squeeze", "unsqueeze", "clamp", "relu", "mul", "div", "to", "float", "clone", "expand",
+    "squeeze", "unsqueeze", "clamp", "relu", "mul", "div", "to", "float", "clone", "expand", "neg", "reciprocal",
+    "rsqrt", "pow", "exp2", "add", "sub", "sqrt",
 })  # fmt: skip
+
+
+def _is_ratio(case: Case, term: Term) -> bool:
+    """Whether a term is an error that is divided by something with a gradient."""
+    call = case.dataflow.log.calls[term.row]
+    return plain_name(call.function) == "div" and len(call.live_inputs) == _BOTH
 
 
 def _weight_of_an_error(case: Case, term: Term) -> int | None:
     """The trained leaf that weighs an error in a product; None if a term is none such."""
     call, flow = case.dataflow.log.calls[term.row], case.dataflow
     live = call.live_inputs
-    if term.sign < 0 or not term.is_sure or plain_name(call.function) not in ("mul", "dot") or len(live) != 2:
+    if term.sign < 0 or not term.is_sure or plain_name(call.function) not in _PRODUCTS or len(live) != 2:
         return None
-    for weight, error in (live, reversed(live)):
+    is_ratio = plain_name(call.function) == "div"
+    for weight, error in (reversed(live),) if is_ratio else (live, reversed(live)):
         leaf, _ = trained_leaf_behind(case.histories, weight.tensor, term.row, _ON_THE_WAY, beside_data=True)
         is_small = leaf is not None and prod(shape_of(flow, leaf)) <= _FEW
         if is_small and _is_never_negative(flow, error, term.row) and _fits(flow, weight, error):

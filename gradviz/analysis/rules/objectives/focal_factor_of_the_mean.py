@@ -21,7 +21,8 @@ class FocalFactorOfTheMean(Rule):
     What it finds
     -------------
     A loss that is averaged over several samples, and is multiplied by a factor of its own exponential:
-    ``pt = exp(-ce)`` and ``(1 - pt) ** gamma * ce``, where ``ce`` is one number.
+    ``pt = exp(-ce)`` and ``(1 - pt) ** gamma * ce``, where ``ce`` is one number: what a loss function returns, or the
+    program's own average of the losses of samples, weighted or not.
 
     Why it matters
     --------------
@@ -83,7 +84,11 @@ class FocalFactorOfTheMean(Rule):
 
 
 _LOSSES = frozenset({"cross_entropy", "nll_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits"})
-_LOG = frozenset({"log", "log_softmax", "logsigmoid", "softplus", "gather", "neg", "squeeze", "add", "mul"})
+_AVERAGES = frozenset({"mean", "sum", "nanmean"})
+_LOG = frozenset({
+    "log", "log_softmax", "logsigmoid", "softplus", "gather", "take_along_dim", "neg", "squeeze", "add", "mul", "view",
+    "reshape", "flatten",
+})  # fmt: skip
 _MIN_CALLS = 2
 _MAX_FOLLOWED = 16
 _MAX_MAKERS = 6
@@ -99,7 +104,7 @@ def _own_averages(flow: Dataflow) -> Iterator[list[int]]:
     """By line: averages of the losses of several samples."""
     lines: dict[int | None, list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
-        if plain_name(call.function) != "mean" or call.kind != "operation" or not call.live_inputs:
+        if plain_name(call.function) not in _AVERAGES or call.kind != "operation" or not call.live_inputs:
             continue
         if shape_of(flow, call.outputs[0].tensor) == () and flow.has_step_after(row) and _is_of_losses(flow, row):
             lines[call.call_site].append(row)
@@ -108,7 +113,9 @@ def _own_averages(flow: Dataflow) -> Iterator[list[int]]:
 
 def _is_of_losses(flow: Dataflow, row: int) -> bool:
     """Whether an average is one of losses that a loss function returned for each sample, or of log-probabilities."""
-    for _, call in flow.makers(flow.log.calls[row].inputs[0].tensor, row, _MAX_MAKERS):
+    given = flow.log.calls[row].live_inputs[0].tensor
+    # Weights of the samples are beside the way: they are given without a gradient.
+    for _, call in flow.makers_above(given, row, _MAX_MAKERS, lambda call: call.live_inputs[:1]):
         name = plain_name(call.function)
         if name in _LOSSES or name in ("log", "log_softmax", "logsigmoid", "softplus"):
             return True
@@ -120,7 +127,7 @@ def _is_of_losses(flow: Dataflow, row: int) -> bool:
 def _samples(flow: Dataflow, row: int) -> int:
     """Over how many losses a call averages; 1 where it returns one for each sample."""
     call = flow.log.calls[row]
-    if plain_name(call.function) == "mean":
+    if plain_name(call.function) in _AVERAGES:
         return prod(shape_of(flow, call.inputs[0].tensor))
     target = argument(call, 1, "target")
     is_one = target is not None and shape_of(flow, call.outputs[0].tensor) == ()
@@ -146,7 +153,9 @@ def _weighing(flow: Dataflow, row: int) -> int | None:
     return None
 
 
-_SAME = frozenset({"neg", "mean", "clone", "detach", "to", "float", "squeeze", "view", "reshape", "clamp", "clip"})
+_SAME = frozenset(
+    {"neg", "mean", "div", "clone", "detach", "to", "float", "squeeze", "view", "reshape", "clamp", "clip"}
+)
 
 
 def _computed(flow: Dataflow, tensor: int, row: int, names: frozenset[str]) -> set[int]:

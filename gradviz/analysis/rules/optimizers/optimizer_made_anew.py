@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.gradients.fresh_averages import FreshAverages, fresh_averages
 from gradviz.analysis.rule import Rule
 
 _MIN_TIMES = 3
@@ -22,7 +23,8 @@ class OptimizerMadeAnew(Rule):
     -------------
     A line that makes an optimizer for the same parameters again and again, where each of them keeps momentum or running
     averages. It is left alone where something else than a step changes the parameters, as when each task of a
-    meta-learner begins with the same values. Twice is only a note: these may be stages of a training.
+    meta-learner begins with the same values. Twice is only a note: these may be stages of a training. Also momentum
+    that the program computes itself, and that begins with zeros at every step.
 
     Why it matters
     --------------
@@ -66,6 +68,23 @@ class OptimizerMadeAnew(Rule):
             steps = sorted(row for number in numbers for row in histories.steps_by_optimizer.get(number, ()))
             if len(numbers) > 1 and len(steps) >= len(numbers) and not _is_set_otherwise(case, held, steps):
                 yield self._finding(case, location, held, numbers, steps)
+        for averages in fresh_averages(histories):
+            yield self._by_hand(case, averages)
+
+    def _by_hand(self, case: Case, averages: FreshAverages) -> Finding:
+        flow = case.dataflow
+        changed = location_of_call(flow, averages.change)
+        return self.finding(
+            f"the averages of gradients that change {case.histories.together(averages.parameters)}{at_line(changed)} "
+            f"begin with zeros at each of {averages.steps:,} steps",
+            symptom="grad_wrong",
+            why="an average that is made anew for one step is that step's gradient alone: there is no momentum",
+            fix="make what holds the averages once, before the loop, and keep it",
+            location=location_of_line(line_in_function_of(flow, averages.zeros, averages.change)),
+            symptom_location=changed,
+            tensors=names_of(flow, averages.parameters),
+            evidence={"steps": averages.steps},
+        )
 
     def _finding(
         self, case: Case, location: Location, held: frozenset[int], numbers: list[int], steps: list[int]

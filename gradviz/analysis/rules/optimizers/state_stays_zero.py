@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import permutations
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
@@ -11,10 +12,10 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
+from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
-from gradviz.analysis.rules.bases.moves_by_gradient import pairs_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -65,8 +66,9 @@ class StateStaysZero(Rule):
         flow = case.dataflow
         sites: dict[int | None, list[tuple[int, int | None, int]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            for name, *pair in pairs_of(call) if call.kind == "operation" and call.outputs else ():
-                for use, other in (pair, pair[::-1]) if name in _SUMS else ():
+            for each in single_calls(call) if call.kind == "operation" and call.outputs else ():
+                name, pair = plain_name(each.function), each.inputs[:2]
+                for use, other in permutations(pair) if name in _SUMS and len(pair) > 1 else ():
                     leaf = _leaf_of_gradient(flow, use.tensor, row)
                     if leaf is not None:
                         sites[call.call_site].append((row, _zeros_added(flow, row, name, other, use), leaf))

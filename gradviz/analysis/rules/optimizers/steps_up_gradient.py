@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.fits import fits_in
 from gradviz.analysis.rules.bases.losses.objectives import is_on_purpose
 from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
-from gradviz.analysis.rules.bases.moves_by_gradient import goes_up_gradient
+from gradviz.analysis.rules.bases.moves_by_gradient import NewValues, goes_up_gradient, new_values
 
 
 class StepsUpGradient(Rule):
@@ -21,7 +22,8 @@ class StepsUpGradient(Rule):
     What it finds
     -------------
     Parameters that only the program itself changes, by adding a positive multiple of their gradient, or of a momentum
-    of it, at every step; where the loss is an error that should get smaller.
+    of it, at every step (``add_``, ``addcdiv_``, calls of whole lists, or new tensors that take the place of the old
+    ones); where the loss is an error that should get smaller.
 
     Why it matters
     --------------
@@ -77,6 +79,27 @@ class StepsUpGradient(Rule):
                 tensors=names_of(flow, sorted(found)),
                 evidence={"parameters": len(found)},
             )
+        yield from self._of_new_values(case)
+
+    def _of_new_values(self, case: Case) -> Iterator[Finding]:
+        """Of steps that make new tensors: one for each line, if all that it makes goes up."""
+        flow = case.dataflow
+        lines: dict[Location | None, list[NewValues]] = defaultdict(list)
+        for made in new_values(case):
+            lines[location_of_call(flow, made.row)].append(made)
+        for location, steps in lines.items():
+            backwards = {each.backward for each in steps}
+            is_up = all(each.goes_up for each in steps) and len(backwards) >= _MIN_STEPS
+            if is_up and not is_on_purpose(case) and _lowers_errors(case, min(backwards) + 1):
+                yield self.finding(
+                    f"the steps by hand add the gradient, {len(backwards):,} times: the loss is an error, and each "
+                    "step makes it larger",
+                    symptom="grad_wrong",
+                    why="the gradient points to where the loss grows; a step goes the other way",
+                    fix="subtract it: p - rate * gradient",
+                    location=location,
+                    evidence={"times": len(backwards)},
+                )
 
 
 _MIN_STEPS = 2

@@ -10,10 +10,11 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, two_lines
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.detached_ties import DetachedTie, detached_ties
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.parameters_of_one_tensor import leaves_of_one_memory, line_of_second
 
 
 class Tie(Struct, frozen=True):
@@ -60,13 +61,20 @@ class BrokenWeightTie(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         histories = case.histories
+        told = set[frozenset[int]]()
         for tie in _ties(histories):
             if _train_together(histories, tie):
-                yield self._finding(histories, tie)
-        detached = (self._without_gradient(histories, each) for each in detached_ties(histories))
+                told.add(frozenset((tie.one, tie.other)))
+                yield self._finding(histories, tie, location_of_call(histories.flow, tie.row))
+        for each in leaves_of_one_memory(case):
+            tie = Tie(each.one, each.other, each.row, "share memory")
+            if frozenset((each.one, each.other)) not in told and _train_together(histories, tie):
+                yield self._finding(histories, tie, line_of_second(case, each.row))
+        views = (each for each in detached_ties(histories) if each.view not in histories.trained)
+        detached = (self._without_gradient(histories, each) for each in views)
         yield from {finding.location: finding for finding in detached}.values()
 
-    def _finding(self, histories: ParameterHistories, tie: Tie) -> Finding:
+    def _finding(self, histories: ParameterHistories, tie: Tie, location: Location | None) -> Finding:
         one, other = histories.name(tie.one), histories.name(tie.other)
         how = {
             "share memory": "share their memory, but are two parameters",
@@ -82,7 +90,7 @@ class BrokenWeightTie(Rule):
             fix="assign the Parameter itself, after everything that replaces it: module_b.weight = module_a.weight"
             if histories.tensor(tie.one).facts.shape == histories.tensor(tie.other).facts.shape
             else f"keep one of them, and transpose it where you use it: F.linear(x, {one}.t())",
-            location=location_of_call(histories.flow, tie.row),
+            location=location,
             tensors=names_of(histories.flow, [tie.one, tie.other]),
             evidence={"shares_memory": tie.how == "share memory"},
         )

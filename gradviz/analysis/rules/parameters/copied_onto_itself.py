@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_beside, taken_from_itself
 from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
 from gradviz.analysis.parameters.second_names import SecondName, assigned_names, second_names
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.copies.calls_of_lists import element_calls
 from gradviz.graph.call_log import Call
 
 _COPIES = frozenset({"copy", "lerp"})
@@ -74,12 +74,10 @@ class CopiedOntoItself(Rule):
         first = next(iter(histories.steps), None)
         by_line: dict[Location | None, list[tuple[int, Call]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            if first is None or row <= first or len(call.inputs) < _BOTH:
-                continue
-            if plain_name(call.function).removeprefix("_foreach_") in _CHANGES or call.function == ASSIGNS_DATA:
-                found = [each for each in element_calls(call) if _is_of_itself(case, row, each)]
-                by_line[location_of_call(flow, row)] += [(row, each) for each in found]
-        told = [self._finding(case, location, rows) for location, rows in by_line.items() if rows]
+            for each in single_calls(call) if first is not None and row > first and len(call.inputs) > 1 else ():
+                if len(each.inputs) > 1 and _is_of_itself(case, row, each):
+                    by_line[location_of_call(flow, row)].append((row, each))
+        told = [self._finding(case, location, calls) for location, calls in by_line.items()]
         yield from told
         for second in second_names(histories, case.capture.sources):
             if second.location not in [each.location for each in told]:
@@ -101,15 +99,19 @@ class CopiedOntoItself(Rule):
             evidence={"parameters": len(second.parameters)},
         )
 
-    def _finding(self, case: Case, location: Location | None, rows: list[tuple[int, Call]]) -> Finding:
+    def _finding(self, case: Case, location: Location | None, calls: list[tuple[int, Call]]) -> Finding:
         flow = case.dataflow
-        targets = (_target(case, row, call) for row, call in rows)
+        targets = (_target(case, row, call) for row, call in calls)
         tensors = list(dict.fromkeys(target for target in targets if target is not None))
-        first, call = rows[0]
+        row, call = calls[0]
         is_average = plain_name(call.function) == "add"
         # What shares the memory of a parameter: what is changed, or else what is copied into it.
         sharing = (use.tensor for use in call.inputs[: 1 if is_average else 2] if use.tensor != tensors[0])
-        makers = (next(iter(flow.producers(each, first)), None) for each in sharing)
+        taken = None if is_average else taken_from_itself(flow, row, call, tensors[0])
+        makers = (
+            taken if taken not in (None, row) else None,
+            *(next(iter(flow.producers(each, row)), None) for each in sharing),
+        )
         lines = (location_of_call(flow, made) for made in makers if made is not None)
         kept = next((line for line in lines if line not in (None, location)), None)
         where = kept or _second_name(case, location, tensors[0]) or location
@@ -125,7 +127,7 @@ class CopiedOntoItself(Rule):
             location=where,
             symptom_location=location if where != location else None,
             tensors=names_of(flow, tensors),
-            evidence={"parameters": len(tensors), "copies": len(rows)},
+            evidence={"parameters": len(tensors), "copies": len(calls)},
         )
 
 

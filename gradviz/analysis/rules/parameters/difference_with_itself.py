@@ -8,6 +8,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -61,12 +62,15 @@ class DifferenceWithItself(Rule):
         flow, told = case.dataflow, set[int | None]()
         trained = {flow.log.tensors[each].storage for each in case.histories.trained} - {None}
         for row, call in enumerate(flow.log.calls):
-            if call.call_site not in told and _is_of_one_memory(flow, call, trained):
+            if call.call_site in told:
+                continue
+            found = next((each for each in single_calls(call) if _is_of_one_memory(flow, each, trained)), None)
+            if found is not None:
                 told.add(call.call_site)
-                yield self._finding(flow, row)
+                yield self._finding(flow, row, found)
 
-    def _finding(self, flow: Dataflow, row: int) -> Finding:
-        made = [flow.newest_producer(use.tensor, row) for use in flow.log.calls[row].inputs]
+    def _finding(self, flow: Dataflow, row: int, call: Call) -> Finding:
+        made = [flow.newest_producer(use.tensor, row) for use in call.inputs]
         kept = min((each for each in made if each is not None), default=None)
         used = location_of_call(flow, row)
         location = used if kept is None else location_of_call(flow, kept)
@@ -82,18 +86,24 @@ class DifferenceWithItself(Rule):
 
 
 _BOTH = 2
+_DIFFERENCES = frozenset({"sub", "subtract", "dist", "mse_loss", "l1_loss"})
 
 
 def _is_of_one_memory(flow: Dataflow, call: Call, trained: set[int | None]) -> bool:
     """Whether a call subtracts a whole parameter from itself, by another name."""
-    if plain_name(call.function) != "sub" or len(call.inputs) != _BOTH or call.live_inputs:
+    if plain_name(call.function) not in _DIFFERENCES or len(call.inputs) != _BOTH:
+        return False
+    if any(use.requires_grad for use in call.outputs):
         return False
     one, other = (use.tensor for use in call.inputs)
     storage = flow.log.tensors[one].storage
+    results = call.outputs[0].values if call.outputs else None
+    is_zero = results is not None and results.zeros == results.count
     return (
         one != other
         and storage in trained
         and storage == flow.log.tensors[other].storage
         and shape_of(flow, one) == shape_of(flow, other)
-        and call.inputs[0].version == call.inputs[1].version
+        # What .data gives has a version of its own.
+        and (is_zero or call.inputs[0].version == call.inputs[1].version)
     )

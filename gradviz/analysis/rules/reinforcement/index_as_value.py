@@ -85,7 +85,10 @@ class IndexAsValue(Rule):
 
 _ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
 _OF_NETWORKS = frozenset({"linear", "conv2d", "conv1d", "embedding", "matmul", "addmm"})
-_THROUGH = frozenset({"add", "sub", "mul", "neg", "detach", "div", *SHAPE_ONLY})
+_OF_SEVERAL = frozenset({"add", "sub", "mul", "addcmul", "where", "lerp"})
+_THROUGH = frozenset({*_OF_SEVERAL, "neg", "detach", "div", "type_as", "clone", *SHAPE_ONLY})
+_INDEXES = frozenset({"argmax", "max", "topk", "sort", "argsort", "min", "argmin", "kthvalue", "median"})
+_ONLY_INDEXES = frozenset({"argmax", "argsort", "argmin"})
 _BOTH = 2
 _MAX_CALLS = 20
 _MOST_ABOVE = 60
@@ -106,15 +109,15 @@ def _onward(call: Call) -> Iterable[TensorUse]:
     name = plain_name(call.function)
     if name not in _THROUGH or call.kind != "operation":
         return ()
-    return call.inputs if name in ("add", "sub", "mul") else call.inputs[:1]
+    return call.inputs if name in _OF_SEVERAL else call.inputs[:1]
 
 
 def _is_of_actions(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether a call returned a tensor as the indexes of the largest of a network's scores."""
     call = flow.log.calls[row]
     name = plain_name(call.function)
-    is_index = name == "argmax" or any(use.tensor == tensor and use.place == "return[1]" for use in call.outputs)
-    if not is_index or name not in ("argmax", "max", "topk") or not call.inputs:
+    is_index = name in _ONLY_INDEXES or any(use.tensor == tensor and use.place == "return[1]" for use in call.outputs)
+    if not is_index or name not in _INDEXES or not call.inputs:
         return False
     above = flow.ancestors(call.inputs[0].tensor, row, since=flow.step_before(row))[-_MOST_ABOVE:]
     return any(plain_name(flow.log.calls[each].function) in _OF_NETWORKS for each in above)

@@ -8,13 +8,13 @@ from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, class_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.graph.call_log import ValueFacts
+from gradviz.graph.call_log import Call, ValueFacts
 
 
 class NextStateIsState(Rule):
@@ -89,7 +89,7 @@ class NextStateIsState(Rule):
         flow = case.dataflow
         made = flow.newest_producer(following, row)
         batch, loss = None if made is None else location_of_call(flow, made), location_of_call(flow, row)
-        location = line_that_stores(case, batch) or batch
+        location = line_that_stores(case, batch) or _line_that_fills(flow, made) or batch
         first = flow.newest_producer(states, row)
         places = at_line(None if first is None else location_of_call(flow, first)), at_line(batch)
         return self.finding(
@@ -101,6 +101,25 @@ class NextStateIsState(Rule):
             location=location or loss,
             symptom_location=loss if loss != location else None,
         )
+
+
+_FILLS = frozenset({"setitem", "copy", "index_copy"})
+
+
+def _line_that_fills(flow: Dataflow, made: int | None) -> Location | None:
+    """The line that gives values to a memory from which a batch is taken: the call of the method that writes them."""
+    given = () if made is None else flow.log.calls[made].inputs[:1]
+    for use in given:
+        fills = [each for each in flow.changes(use.tensor, 0, made or 0) if _fills(flow.log.calls[each])]
+        lines = list(callers(flow, fills[-1])) if fills else []
+        if lines:
+            outside = (line for line in lines if class_of(line) != class_of(lines[0]))
+            return location_of_line(next(outside, lines[0]) if class_of(lines[0]) else lines[0])
+    return None
+
+
+def _fills(call: Call) -> bool:
+    return plain_name(call.function) in _FILLS and call.kind == "operation"
 
 
 _BOTH = 2

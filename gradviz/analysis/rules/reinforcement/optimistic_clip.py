@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
+from gradviz.graph.call_log import Call
 
 
 class OptimisticClip(Rule):
@@ -17,8 +20,9 @@ class OptimisticClip(Rule):
 
     What it finds
     -------------
-    A loss that adds the minimum of two terms, or subtracts their maximum, where one of the two is computed from a value
-    and the other one from the same value behind a clamp: the clipped objective of proximal policy optimization (PPO).
+    A loss that adds the minimum of two terms, or subtracts their maximum (also of two that are stacked, or chosen by a
+    comparison), where one of the two is computed from a value and the other one from the same value behind a clamp: the
+    clipped objective of proximal policy optimization (PPO).
 
     Why it matters
     --------------
@@ -83,23 +87,79 @@ class OptimisticClip(Rule):
         )
 
 
-_WORSE_IF_ADDED = frozenset({"max", "maximum", "fmax"})
-_WORSE_IF_SUBTRACTED = frozenset({"min", "minimum", "fmin"})
-_CLAMPS = frozenset({"clamp", "clip"})
+_LARGER = frozenset({"max", "maximum", "fmax", "amax"})
+_SMALLER = frozenset({"min", "minimum", "fmin", "amin"})
+_OVER_AN_AXIS = frozenset({"max", "amax", "min", "amin"})
+_LESS, _GREATER = frozenset({"lt", "le", "less", "less_equal"}), frozenset({"gt", "ge", "greater", "greater_equal"})
+_PUTS_TOGETHER = frozenset({"stack", "cat", "hstack", "vstack"})
+_CLAMPS = frozenset({"clamp", "clip", "hardtanh"})
 _BOTH = 2
 _MAX_STEPS = 8
 
 
 def _takes_the_better(flow: Dataflow, term: Term) -> bool:
-    call = flow.log.calls[term.row]
-    if plain_name(call.function) not in (_WORSE_IF_SUBTRACTED if term.sign > 0 else _WORSE_IF_ADDED):
+    chosen = _of_two(flow, term.row)
+    if chosen is None or chosen.is_larger == (term.sign > 0):
         return False
-    if len(call.live_inputs) != _BOTH:
-        return False
-    (one, clamped_one), (other, clamped_other) = (_way_up(flow, use.tensor, term.row) for use in call.live_inputs)
+    (one, clamped_one), (other, clamped_other) = (_way_up(flow, each, chosen.row) for each in chosen.tensors)
     return (not clamped_one and not clamped_other.isdisjoint(one)) or (
         not clamped_other and not clamped_one.isdisjoint(other)
     )
+
+
+class _Chosen(Struct, frozen=True):
+    """Two tensors of which the larger or the smaller elements are taken."""
+
+    tensors: tuple[int, int]
+    row: int
+    """The call that received them."""
+    is_larger: bool
+
+
+def _of_two(flow: Dataflow, row: int) -> _Chosen | None:
+    """What a call takes the larger or the smaller elements of: also of two that were stacked, or that a comparison of
+    both chooses."""
+    call = flow.log.calls[row]
+    name, live = plain_name(call.function), call.live_inputs
+    if name == "where" and len(live) == _BOTH:
+        is_larger = _chooses_larger(flow, row, call)
+        return None if is_larger is None else _Chosen((live[0].tensor, live[1].tensor), row, is_larger)
+    if name not in _LARGER | _SMALLER:
+        return None
+    if len(live) == _BOTH:
+        return _Chosen((live[0].tensor, live[1].tensor), row, name in _LARGER)
+    together = _put_together(flow, row) if len(live) == 1 and name in _OVER_AN_AXIS else None
+    if together is None:
+        return None
+    one, other = flow.log.calls[together].live_inputs
+    return _Chosen((one.tensor, other.tensor), together, name in _LARGER)
+
+
+def _put_together(flow: Dataflow, row: int) -> int | None:
+    """The call that put two tensors together of which, perhaps weighed, a call takes an extreme."""
+    for _ in range(_MAX_STEPS):
+        live = flow.log.calls[row].live_inputs
+        made = flow.newest_producer(live[0].tensor, row) if len(live) == 1 else None
+        if made is None:
+            return None
+        row = made
+        if plain_name(flow.log.calls[row].function) in _PUTS_TOGETHER:
+            return row if len(flow.log.calls[row].live_inputs) == _BOTH == len(flow.log.calls[row].inputs) else None
+    return None
+
+
+def _chooses_larger(flow: Dataflow, row: int, call: Call) -> bool | None:
+    """Whether ``where(a > b, a, b)`` takes the larger one of two; None if it compares something else."""
+    one, other = call.live_inputs
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    comparison = None if made is None else flow.log.calls[made]
+    compared = [] if comparison is None else [use.tensor for use in comparison.inputs]
+    if comparison is None or sorted(compared) != sorted((one.tensor, other.tensor)):
+        return None
+    name = plain_name(comparison.function)
+    if name not in _LESS | _GREATER:
+        return None
+    return (name in _GREATER) == (compared[0] == one.tensor)
 
 
 def _way_up(flow: Dataflow, tensor: int, before: int) -> tuple[set[int], set[int]]:

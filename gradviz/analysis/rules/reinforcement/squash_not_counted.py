@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
+from gradviz.graph.call_log import TensorUse
 
 
 class SquashNotCounted(Rule):
@@ -95,23 +98,46 @@ _BOTH = 2
 def _is_squash(flow: Dataflow, row: int) -> bool:
     """Whether a call is the ``tanh`` of a mean plus noise times a scale, both with a gradient."""
     call = flow.log.calls[row]
-    if plain_name(call.function) != "tanh" or len(call.live_inputs) != 1:
-        return False
-    made = flow.newest_producer(call.inputs[0].tensor, row)
+    return plain_name(call.function) == "tanh" and len(call.live_inputs) == 1 and _sample(flow, row) is not None
+
+
+class _Sample(Struct, frozen=True):
+    """A mean plus noise times a scale."""
+
+    noise: int
+    scale: int
+    row: int
+    """The call that multiplies them."""
+
+
+def _sample(flow: Dataflow, squash: int) -> _Sample | None:
+    """What a call squashes, if it was drawn: by ``mean + noise * scale`` or ``addcmul(mean, noise, scale)``."""
+    made = flow.newest_producer(flow.log.calls[squash].inputs[0].tensor, squash)
     drawn = None if made is None else flow.log.calls[made]
-    if made is None or drawn is None or plain_name(drawn.function) != "add" or len(drawn.live_inputs) != _BOTH:
-        return False
-    return any(_is_scaled_noise(flow, use.tensor, made) for use in drawn.inputs)
+    if made is None or drawn is None or len(drawn.live_inputs) != _BOTH:
+        return None
+    if plain_name(drawn.function) == "addcmul":
+        return _scaled_noise(flow, drawn.inputs[1:], made)
+    if plain_name(drawn.function) != "add":
+        return None
+    for use in drawn.inputs:
+        row = flow.newest_producer(use.tensor, made)
+        call = None if row is None else flow.log.calls[row]
+        is_product = call is not None and plain_name(call.function) == "mul"
+        found = _scaled_noise(flow, call.inputs, row) if row is not None and call is not None and is_product else None
+        if found is not None:
+            return found
+    return None
 
 
-def _is_scaled_noise(flow: Dataflow, tensor: int, row: int) -> bool:
-    made = flow.newest_producer(tensor, row)
-    call = None if made is None else flow.log.calls[made]
-    if made is None or call is None or plain_name(call.function) != "mul" or len(call.inputs) != _BOTH:
-        return False
-    noise = next((use.tensor for use in call.inputs if not use.requires_grad), None)
-    drawn = None if noise is None else flow.newest_producer(noise, made)
-    return drawn is not None and plain_name(flow.log.calls[drawn].function) in _DRAWS
+def _scaled_noise(flow: Dataflow, factors: tuple[TensorUse, ...], row: int) -> _Sample | None:
+    if len(factors) != _BOTH:
+        return None
+    noise = next((use.tensor for use in factors if not use.requires_grad), None)
+    drawn = None if noise is None else flow.newest_producer(noise, row)
+    if noise is None or drawn is None or plain_name(flow.log.calls[drawn].function) not in _DRAWS:
+        return None
+    return _Sample(noise, next(use.tensor for use in factors if use.tensor != noise), row)
 
 
 _DRAWS = frozenset({"randn", "randn_like", "normal", "_standard_normal"})
@@ -125,7 +151,51 @@ def _score_of(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None
         is_distance = plain_name(call.function) == "sub" and len(call.live_inputs) == _BOTH
         if is_distance and call.inputs[0].tensor == u and (square := _square_of(flow, call.outputs[0].tensor, row)):
             return square
+    return _score_of_noise(flow, squash, above)
+
+
+def _score_of_noise(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None:
+    """The call that squares the noise itself, if the logarithm of the scale is then added to it, or taken away."""
+    sample, within = _sample(flow, squash), set(above)
+    if sample is None:
+        return None
+    logarithms = _logarithms(flow, sample, within)
+    for row in flow.users(sample.noise):
+        call = flow.log.calls[row]
+        waiting = [(row, call.outputs[0].tensor)] if row in within and is_squared(call) and call.outputs else []
+        for _ in range(_MAX_STEPS):
+            if not waiting:
+                break
+            before, tensor = waiting.pop()
+            for user in flow.users(tensor, before):
+                added = flow.log.calls[user]
+                if user not in within or plain_name(added.function) not in _ADDS or not added.outputs:
+                    continue
+                if any(use.tensor in logarithms for use in added.inputs):
+                    return row
+                waiting.append((user, added.outputs[0].tensor))
     return None
+
+
+def _logarithms(flow: Dataflow, sample: _Sample, within: set[int]) -> set[int]:
+    """The logarithms of a scale: what it is the exponential of, and what the loss takes of it, with any factor."""
+    made = flow.newest_producer(sample.scale, sample.row)
+    maker = None if made is None else flow.log.calls[made]
+    is_exponential = maker is not None and plain_name(maker.function) == "exp"
+    found = {maker.inputs[0].tensor} if maker is not None and is_exponential else set[int]()
+    for user in flow.users(sample.scale):
+        call = flow.log.calls[user]
+        if user in within and plain_name(call.function) == "log" and call.outputs:
+            found.add(call.outputs[0].tensor)
+    weighed = (user for tensor in tuple(found) for user in flow.users(tensor) if user in within)
+    scaled = (flow.log.calls[user] for user in weighed)
+    return found | {
+        call.outputs[0].tensor for call in scaled if plain_name(call.function) in ("mul", "neg", "sum") and call.outputs
+    }
+
+
+_MAX_STEPS = 8
+_ADDS = frozenset({"add", "sub", "mul", "neg", "sum", "div"})
 
 
 def _square_of(flow: Dataflow, tensor: int, row: int) -> int | None:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.own_schedules import outdated_schedules
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -20,7 +22,8 @@ class ScheduleWithoutEffect(Rule):
     -------------
     A schedule from ``torch.optim.lr_scheduler`` that does not move while its optimizer steps, in a program that ran to
     its end and has no line that steps it; and one whose optimizer never steps, or steps no more while the schedule goes
-    on, while another optimizer trains the same parameters. A schedule beside another one of the same optimizer that
+    on, while another optimizer trains the same parameters; also one that the program wrote itself, which sets ``lr`` in
+    the groups of such an optimizer. A schedule beside another one of the same optimizer that
     moves is left alone: it may wait for its turn.
 
     Why it matters
@@ -71,6 +74,37 @@ class ScheduleWithoutEffect(Rule):
                 yield from self._never_stepped(case, number, schedules)
             elif not optimizer.steps:
                 yield from self._of_idle_optimizer(case, number, schedules[0])
+        yield from self._own_schedule(case)
+
+    def _own_schedule(self, case: Case) -> Iterator[Finding]:
+        """One that the program wrote, for an optimizer that never steps and that another one replaces."""
+        optimizers = case.dataflow.log.optimizers
+        held = [{tensor for group in each.groups for tensor in group} for each in optimizers]
+        pairs = [
+            (idle, other)
+            for other, stepped in enumerate(optimizers)
+            for idle, before in enumerate(optimizers[:other])
+            if stepped.steps >= _MIN_STEPS
+            and not stepped.rate_changes
+            and not before.steps
+            and held[idle] & held[other]
+        ]
+        for file, tree in own_files(case) if pairs else ():
+            for each in outdated_schedules(tree):
+                idle, other = pairs[-1]
+                yield self.finding(
+                    f"{each.schedule} at line {each.given} has the first optimizer of {each.variable}, which never "
+                    f"steps: the new one has a learning rate of {optimizers[other].first_rate or 0:.3g} in "
+                    f"all {optimizers[other].steps:,} steps",
+                    symptom="grad_wrong",
+                    why="a schedule changes the learning rate of the optimizer that it was made for",
+                    fix=f"make {each.schedule} again for the new optimizer, here; or add parameters and options to the "
+                    "first one",
+                    location=Location(file, each.replaced),
+                    symptom_location=Location(file, each.given),
+                    tensors=names_of(case.dataflow, sorted(held[other] & held[idle])),
+                    evidence={"steps": optimizers[other].steps},
+                )
 
     def _never_stepped(self, case: Case, number: int, schedules: list[Schedule]) -> Iterator[Finding]:
         optimizer, first = case.dataflow.log.optimizers[number], schedules[0]

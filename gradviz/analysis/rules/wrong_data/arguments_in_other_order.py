@@ -64,7 +64,7 @@ class ArgumentsInOtherOrder(Rule):
         for file, tree in own_files(case) if case.histories.reached_by else ():
             ran = LinesThatRan(flow, file)
             for crossed in crossed_names(tree):
-                if any(flow.has_step_after(row) for row in ran.rows_in(crossed.line, crossed.line)):
+                if any(flow.has_step_after(row) for row in ran.rows_in(crossed.first_line, crossed.line)):
                     yield self._finding(file, crossed)
 
     def _finding(self, file: str, crossed: CrossedNames) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_c
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.places_of_data import ENDS, LENGTHS, WEIGHTS, Place, place_of
+from gradviz.analysis.rules.bases.batches.places_of_data import ENDS, EXPOSURES, LENGTHS, WEIGHTS, Place, place_of
 from gradviz.analysis.rules.bases.unread_names import unread_name
 
 
@@ -20,10 +21,12 @@ class LoadedAndNotUsed(Rule):
 
     What it finds
     -------------
-    A name that training code unpacks from a batch and never reads, where the tensor differs from sample to sample: ends
-    of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are added up for all
-    samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no mask is made of
-    the tokens; ``weights`` of samples where a loss is averaged over all of them.
+    A name that training code unpacks from a batch and never reads, or a part of a batch (``batch.done``,
+    ``batch["exposure"]``) that nothing uses though other parts are used, where the tensor differs from sample to
+    sample: ends of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are added
+    up for all samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no mask is made of
+    the tokens; ``weights`` of samples where a loss is averaged over all of them; ``exposure`` of counts in a Poisson
+    loss.
 
     Why it matters
     --------------
@@ -74,11 +77,13 @@ class LoadedAndNotUsed(Rule):
             if len(tensors) < _MIN_STEPS or backward is None or not flow.has_step_after(backward):
                 continue
             found = place_of(flow, name, tensors[-1], backward)
-            bound = None if found is None else _unpacked_at(case, name, backward)
-            if found is not None and bound is not None:
+            if found is None:
+                continue
+            bound = _unpacked_at(case, name, backward)
+            if bound is not None or all(_is_beside_used_data(flow, each) for each in tensors):
                 yield self._finding(case, name, bound, found)
 
-    def _finding(self, case: Case, name: str, bound: Location, found: Place) -> Finding:
+    def _finding(self, case: Case, name: str, bound: Location | None, found: Place) -> Finding:
         location = location_of_call(case.dataflow, found.row)
         return self.finding(
             f"each batch brings {name}, which differs from sample to sample, and nothing reads it: "
@@ -103,7 +108,7 @@ def _unused_data(flow: Dataflow) -> dict[str, list[int]]:
     """By name: tensors with one number for each sample, not all the same, which no call uses."""
     found: dict[str, list[int]] = defaultdict(list)
     for number, tensor in enumerate(flow.log.tensors):
-        name = next((each for each in tensor.names if _is_telling(each)), None)
+        name = next((each for each in map(_own_name, tensor.names) if _is_telling(each)), None)
         shape = shape_of(flow, number)
         is_column = len(shape) == 1 or (len(shape) == _OF_COLUMN and shape[1] == 1)
         if name is None or not is_column or shape[0] < _MIN_SAMPLES or tensor.requires_grad:
@@ -129,7 +134,38 @@ def _is_unused(flow: Dataflow, tensor: int) -> bool:
 
 
 def _is_telling(name: str) -> bool:
-    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS))
+    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS, EXPOSURES))
+
+
+_PART = re.compile(r"(?P<owner>.+)(?:\.|\[['\"])(?P<name>\w+)(?:['\"]\])?")
+
+
+def _own_name(name: str) -> str:
+    """``exposure`` of ``batch.exposure`` and of ``batch['exposure']``."""
+    match = _PART.fullmatch(name)
+    return name if match is None else match["name"]
+
+
+def _is_beside_used_data(flow: Dataflow, tensor: int) -> bool:
+    """Whether it is a part of a batch, other parts of which are used before the next step.
+
+    Weights are left out: a batch may bring a weight that is no weight of its sample.
+    """
+    names = (_PART.fullmatch(name) for name in flow.log.tensors[tensor].names)
+    part = next((match for match in names if match is not None), None)
+    if part is None or WEIGHTS.fullmatch(part["name"]):
+        return False
+    first = _first_seen(flow, tensor)
+    for other in range(max(0, tensor - _NEAR), min(len(flow.log.tensors), tensor + _NEAR)):
+        owners = (_PART.fullmatch(name) for name in flow.log.tensors[other].names)
+        is_part = any(match is not None and match["owner"] == part["owner"] for match in owners)
+        is_of_step = flow.step_before(_first_seen(flow, other)) == flow.step_before(first)
+        if other != tensor and is_part and is_of_step and flow.users(other):
+            return True
+    return False
+
+
+_NEAR = 50
 
 
 def _first_seen(flow: Dataflow, tensor: int) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.parameters.moving_averages import parameter_of
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
 
@@ -18,7 +21,8 @@ class ResultDiscarded(Rule):
     What it finds
     -------------
     A statement such as ``scores.masked_fill(mask, -1e9)`` or ``x.clamp(0, 1)``: the function returns a new tensor,
-    which nothing takes, and the program goes on with the old one.
+    which nothing takes, and the program goes on with the old one: in the loss, or in what a teacher or a step makes of
+    it. Also for lists: ``torch._foreach_lerp(averages, params, 0.1)``.
 
     Why it matters
     --------------
@@ -57,33 +61,47 @@ class ResultDiscarded(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        told: set[int | None] = set()
+        looked_at: dict[int | None, tuple[Location, ast.Call] | None] = {}
+        """By call site: its line and what stands there alone; None if something takes the result, or it was told."""
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in told or not _may_be_meant_in_place(call) or not flow.has_step_after(row):
+            site = call.call_site
+            if looked_at.get(site, True) is None or not _may_be_meant_in_place(call) or not flow.has_step_after(row):
                 continue
-            given = call.inputs[0].tensor
-            later = flow.users(given, row)
-            is_taken = any(flow.users(use.tensor, row) for use in call.outputs)
-            if is_taken or not any(use.requires_grad for user in later for use in flow.log.calls[user].outputs):
+            if any(flow.users(use.tensor, row) for use in call.outputs):
                 continue
-            location = location_of_call(flow, row)
-            name = plain_name(call.function)
-            statement = None if location is None else _statement(case, location, name)
-            if location is not None and statement is not None:
-                told.add(call.call_site)
+            if site not in looked_at:
+                location = location_of_call(flow, row)
+                statement = None if location is None else _statement(case, location, plain_name(call.function))
+                looked_at[site] = None if location is None or statement is None else (location, statement)
+            known = looked_at[site]
+            later = None if known is None else _use_in_a_loss(flow, row, _first_of_chain(flow, row))
+            if known is not None and later is not None:
+                looked_at[site] = None
+                location, statement = known
                 text = case.source_line(location) or ""
-                yield self._finding(location, location_of_call(flow, later[0]), name, text, _variable(statement))
+                variable, is_stored = _variable(statement), _is_stored(flow, row)
+                symptom = location_of_call(flow, later)
+                yield self._finding(location, symptom, _name(call), text, variable, is_stored=is_stored)
 
     def _finding(
-        self, location: Location, later: Location | None, name: str, text: str, variable: str | None
+        self,
+        location: Location,
+        later: Location | None,
+        name: str,
+        text: str,
+        variable: str | None,
+        *,
+        is_stored: bool,
     ) -> Finding:
-        written = f"{variable} = {text.strip()}" if variable else None
+        written = f"{variable} = {text.strip()}" if variable and not is_stored else None
         return self.finding(
             f"nothing takes the result of {name}(): it returns a new tensor, and leaves {variable or 'the old one'} "
             "as it was",
             symptom="grad_wrong",
             why="only functions whose name ends in _ change the tensor that they are called on",
-            fix=f"assign the result: {written}" if written else "assign the result to the name that is used later",
+            fix=f"assign the result: {written}"
+            if written
+            else f"call {name}_(), which changes the tensor itself; or assign the result to the name that is read",
             changed_line=None if written is None else text.replace(text.strip(), written),
             location=location,
             symptom_location=later if later != location else None,
@@ -97,6 +115,7 @@ _CHANGES = frozenset({
     "triu", "tril", "squeeze", "unsqueeze", "transpose", "permute", "view", "reshape", "flatten", "detach", "to",
     "float", "half", "t", "double", "long", "lerp", "addcmul", "addcdiv", "where",
 })  # fmt: skip
+_MOST_BACKWARDS = 3
 _NAMESPACES = ("torch", "F", "nn.functional", "torch.nn.functional")
 _CONTINUES = ("(", "[", "{", ",", "=", "+", "-", "*", "/", "@", "\\")
 
@@ -108,9 +127,66 @@ def _may_be_meant_in_place(call: Call) -> bool:
         and call.raised is None
         and bool(call.inputs)
         and bool(call.outputs)
-        and plain_name(call.function) in _CHANGES
+        and _name(call) in _CHANGES
         and given.isdisjoint(use.tensor for use in call.outputs)
     )
+
+
+def _is_stored(flow: Dataflow, row: int) -> bool:
+    """Whether a call got what a model or an optimizer holds, which an assignment to a name would not change."""
+    given = _first_of_chain(flow, row)
+    tensor = flow.log.tensors[given]
+    is_of_model = tensor.role != "tensor" or parameter_of(flow, given, row) is not None
+    return is_of_model or tensor.gradient_of is not None or flow.log.calls[row].function.startswith("torch._foreach_")
+
+
+def _name(call: Call) -> str:
+    """``lerp``, also for a call of whole lists."""
+    return plain_name(call.function).removeprefix("_foreach_")
+
+
+def _use_in_a_loss(flow: Dataflow, row: int, given: int) -> int | None:
+    """The first use of what a call left as it was, if a loss is computed of it later or a step uses it.
+
+    What ``p.data`` gives is the memory of a parameter, which is used in its place.
+    """
+    parameter = parameter_of(flow, given, row)
+    leaf = flow.log.tensors[given].gradient_of
+    if leaf is not None:
+        return next((step for step in flow.rows_of_kind("step") if step > row and leaf in _tensors(flow, step)), None)
+    for tensor in dict.fromkeys((given, given if parameter is None else parameter)):
+        later = flow.users(tensor, row)
+        is_live = any(use.requires_grad for user in later for use in flow.log.calls[user].outputs)
+        if later and (is_live or _reaches_backward(flow, tensor, row)):
+            return later[0]
+    return None
+
+
+def _first_of_chain(flow: Dataflow, row: int) -> int:
+    """The tensor that a statement begins with: ``t`` of ``t.mul(0.9).add(p)``."""
+    call, line = flow.log.calls[row], flow.line_of(row)
+    for _ in range(_MAX_CHAIN):
+        given = call.inputs[0].tensor
+        made = flow.newest_producer(given, row)
+        if made is None or flow.line_of(made) != line or not _may_be_meant_in_place(flow.log.calls[made]):
+            return given
+        row, call = made, flow.log.calls[made]
+    return call.inputs[0].tensor
+
+
+_MAX_CHAIN = 5
+
+
+def _tensors(flow: Dataflow, row: int) -> list[int]:
+    return [use.tensor for use in flow.log.calls[row].inputs]
+
+
+def _reaches_backward(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether one of the next backward calls starts from what was computed of a tensor."""
+    backwards = flow.rows_of_kind("backward")
+    index = bisect_right(backwards, row)
+    next_ones = backwards[index : index + _MOST_BACKWARDS]
+    return bool(next_ones) and any(each in next_ones for each in flow.descendants(tensor, row, next_ones[-1] + 1))
 
 
 def _statement(case: Case, location: Location, name: str) -> ast.Call | None:

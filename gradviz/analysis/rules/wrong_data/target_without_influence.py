@@ -9,11 +9,12 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
-from gradviz.graph.call_log import TensorUse
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class TargetWithoutInfluence(Rule):
@@ -91,17 +92,24 @@ def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
     """The call that subtracts data from what a network computed, or the other way round."""
     rows = list(linear_rows(flow, backward, root))
     for row in rows:
-        call = flow.log.calls[row]
-        if plain_name(call.function) != "sub" or len(call.inputs) != _SIDES or len(call.live_inputs) != 1:
-            continue
-        live = call.live_inputs[0]
-        target = next(use for use in call.inputs if use is not live)
-        if not _is_target(flow, target, live, row):
-            continue
-        above = frozenset(flow.ancestors(root, backward, flow.step_before(row)))
-        if not _is_used_elsewhere(flow, target, row, above) and not _goes_elsewhere(flow, row, above, frozenset(rows)):
-            return row
+        for call in single_calls(flow.log.calls[row]):
+            if not _subtracts(call) or len(call.inputs) != _SIDES or len(call.live_inputs) != 1:
+                continue
+            live = call.live_inputs[0]
+            target = next(use for use in call.inputs if use is not live)
+            if not _is_target(flow, target, live, row):
+                continue
+            above = frozenset(flow.ancestors(root, backward, flow.step_before(row)))
+            is_elsewhere = _is_used_elsewhere(flow, target, row, above)
+            if not is_elsewhere and not _goes_elsewhere(flow, row, above, frozenset(rows)):
+                return row
     return None
+
+
+def _subtracts(call: Call) -> bool:
+    """``a - b``, also as ``torch.add(a, b, alpha=-1)``."""
+    name, factor = plain_name(call.function), call.scalars.get("alpha", 1)
+    return name == "sub" or (name == "add" and type(factor) in (int, float) and factor < 0)  # type: ignore[operator]
 
 
 def _goes_elsewhere(flow: Dataflow, row: int, above: frozenset[int], linear: frozenset[int]) -> bool:
@@ -155,10 +163,20 @@ def _is_used_elsewhere(flow: Dataflow, target: TensorUse, row: int, above: froze
     since = flow.step_before(row)
     tensor, before = target.tensor, row
     while True:
-        if any(user in above and user not in (row, before) for user in flow.users(tensor, since)):
+        users = (user for user in flow.users(tensor, since) if user in above and user not in (row, before))
+        if any(not _takes_another_part(flow.log.calls[user], flow.log.calls[before]) for user in users):
             return True
         made = flow.newest_producer(tensor, before)
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or not call.inputs or plain_name(call.function) not in SHAPE_ONLY:
             return False
         tensor, before = call.inputs[0].tensor, made
+
+
+def _takes_another_part(call: Call, own: Call) -> bool:
+    """Whether two calls take different parts of a tensor, such as two of its columns."""
+    names = {plain_name(each.function) for each in (call, own)}
+    return len(names) == 1 and names <= _PARTS and call.scalars != own.scalars
+
+
+_PARTS = frozenset({"getitem", "select", "narrow"})

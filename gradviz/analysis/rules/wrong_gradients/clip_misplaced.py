@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, Symptom
 from gradviz.analysis.gradients.gradient_changes import (
@@ -19,6 +19,7 @@ from gradviz.analysis.gradients.gradient_changes import (
 )
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.clipped_iterators import line_of_empty_iterator
+from gradviz.analysis.rules.bases.sources.hooks_after_steps import ChangeAfterStep, changes_in_hooks_after_steps
 
 
 class ClipMisplaced(Rule):
@@ -26,7 +27,8 @@ class ClipMisplaced(Rule):
 
     What it finds
     -------------
-    Changes of ``.grad`` after the step that used it and before it is cleared; clipping before ``backward()``, when
+    Changes of ``.grad`` after the step that used it and before it is cleared, also in a hook that the optimizer runs
+    after its step; clipping before ``backward()``, when
     there is no gradient yet; clipping of no parameters, because another call has used up the iterator over them (a
     generator, ``filter()``, ``model.parameters()`` kept in a variable); clipping before ``GradScaler.unscale_()``
     or another division by the scale of the loss, when gradients are still scaled; and steps of the optimizer itself,
@@ -69,6 +71,8 @@ class ClipMisplaced(Rule):
         events = case.gradient_events.events
         for change in changes_nobody_uses(histories, events, case.source_line):
             yield self._unused(case, change)
+        for hooked in changes_in_hooks_after_steps(case):
+            yield self._in_hook(case, hooked)
         for change in clips_without_parameters(histories, events, case.source_line):
             yield from self._of_no_parameters(case, change)
         for change in clips_of_sums(histories, events):
@@ -98,6 +102,21 @@ class ClipMisplaced(Rule):
             symptom_location=None if change.step is None else location_of_call(flow, change.step),
             tensors=names_of(flow, change.tensors),
             evidence={"call": call_words(calls[change.call]), "times": change.times},
+        )
+
+    def _in_hook(self, case: Case, change: ChangeAfterStep) -> Finding:
+        flow = case.dataflow
+        where = at_line(location_of_call(flow, change.call))
+        return self.finding(
+            f"gradients are changed{where} by a hook that runs after the step, which has used them already, all "
+            f"{change.times:,} times",
+            symptom="grad_wrong",
+            why="a step uses what is in .grad when it runs; what a post hook changes there is cleared later",
+            fix="register the hook before the step: register_step_pre_hook()",
+            location=change.registered,
+            symptom_location=location_of_call(flow, change.step),
+            tensors=names_of(flow, change.tensors),
+            evidence={"call": call_words(flow.log.calls[change.call]), "times": change.times},
         )
 
     def _of_no_parameters(self, case: Case, change: MisplacedChange) -> Iterator[Finding]:

@@ -20,9 +20,9 @@ class DuplicateIndex(Rule):
 
     What it finds
     -------------
-    ``x[index] = values``, ``x[index] += values``, ``index_copy`` and ``scatter`` where the index must contain
-    duplicates, because it has more entries than there are positions. The values have a history; or they are different
-    data, are written into a new tensor, and the loss is computed of that.
+    ``x[index] = values``, ``x[index] += values``, ``index_put``, ``put``, ``index_copy`` and ``scatter`` where the
+    index must contain duplicates, because it has more entries than there are positions. The values have a
+    history; or they are different data, are written into a new tensor, and the loss is computed of that.
 
     Why it matters
     --------------
@@ -76,7 +76,14 @@ class DuplicateIndex(Rule):
         )
 
 
-_ASSIGN = frozenset({"torch.Tensor.__setitem__", "torch.Tensor.index_put_", "torch.Tensor.index_put"})
+_ASSIGN = frozenset({
+    "torch.Tensor.__setitem__",
+    *(
+        f"torch.{prefix}{name}"
+        for prefix in ("", "Tensor.")
+        for name in ("index_put", "index_put_", "put", "put_")
+    ),
+})  # fmt: skip
 _WRITE_ALONG = frozenset(
     f"torch.{prefix}{name}{suffix}"
     for prefix in ("", "Tensor.")

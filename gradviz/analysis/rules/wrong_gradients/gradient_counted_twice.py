@@ -6,11 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
-from gradviz.analysis.dataflow.call_words import location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.gradients.gradient_events import Event
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.targets.totals_in_sums import (
+    Total,
+    part_of_another_root,
+    total_beside_its_parts,
+)
 
 _MAX_BETWEEN = 4
 """Backward calls between the two that are compared."""
@@ -22,7 +28,9 @@ class GradientCountedTwice(Rule):
     What it finds
     -------------
     Two backward calls without a step in between, where the second starts from the same loss, or from a sum that
-    contains the loss of the first.
+    contains the loss of the first. One backward call of several losses, one of which is a sum that contains another
+    one; and a loss that adds up several terms and also their sum, as ``sum(terms.values())`` does where the terms
+    contain their total.
 
     Why it matters
     --------------
@@ -68,6 +76,55 @@ class GradientCountedTwice(Rule):
             if leaves and lines not in told:
                 told.add(lines)
                 yield self._finding(histories, first, second, tensor, leaves)
+        yield from self._of_one_backward(histories, events)
+
+    def _of_one_backward(
+        self, histories: ParameterHistories, events: dict[int, list[tuple[int, Event]]]
+    ) -> Iterator[Finding]:
+        """Of each line of a backward call, the first time that it goes twice through some terms."""
+        flow, told = histories.flow, set[int | None]()
+        for row, leaves in histories.reached_by.items():
+            if flow.log.calls[row].call_site in told or not flow.log.calls[row].function.endswith(".backward"):
+                continue
+            used = sorted(leaf for leaf in leaves if _meet_in_a_step(events.get(leaf, []), row, row))
+            part = part_of_another_root(flow, row)
+            total = None if part is not None else total_beside_its_parts(flow, row)
+            if not used or (part is None and total is None):
+                continue
+            told.add(flow.log.calls[row].call_site)
+            if part is not None:
+                yield self._of_roots(histories, row, part, used)
+            elif total is not None:
+                yield self._of_total(histories, total, row, used)
+
+    def _of_roots(self, histories: ParameterHistories, row: int, part: int, leaves: list[int]) -> Finding:
+        flow = histories.flow
+        return self.finding(
+            f"the gradient of {histories.name(part)} counts twice: this backward starts from it, and from a sum that "
+            "contains it",
+            symptom="grad_wrong",
+            why="backward() adds up the gradients of all losses that it is given, so what two of them go through is in "
+            "it twice",
+            fix="call backward() of the sum alone: total.backward()",
+            location=location_of_call(flow, row),
+            tensors=names_of(flow, leaves),
+            evidence={"parameters": len(leaves)},
+        )
+
+    def _of_total(self, histories: ParameterHistories, total: Total, row: int, leaves: list[int]) -> Finding:
+        flow = histories.flow
+        here, made = location_of_call(flow, total.added), location_of_call(flow, total.made)
+        return self.finding(
+            f"the gradients of {total.parts:,} terms count twice: the loss adds them up, and also their sum"
+            f"{at_line(made)}",
+            symptom="grad_wrong",
+            why="their total is among the terms, so each of them is in the loss on its own and in the total",
+            fix="leave the total out of the sum, or call backward() of the total alone",
+            location=here,
+            symptom_location=made if made != here else None,
+            tensors=names_of(flow, leaves),
+            evidence={"parameters": len(leaves), "terms": total.parts},
+        )
 
     def _finding(
         self, histories: ParameterHistories, first: int, second: int, tensor: int, leaves: list[int]

@@ -28,7 +28,8 @@ class RatioAlwaysOne(Rule):
     ``exp(new - old)`` and ``new / old`` where both have gradients and the same values: these cancel.
     Likewise a difference or divergence of two sides that the trained model computed alike, from the same inputs and
     without a step between, one of them without a gradient: ``reference = policy`` instead of a copy. Where the program
-    calls the model by the same name for both sides, it says so itself.
+    calls the model by the same name for both sides, it says so itself. The reference may also be computed with what was
+    kept of the parameters without a copy: ``{name: p.detach() ...}`` for ``functional_call``.
 
     Why it matters
     --------------
@@ -73,7 +74,7 @@ class RatioAlwaysOne(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        references = [each for each in own_references(case.histories) if _has_another_name(case, each)]
+        references = [each for each in own_references(case.histories) if each.is_kept or _has_another_name(case, each)]
         for reference in references:
             yield self._own_reference(case, reference)
         told = {flow.log.calls[reference.made].call_site for reference in references}
@@ -125,7 +126,9 @@ class RatioAlwaysOne(Rule):
             symptom="grad_wrong",
             why="a reference that is the trained model changes with each step: both sides have the same values, so it "
             "holds nothing in place",
-            fix="make the reference a frozen copy before training: copy.deepcopy(model).requires_grad_(False)",
+            fix="keep copies of the values: p.detach().clone(), or copy.deepcopy(model.state_dict())"
+            if reference.is_kept
+            else "make the reference a frozen copy before training: copy.deepcopy(model).requires_grad_(False)",
             location=location_of_line(reference.line),
             symptom_location=compared,
             tensors=names_of(flow, reference.parameters),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 from gradviz.graph.model import CallSite
 
 
@@ -25,7 +25,8 @@ class SecondDerivativeZero(Rule):
     What it finds
     -------------
     Calls of ``autograd.grad()`` on what an earlier one returned, whose results are exactly zero at every step, where
-    all activations of the network are made of straight lines: ``relu``, ``leaky_relu``, ``hardtanh``, ``max_pool``.
+    all activations of the network are made of straight lines: ``relu``, ``leaky_relu``, ``hardtanh``, ``max_pool``, or
+    ``where(z > 0, z, 0.1 * z)``. Also ``torch.func.grad(torch.func.grad(f))``.
 
     Why it matters
     --------------
@@ -68,11 +69,21 @@ class SecondDerivativeZero(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         lines: dict[int | None, list[_Second]] = defaultdict(list)
+        firsts: dict[int, int] = {}
+        """By memory that a derivative of this step returned: the call that computed it."""
         for row, call in enumerate(flow.log.calls):
-            if call.kind == "backward" and is_gradient(call) and call.outputs and flow.has_step_after(row):
-                second = _second(flow, row, call)
-                if second is not None:
-                    lines[call.call_site].append(second)
+            if call.kind == "step":
+                firsts.clear()
+            if not call.outputs or not flow.has_step_after(row):
+                continue
+            second = None
+            if call.kind == "backward" and is_gradient(call):
+                second = _second(flow, row, call) or _second_of_memory(flow, row, call, firsts)
+                firsts.update((storage, row) for storage in _memories(flow, call.outputs))
+            elif plain_name(call.function) == "zeros_like":
+                second = _no_second(flow, row, call)
+            if second is not None:
+                lines[call.call_site].append(second)
         found: dict[int | None, list[_Second]] = defaultdict(list)
         for seconds in lines.values():
             if len(seconds) > 1 and all(each.is_zero for each in seconds):
@@ -111,11 +122,12 @@ class _Second(Struct, frozen=True):
     is_zero: bool
 
 
+_COMPARES = frozenset({"gt", "ge", "lt", "le", "sign", "heaviside", "greater", "less"})
 _STRAIGHT = frozenset({
     "relu", "leaky_relu", "prelu", "hardtanh", "relu6", "rrelu", "threshold", "max_pool1d", "max_pool2d", "max_pool3d",
-    "clamp", "clamp_min", "clip", "hardshrink", "softshrink", "abs", "maximum", "minimum",
+    "clamp", "clamp_min", "clip", "hardshrink", "softshrink", "abs", "maximum", "minimum", "where", "fmax", "fmin",
 })  # fmt: skip
-_OF_LAYERS = _STRAIGHT | {
+_OF_LAYERS = _STRAIGHT | _COMPARES | {
     "linear", "matmul", "mm", "addmm", "bmm", "mv", "conv1d", "conv2d", "conv3d", "add", "sub", "neg", "cat", "stack",
     "view", "reshape", "squeeze", "unsqueeze", "flatten", "getitem", "sum", "mean", "transpose", "permute", "t", "T",
     "requires_grad_", "requires_grad", "expand", "contiguous", "to", "float", "double", "clone", "ones_like", "unbind",
@@ -129,8 +141,51 @@ def _second(flow: Dataflow, row: int, call: Call) -> _Second | None:
     since = flow.step_before(row)
     above = [each for use in call.roots for each in flow.ancestors(use.tensor, row, since)]
     firsts = [each for each in above if is_gradient(flow.log.calls[each])]
-    if not firsts:
+    values = [use.values for use in call.outputs]
+    is_zero = all(each is not None and each.zeros == each.count for each in values)
+    return _of_network(flow, row, firsts, is_zero=is_zero) if firsts else None
+
+
+def _second_of_memory(flow: Dataflow, row: int, call: Call, firsts: dict[int, int]) -> _Second | None:
+    """The same inside of ``torch.func.grad``, where each level has another tensor in the memory of the derivative."""
+    found = [firsts[storage] for storage in _memories(flow, call.roots) if storage in firsts]
+    if not found:
         return None
+    results = [_values_later(flow, use.tensor, row) for use in call.outputs]
+    is_zero = all(each is not None and each.zeros == each.count for each in results)
+    return _of_network(flow, row, found, is_zero=is_zero)
+
+
+def _no_second(flow: Dataflow, row: int, call: Call) -> _Second | None:
+    """The zeros that ``torch.func.grad`` gives for a second derivative if the first one does not depend on the input:
+    they come right behind the call of the first one, on its line."""
+    backward = flow.backward_before(row)
+    first = None if backward is None else flow.log.calls[backward]
+    if backward is None or first is None or not first.scalars.get("create_graph") or row - backward > _NEAR:
+        return None
+    is_of_it = first.call_site == call.call_site and not any(use.requires_grad for use in first.outputs)
+    inputs = _memories(flow, first.asked)
+    is_of_input = not inputs.isdisjoint(_memories(flow, call.inputs))
+    return _of_network(flow, row, [backward], is_zero=True) if is_of_it and is_of_input else None
+
+
+_NEAR = 3
+
+
+def _memories(flow: Dataflow, uses: Iterable[TensorUse]) -> set[int]:
+    storages = (flow.log.tensors[use.tensor].storage for use in uses)
+    return {storage for storage in storages if storage is not None}
+
+
+def _values_later(flow: Dataflow, tensor: int, row: int) -> ValueFacts | None:
+    """The values in the memory of a tensor when they are read for the first time after a call."""
+    readings = (flow.values(each, len(flow.log.calls)) for each in flow.sharing_memory(tensor))
+    return next((each for each in readings if each is not None), None)
+
+
+def _of_network(flow: Dataflow, row: int, firsts: list[int], *, is_zero: bool) -> _Second | None:
+    """What a second derivative is of, if all calls of the network are made of straight lines."""
+    since = flow.step_before(row)
     network = {
         each
         for first in firsts
@@ -138,13 +193,33 @@ def _second(flow: Dataflow, row: int, call: Call) -> _Second | None:
         if use.place.startswith(("root", "0", "outputs"))
         for each in flow.ancestors(use.tensor, first, since)
     }
-    straight = [each for each in network if plain_name(flow.log.calls[each].function) in _STRAIGHT]
+    straight = [each for each in network if _is_straight(flow, each)]
     if not straight or not all(_is_of_layers(flow.log.calls[each]) for each in network):
         return None
-    values = [use.values for use in call.outputs]
-    is_zero = all(each is not None and each.zeros == each.count for each in values)
     leaves = (use.tensor for each in sorted(network) for use in flow.log.calls[each].inputs if use.is_live_leaf)
     return _Second(row, tuple(sorted(straight)), tuple(dict.fromkeys(leaves)), is_zero)
+
+
+def _is_straight(flow: Dataflow, row: int) -> bool:
+    """Whether a call is an activation made of straight lines: also ``z * (z > 0)``."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) != "mul":
+        return plain_name(call.function) in _STRAIGHT
+    makers = (flow.newest_producer(use.tensor, row) for use in call.inputs if not use.requires_grad)
+    return any(made is not None and _passes_comparison(flow, made) for made in makers)
+
+
+def _passes_comparison(flow: Dataflow, row: int) -> bool:
+    """Whether a call returns the result of a comparison, perhaps as numbers."""
+    for _ in range(_NEAR):
+        call = flow.log.calls[row]
+        if plain_name(call.function) in _COMPARES:
+            return True
+        made = flow.newest_producer(call.inputs[0].tensor, row) if call.inputs else None
+        if plain_name(call.function) not in ("float", "to", "type_as", "double") or made is None:
+            return False
+        row = made
+    return False
 
 
 def _line_to_edit(case: Case, second: _Second) -> tuple[int, Location | None]:

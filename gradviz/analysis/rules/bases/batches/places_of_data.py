@@ -1,4 +1,4 @@
-"""Where a loss should take the ends of episodes, the lengths of sequences, or the weights of samples."""
+"""Where a loss should take the ends of episodes, the lengths of sequences, the weights or the exposures of samples."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from gradviz.graph.call_log import Call
 ENDS = re.compile(r"(is_|not_|non_?)?(dones?|terminals?|terminated|terminations?)(_\w+)?")
 LENGTHS = re.compile(r"(\w+_)?(lengths?|lens?)(_\w+)?")
 WEIGHTS = re.compile(r"(is_|iw_|sample_|importance_|batch_|per_)?weights?(_\w+)?")
+
+EXPOSURES = re.compile(r"(log_)?(exposures?|offsets?)(_\w+)?")
 
 
 class Place(Struct, frozen=True):
@@ -36,6 +38,8 @@ def place_of(flow: Dataflow, name: str, tensor: int, backward: int) -> Place | N
         longest = None if values is None else values.maximum
         is_count = longest is not None and "int" in flow.log.tensors[tensor].facts.dtype
         return _padded(flow, rows, size, int(longest)) if is_count and longest else None
+    if EXPOSURES.fullmatch(name):
+        return _counts(flow, name, rows, size)
     is_weight = values is not None and values.minimum is not None and values.minimum >= 0
     return _average(flow, name, rows, size) if is_weight else None
 
@@ -108,6 +112,23 @@ _OF_SEQUENCES = 3
 
 def _takes_last(call: Call) -> bool:
     return plain_name(call.function) == "getitem" and bool(call.inputs) and -1 in call.scalars.values()
+
+
+def _counts(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:
+    """The loss of counts that a Poisson distribution explains."""
+    for row in rows:
+        call = flow.log.calls[row]
+        function = plain_name(call.function)
+        is_loss = function == "poisson_nll_loss" or (function == "xlogy" and len(call.inputs) == _OF_BOTH)
+        if is_loss and call.live_inputs and shape_of(flow, call.inputs[0].tensor)[:1] == (size,):
+            added = name if name.startswith("log_") else f"{name}.log()"
+            return Place(
+                row,
+                "counts are compared with a rate, as if all were counted over the same time",
+                "what is counted grows with how long it is counted: the rate is that of an average exposure",
+                f"add its logarithm to that of the rate: F.poisson_nll_loss(log_rate + {added}, counts)",
+            )
+    return None
 
 
 def _average(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:

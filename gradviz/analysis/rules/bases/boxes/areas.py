@@ -25,6 +25,10 @@ class Overlap(Struct, frozen=True):
 _BOTH = 2
 _MAX_TERMS = 40
 _SUMS = frozenset({"add", "sub"})
+_PRODUCTS = frozenset(
+    {"mul", "dot", "einsum", "vdot", "inner", "vecdot", "linalg_vecdot", "tensordot", "matmul", "bmm"}
+)
+"""Those that sum over what they multiply are given tensors of one shape."""
 _KEEPS = frozenset({
     "sum", "mean", "mul", "div", "clamp", "clamp_min", "flatten", "view", "reshape", "squeeze", "getitem", "float",
 })  # fmt: skip
@@ -70,7 +74,7 @@ class _Whole:
         roots = [root(self._flow, use, row) for use in call.inputs]
         if is_squared(call) or (plain_name(call.function) in ("max", "maximum") and len(roots) == _BOTH):
             self._added.update(roots)
-        elif plain_name(call.function) == "mul" and len(roots) == _BOTH:
+        elif plain_name(call.function) in _PRODUCTS and len(roots) == _BOTH:
             self._rows.add(row)
             self._products.append(set(roots))
 
@@ -89,7 +93,7 @@ def product_with_target(flow: Dataflow, tensor: int, before: int) -> Overlap | N
     call = None if row is None else flow.log.calls[row]
     if row is None or call is None or len(call.inputs) != _BOTH or len(call.live_inputs) != 1:
         return None
-    if plain_name(call.function) not in ("mul", "min", "minimum", "fmin", "dot", "einsum", "vecdot"):
+    if plain_name(call.function) not in _PRODUCTS | {"min", "minimum", "fmin"}:
         return None
     live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
     values = flow.values_of(dead, row)

@@ -82,9 +82,7 @@ class CopiedRows:
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
             groups = stacked_groups(call, self._given(call)) if name == "stack" else None
-            joined = groups or self._all_parts(call, name) or joined_parts(
-                self._flow, row, call, name, self._copies
-            )
+            joined = groups or self._all_parts(call, name) or joined_parts(self._flow, row, call, name, self._copies)
             return [joined or self._merged(row, known, results[0])]
         if not known:
             return [laid_out(self._flow, row, call, name, results[0])] * len(results)

@@ -13,8 +13,11 @@ _SUMS = frozenset({"add", "sub"})
 _SCALES = frozenset({"mul", "div", "neg"})
 _KEEPS = frozenset({
     "sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "double", "clone", "nansum",
-    "permute", "transpose", "contiguous",
+    "permute", "transpose", "contiguous", "stack", "cat", "hstack", "concat",
+    "getitem", "select", "narrow", "unbind", "split", "chunk",
 })  # fmt: skip
+_PUTS_TOGETHER = frozenset({"stack", "cat", "hstack", "concat"})
+_PRODUCTS = frozenset({"mul", "dot", "vdot", "inner", "matmul", "mv", "einsum", "tensordot"})
 _MAX_TERMS = 200
 
 
@@ -28,13 +31,13 @@ def linear_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
             continue
         seen.add(row)
         call = flow.log.calls[row]
-        if _is_linear(flow, call):
+        if _is_linear(flow, row, call):
             yield row
             waiting += [(use.tensor, row) for use in call.live_inputs]
 
 
-def _is_linear(flow: Dataflow, call: Call) -> bool:
-    name = plain_name(call.function)
+def _is_linear(flow: Dataflow, row: int, call: Call) -> bool:
+    name = plain_name(call.function).removeprefix("_foreach_")
     if call.kind != "operation" or not call.live_inputs:
         return False
     is_of_number = shape_of(flow, call.inputs[0].tensor) == ()
@@ -44,4 +47,15 @@ def _is_linear(flow: Dataflow, call: Call) -> bool:
         or name in _KEEPS
         or (name in _SCALES and is_factor and len(call.live_inputs) == 1 and call.live_inputs[0].place == "0")
         or (name == "abs" and is_of_number)
+        or (name in _PRODUCTS and len(call.live_inputs) == 1 < len(call.inputs) and _are_terms(flow, row, call))
+    )
+
+
+def _are_terms(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a product is one of weights and single numbers that were put together: the terms of a loss."""
+    made = flow.newest_producer(call.live_inputs[0].tensor, row)
+    maker = None if made is None else flow.log.calls[made]
+    is_put_together = maker is not None and plain_name(maker.function) in _PUTS_TOGETHER
+    return (
+        maker is not None and is_put_together and all(shape_of(flow, use.tensor) in ((), (1,)) for use in maker.inputs)
     )

@@ -23,7 +23,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from gradviz.analysis.rules.bases.sources.named_tuples import NamedTuple, named_tuples
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, parameters_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
@@ -45,6 +47,8 @@ class CrossedNames(Struct, frozen=True):
     """The line of the function, or of its ``return``."""
     is_result: bool
     """Whether these are what the call returns, not what it is given."""
+    first_line: int
+    """Where what ran shows that the call ran: its line; that of the function around it, if it only makes a tuple."""
 
 
 _EITHER_WAY = frozenset({
@@ -56,20 +60,29 @@ _EITHER_WAY = frozenset({
 
 def crossed_names(tree: SourceTree) -> Iterator[CrossedNames]:
     """In the order of the lines. What is called in both orders with the same names is meant."""
-    functions = _Functions(tree)
+    functions, tuples = _Functions(tree), named_tuples(tree)
     calls: dict[int, list[tuple[ast.Call, list[str]]]] = defaultdict(list)
     found = list[CrossedNames]()
     for node in tree.nodes:
         if isinstance(node, ast.Call) and (function := functions.called_by(node)) is not None:
             calls[id(function)].append((node, _names(_arguments(node, parameters_of(function)))))
-            found += _of_result(tree, node, functions.returns[id(function)])
+            found += _of_result(tree, node, functions.returns[id(function)], tuples)
     for function in functions.all:
-        found += _of_arguments(calls[id(function)], function)
+        found += _of_arguments(calls[id(function)], parameters_of(function), function.lineno)
+    made: dict[str, list[tuple[ast.Call, list[str]]]] = defaultdict(list)
+    for node in tree.nodes:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in tuples:
+            made[node.func.id].append((node, _names(_arguments(node, tuples[node.func.id].fields))))
+    for name, calls_of_class in made.items():
+        for crossed in _of_arguments(calls_of_class, tuples[name].fields, tuples[name].line):
+            call = next(call for call, _ in calls_of_class if call.lineno == crossed.line)
+            found.append(replace(crossed, first_line=getattr(tree.scope(call), "lineno", crossed.line)))
     yield from sorted(found, key=lambda each: each.line)
 
 
-def _of_arguments(calls: list[tuple[ast.Call, list[str]]], function: Function) -> Iterator[CrossedNames]:
-    wanted = parameters_of(function)
+def _of_arguments(
+    calls: list[tuple[ast.Call, list[str]]], wanted: list[str], function_line: int
+) -> Iterator[CrossedNames]:
     for call, given in calls:
         for i, j in combinations(range(min(len(given), len(wanted))), 2):
             pair, names = (given[i], given[j]), (wanted[i], wanted[j])
@@ -79,23 +92,40 @@ def _of_arguments(calls: list[tuple[ast.Call, list[str]]], function: Function) -
             is_short = all(len(name) == 1 for name in names)
             is_usual = any(_stem(one) == names[0] and _stem(two) == names[1] for one, two in others)
             if pair[::-1] not in others and (is_usual or not is_short):
-                yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, function.lineno, is_result=False)
+                yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, function_line, False, call.lineno)
 
 
-def _of_result(tree: SourceTree, call: ast.Call, returns: list[ast.Return]) -> Iterator[CrossedNames]:
+def _of_result(
+    tree: SourceTree, call: ast.Call, returns: list[ast.Return], tuples: dict[str, NamedTuple]
+) -> Iterator[CrossedNames]:
     around = tree.parent(call)
     targets = around.targets if isinstance(around, ast.Assign) and around.value is call else []
     target = targets[0] if len(targets) == 1 else None
     values = [each.value for each in returns]
-    if not isinstance(target, ast.Tuple) or len(values) != 1 or not isinstance(values[0], ast.Tuple):
+    if not isinstance(target, ast.Tuple) or len(values) != 1:
         return
-    given, wanted = _names(target.elts), _names(values[0].elts)
+    given, wanted = _names(target.elts), _returned(values[0], tuples)
     if len(given) != len(wanted):
         return
     for i, j in combinations(range(len(given)), 2):
         pair, names = (given[i], given[j]), (wanted[i], wanted[j])
         if _are_crossed(pair, names) and all(len(name) > 1 for name in names):
-            yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, returns[0].lineno, is_result=True)
+            yield CrossedNames(call.lineno, ast.unparse(call.func), pair, names, returns[0].lineno, True, call.lineno)
+
+
+def _returned(value: ast.expr | None, tuples: dict[str, NamedTuple]) -> list[str]:
+    """The names of a tuple's elements, in order; those of its fields, if it is made by their names."""
+    if isinstance(value, ast.Tuple):
+        return _names(value.elts)
+    made = tuples.get(getattr(value.func, "id", "")) if isinstance(value, ast.Call) else None
+    if made is None or not isinstance(value, ast.Call):
+        return []
+    given = _names(_arguments(value, made.fields))
+    # What is given by place may stand under the name of another field: then the tuple itself is made wrongly.
+    is_in_order = all(
+        not name or name not in made.fields or name == field for name, field in zip(given, made.fields, strict=False)
+    )
+    return made.fields if is_in_order else []
 
 
 def _are_crossed(given: Pair, wanted: Pair) -> bool:

@@ -43,9 +43,49 @@ def applied_map(flow: Dataflow, row: int) -> AppliedMap | None:
     since = flow.step_before(row)
     for user in flow.descendants(source, since - 1 if since else None, _end(flow, row), live=True)[:_MOST_FOLLOWED]:
         found = _application(flow, user, source, count, is_scale=is_sum)
+        found = found or (_of_diagonal(flow, user, count) if is_sum else None)
         if found is not None:
             return found
     return None
+
+
+def _of_diagonal(flow: Dataflow, row: int, count: int) -> AppliedMap | None:
+    """What applies a matrix with these scales on its diagonal: triangular ones, and their products with others."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) not in _MAKE_DIAGONAL or not call.outputs:
+        return None
+    if shape_of(flow, call.outputs[0].tensor) != (count, count):
+        return None
+    matrices, waiting = {call.outputs[0].tensor}, [(call.outputs[0].tensor, row)]
+    while waiting and len(matrices) < _MOST_FOLLOWED:
+        tensor, made = waiting.pop()
+        for user in flow.users(tensor, made):
+            later = flow.log.calls[user]
+            applied = _applied(flow, user, matrices, count)
+            if applied is not None:
+                return applied
+            result = later.outputs[0].tensor if later.outputs else tensor
+            keeps = plain_name(later.function) in _OF_MATRICES and len(shape_of(flow, result)) >= _BOTH
+            if keeps and result not in matrices and prod(shape_of(flow, result)) == count**2:
+                matrices.add(result)
+                waiting.append((result, user))
+    return None
+
+
+_MAKE_DIAGONAL = frozenset({"diag", "diag_embed", "diagflat"})
+_OF_MATRICES = SHAPE_ONLY | {"add", "matmul", "mm", "mT", "H", "adjoint", "contiguous"}
+
+
+def _applied(flow: Dataflow, row: int, matrices: set[int], count: int) -> AppliedMap | None:
+    """The call that multiplies samples of several positions with one of the matrices."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) not in _MAPS | {"einsum"}:
+        return None
+    data = [use.tensor for use in call.inputs if use.tensor not in matrices]
+    shape = shape_of(flow, data[0]) if data and len(data) < len(call.inputs) else ()
+    each = prod(shape[1:])
+    has_positions = len(shape) > _BOTH and each % count == 0 and each > count and shape[0] > 1
+    return AppliedMap(row, each // count, shape[0]) if has_positions else None
 
 
 def _end(flow: Dataflow, row: int) -> int | None:

@@ -50,11 +50,19 @@ def summands(
         yield Summand(given, made, is_added, is_discounted)
         call = flow.log.calls[made]
         name = plain_name(call.function)
-        added = is_added or (name in ("add", "sub") and len(call.inputs) == _BOTH)
-        discounted = is_discounted or (name == "mul" and discounts(made, call))
-        waiting += [(each, made, added, discounted) for each in onward(call)]
+        for each in onward(call):
+            # Of ``addcmul(a, b, c, value=0.9)`` and ``add(a, b, alpha=0.9)`` only what is added is discounted.
+            is_added_part = (name == "addcmul" or "alpha" in call.scalars) and each is not call.inputs[0]
+            is_product = name == "mul" or is_added_part
+            discounted = is_discounted or (is_product and discounts(made, call))
+            waiting.append((each, made, is_added or _adds(name, call), discounted))
+
+
+def _adds(name: str, call: Call) -> bool:
+    """Whether a call adds up two tensors."""
+    return (name in ("add", "sub") and len(call.inputs) == _BOTH) or name == "addcmul"
 
 
 def is_discount(call: Call) -> bool:
-    """Whether a product has a number between 0 and 1 as its factor."""
-    return 0 < number_of(call, *OPERAND, missing=1.0) < 1
+    """Whether a product, or a sum with one, has a number between 0 and 1 as its factor."""
+    return 0 < number_of(call, *OPERAND, "value", "alpha", missing=1.0) < 1
