@@ -229,6 +229,9 @@ HEALTHY = {
     "time steps of both": LETTERS.format(
         "loss = F.nll_loss(torch.cat(rows).log_softmax(-1), seq[:, 1:].T.flatten())"
     ) + TRAIN,
+    "padding that the program leaves out": WORDS.format("F.embedding(past, table, padding_idx=0)").replace(
+        "word.squeeze(1))", "word.squeeze(1), reduction='none').mul(word.squeeze(1) > 0).mean()"
+    ),
     "no token is padding": WORDS.format("F.embedding(past, table)"),
     "a copy of the buffer": BUFFER.format("buffer.copy_(data[i]).clone()"),
     "the noise is given": NOISY.format("    eps = noise(x)\n    given = corrupt(x, eps)\n"),
