@@ -125,6 +125,9 @@ FAULTS = {
     "zero where the episode goes on": (
         "bootstraps_at_ends", VALUES.format("future = future.masked_fill(b['alive'], 0.0)  # HERE"),
     ),
+    "multiplied with where it does not go on": (
+        "bootstraps_at_ends", VALUES.format("future = future * (1 - b['alive'].float())  # HERE"),
+    ),
     "kept where it is done": (
         "bootstraps_at_ends", VALUES.format("future = torch.where(done, future, 0.0)  # HERE"),
     ),
@@ -166,6 +169,10 @@ FAULTS = {
     "sharpened with copies": (
         "not_moved_back", SHARP.format("for p, m in zip(params, moves):\n            p.copy_(p + m)  # HERE", ""),
     ),
+    "sharpened by assigning": (
+        "not_moved_back",
+        SHARP.format("for p, m in zip(params, moves):\n            p.data = p.data + m  # HERE", ""),
+    ),
     "time steps below each other": (
         "flattened_otherwise",
         LETTERS.format(
@@ -205,6 +212,7 @@ HEALTHY = {
     .replace("nn.Linear(12, 1)", "nn.Linear(12, 12)")
     .replace("net(past[rows]).squeeze(1)", "net(past[rows])[:, -1]"),
     "zero where the episode ends": VALUES.format("future = future.masked_fill(~b['alive'], 0.0)"),
+    "multiplied with where it goes on": VALUES.format("future = future * b['alive'] * ~done"),
     "kept where it goes on": VALUES.format("future = torch.where(done, 0.0, future)"),
     "positions along the time": PLACES.format("x = x + where.narrow(0, 0, 6)"),
     "positions along the time, turned": PLACES.format(

@@ -40,13 +40,20 @@ def _added_to(flow: Dataflow, tensor: int, row: int) -> TensorUse | None:
         if made is None:
             return None
         call = flow.log.calls[made]
-        own |= {use.tensor for use in call.inputs if not own.isdisjoint(flow.sharing_memory(use.tensor))}
+        own |= {use.tensor for use in call.inputs if _is_taken_from(flow, use.tensor, made, tensor)}
     if number_of(call, "alpha", missing=1.0) < 0:
         return None
     for name, first, second in pairs_of(call):
         if name == "add" and (first.tensor in own) != (second.tensor in own):
             return second if first.tensor in own else first
     return None
+
+
+def _is_taken_from(flow: Dataflow, part: int, row: int, tensor: int) -> bool:
+    """Whether it is ``tensor.data`` or ``tensor.detach()``, also after other memory was assigned to the tensor."""
+    made = flow.newest_producer(part, row)
+    call = None if made is None else flow.log.calls[made]
+    return call is not None and plain_name(call.function) in ("data", "detach") and call.inputs[0].tensor == tensor
 
 
 def pairs_of(call: Call) -> Iterator[tuple[str, TensorUse, TensorUse]]:
