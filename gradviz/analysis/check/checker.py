@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -87,7 +87,7 @@ def check_case(case: Case, rules: Iterable[type[Rule]]) -> CheckResult:
         else:
             findings += found
             completed.append(rule)
-    kept = _merged(_without_explained(findings, completed))
+    kept = _merged(_without_explained(findings, completed, _first_names(case)))
     last = {rule.code for rule in completed if rule.is_last_resort}
     kept.sort(key=lambda finding: (SEVERITIES.index(finding.severity), finding.code in last))
     return CheckResult(tuple(kept), tuple(rule.code for rule in completed), tuple(skipped))
@@ -109,12 +109,22 @@ def failed_rule(rule: type[Rule], defect: Exception) -> Finding:
     )
 
 
-def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]]) -> list[Finding]:
+def _first_names(case: Case) -> dict[str, str]:
+    """By each dotted name of a parameter, its first one: rules that read graphs may know it by another one."""
+    log = case.dataflow.log
+    tensors = (log.tensors[number] for number in log.parameters)
+    return {name: tensor.names[0] for tensor in tensors for name in tensor.names if "." in name}
+
+
+def _without_explained(
+    findings: Sequence[Finding], rules: Iterable[type[Rule]], first_names: Mapping[str, str]
+) -> list[Finding]:
     """Leaves out a rule's finding if a rule that it yields to reports the same tensors, or at the same line."""
     known = list(rules)
     explained: dict[str, set[object]] = {}
-    for finding in findings:
-        explained.setdefault(finding.cause, set()).update(finding.tensors, _lines_explained(finding))
+    tensors = [tuple(first_names.get(name, name) for name in finding.tensors) for finding in findings]
+    for finding, names in zip(findings, tensors, strict=True):
+        explained.setdefault(finding.cause, set()).update(names, _lines_explained(finding))
     last = {rule.code for rule in known if rule.is_last_resort}
     others = [finding for finding in findings if finding.code not in last]
     causes = tuple(finding.cause for finding in others)
@@ -122,10 +132,10 @@ def _without_explained(findings: Sequence[Finding], rules: Iterable[type[Rule]])
     is_told = any(finding.is_alarm and not finding.tensors for finding in others)
     return [
         finding
-        for finding in findings
+        for finding, names in zip(findings, tensors, strict=True)
         if not (is_told and finding.code in last)
         and not any(
-            explained.get(name, set()).intersection((*finding.tensors, (finding.severity, finding.location)))
+            explained.get(name, set()).intersection((*names, (finding.severity, finding.location)))
             for name in deeper.get(finding.code, ())
         )
     ]

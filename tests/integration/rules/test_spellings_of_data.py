@@ -87,7 +87,23 @@ NOISY = HEAD + (
     "    loss = F.mse_loss(net(given), eps)" + TRAIN
 )  # fmt: skip
 
+CLIPPED = HEAD + (
+    "from torch.func import functional_call, grad, vmap\nnet = nn.Linear(6, 3)\n"
+    "weights = {{k: p.detach() for k, p in net.named_parameters()}}\ndef single(weights, x, y):\n"
+    "    return F.cross_entropy(functional_call(net, weights, (x[None],)), y[None])\nfor step in range(5):\n"
+    "    x, y = torch.randn(16, 6), torch.randint(0, 3, (16,))\n"
+    "    each = list(vmap(grad(single), (None, 0, 0))(weights, x, y).values())\n    {}\n"
+    "    for w, g in zip(weights.values(), each):\n        w.sub_(g.sum(0), alpha=0.01)\n"
+)
+
 FAULTS = {
+    "one clip for all with foreach": (
+        "one_clip_for_all_samples",
+        CLIPPED.format(
+            "size = torch.stack(torch._foreach_norm(each)).norm()  # HERE\n"
+            "    each = torch._foreach_mul(each, (1.0 / size).clamp(max=1.0))"
+        ),
+    ),
     "labels kept where they are seen": (
         "visible_positions_asked", TOKENS + "    wanted = ids.where(keep, -100)  # HERE\n" + ASKED,
     ),
@@ -108,6 +124,9 @@ FAULTS = {
     ),
     "zero where the episode goes on": (
         "bootstraps_at_ends", VALUES.format("future = future.masked_fill(b['alive'], 0.0)  # HERE"),
+    ),
+    "multiplied with where it does not go on": (
+        "bootstraps_at_ends", VALUES.format("future = future * (1 - b['alive'].float())  # HERE"),
     ),
     "kept where it is done": (
         "bootstraps_at_ends", VALUES.format("future = torch.where(done, future, 0.0)  # HERE"),
@@ -141,13 +160,18 @@ FAULTS = {
     "averages that begin at each step": (
         "state_stays_zero",
         STEPS.format(
-            "avgs = []\n        for g in grads:\n            m = torch.zeros_like(g)  # HERE\n"
+            "avgs = []\n        for i, g in enumerate(grads):\n"
+            "            m = slots[i] if i in slots else torch.zeros_like(g)  # HERE\n"
             "            avgs.append(m.mul_(0.9).add_(g, alpha=0.1))"
         ),
     ),
     "sharpened with foreach": ("not_moved_back", SHARP.format("torch._foreach_add_(params, moves)  # HERE", "")),
     "sharpened with copies": (
         "not_moved_back", SHARP.format("for p, m in zip(params, moves):\n            p.copy_(p + m)  # HERE", ""),
+    ),
+    "sharpened by assigning": (
+        "not_moved_back",
+        SHARP.format("for p, m in zip(params, moves):\n            p.data = p.data + m  # HERE", ""),
     ),
     "time steps below each other": (
         "flattened_otherwise",
@@ -175,6 +199,10 @@ def test_data_and_steps_of_other_functions_are_told(name: str, tmp_path: Path) -
 
 
 HEALTHY = {
+    "a clip for each sample": CLIPPED.format(
+        "size = torch.stack([g.flatten(1).norm(dim=1) for g in each]).norm(dim=0)\n"
+        "    each = [g * (1.0 / size).clamp(max=1.0).view(-1, *[1] * (g.ndim - 1)) for g in each]"
+    ),
     "labels kept where they are hidden": TOKENS + "    wanted = ids.where(~keep, -100)\n" + ASKED,
     "a window that ends before the target": SERIES.format(
         11, "past, target = chunks.narrow(1, 0, 11), chunks.select(1, 11)"
@@ -184,6 +212,7 @@ HEALTHY = {
     .replace("nn.Linear(12, 1)", "nn.Linear(12, 12)")
     .replace("net(past[rows]).squeeze(1)", "net(past[rows])[:, -1]"),
     "zero where the episode ends": VALUES.format("future = future.masked_fill(~b['alive'], 0.0)"),
+    "multiplied with where it goes on": VALUES.format("future = future * b['alive'] * ~done"),
     "kept where it goes on": VALUES.format("future = torch.where(done, 0.0, future)"),
     "positions along the time": PLACES.format("x = x + where.narrow(0, 0, 6)"),
     "positions along the time, turned": PLACES.format(
@@ -208,6 +237,9 @@ HEALTHY = {
     "time steps of both": LETTERS.format(
         "loss = F.nll_loss(torch.cat(rows).log_softmax(-1), seq[:, 1:].T.flatten())"
     ) + TRAIN,
+    "padding that the program leaves out": WORDS.format("F.embedding(past, table, padding_idx=0)").replace(
+        "word.squeeze(1))", "word.squeeze(1), reduction='none').mul(word.squeeze(1) > 0).mean()"
+    ),
     "no token is padding": WORDS.format("F.embedding(past, table)"),
     "a copy of the buffer": BUFFER.format("buffer.copy_(data[i]).clone()"),
     "the noise is given": NOISY.format("    eps = noise(x)\n    given = corrupt(x, eps)\n"),

@@ -200,6 +200,9 @@ HEALTHY = {
     "the quantity of the multiplier is detached": SAC
     + "    actor = torch.addcmul(score.sqrt(), alpha, -score).mean()\n"
     "    loss = actor - log_alpha * (2.0 - score.detach().mean())" + TRAIN,
+    "energies of a layer": RANKED.format("net2(a * b).squeeze(1)", "return F.softplus(pos - neg).mean()").replace(
+        "net = nn.Linear(6, 4)\n", "net, net2 = nn.Linear(6, 4), nn.Linear(4, 1)\n"
+    ).replace("net.parameters()", "[*net.parameters(), *net2.parameters()]"),
     "the positive is preferred": RANKED.format("torch.linalg.vecdot(a, b)", "return F.softplus(neg - pos).mean()"),
 }  # fmt: skip
 

@@ -26,13 +26,20 @@ def goes_up_gradient(case: Case, tensor: int, row: int) -> bool:
         # The sum is new memory, which is written there.
         made = flow.newest_producer(call.inputs[-1].tensor, row)
         call = call if made is None else as_single_call(flow.log.calls[made], call.inputs[-1].tensor)
-        own |= {use.tensor for use in call.inputs if not own.isdisjoint(flow.sharing_memory(use.tensor))}
+        own |= {use.tensor for use in call.inputs if made is not None and _is_taken_from(flow, use.tensor, made, tensor)}
     name, added = plain_name(call.function), [use for use in call.inputs if use.tensor not in own]
     if name in _PRODUCTS:
         return _adds_product(flow, tensor, row, call)
     if name != "add" or len(added) != 1 or number_of(call, "alpha", missing=1.0) < 0:
         return False
     return _is_of_gradient(flow, tensor, added[0], row)
+
+
+def _is_taken_from(flow: Dataflow, part: int, row: int, tensor: int) -> bool:
+    """Whether it is ``tensor.data`` or ``tensor.detach()``, also after other memory was assigned to the tensor."""
+    made = flow.newest_producer(part, row)
+    call = None if made is None else flow.log.calls[made]
+    return call is not None and plain_name(call.function) in ("data", "detach") and call.inputs[0].tensor == tensor
 
 
 def _adds_product(flow: Dataflow, tensor: int, row: int, call: Call) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from itertools import permutations
@@ -77,8 +78,10 @@ class StateStaysZero(Rule):
         for found in sites.values():
             lines[location_of_call(flow, found[0][0])] += _kept_zeros(flow, found)
             for made, states in _made_anew(flow, found).items():
-                lines[location_of_call(flow, made)] += states
-                anew.add(location_of_call(flow, made))
+                line = location_of_call(flow, made)
+                if _STANDS_IN.search(case.source_line(line) or ""):
+                    lines[line] += states
+                    anew.add(line)
         for line, states in lines.items():
             if states:
                 yield self._finding(case, line, states, is_anew=line in anew)
@@ -103,6 +106,8 @@ class StateStaysZero(Rule):
 
 
 _SUMS = frozenset({"add", "sub", "lerp", "addcmul"})
+_STANDS_IN = re.compile(r"\.(get|pop)\(|\bgetattr\(|\b(else|or)\b")
+"""Zeros that stand in for what is stored; others may be the beginning of a sum that ends with the step."""
 _MIN_STEPS = 3
 _MAX_MAKERS = 12
 _OF_GRADIENTS = frozenset({

@@ -108,6 +108,7 @@ class PaddingRowUsed(Rule):
         )
 
 
+_PADS = frozenset({"pad", "pad_sequence"})
 _MIN_USUAL = 2
 _TIMES = 2.5
 
@@ -139,14 +140,18 @@ def _is_asked_for(case: Case, table: int, rows: list[int]) -> bool:
         classes = shape_of(flow, call.inputs[0].tensor)[1:2]
         if target is None or classes != (size,) or call.scalars.get("ignore_index") == 0 or call.padding:
             continue
+        if call.scalars.get("reduction") == "none":
+            continue  # the program may leave out what is padding
         values = flow.values_of(target, lines[-1])
         index = flow.log.calls[rows[-1]].inputs[0]
         above = (
             flow.ancestors(each.tensor, row, flow.step_before(row))
             for each, row in ((target, lines[-1]), (index, rows[-1]))
         )
-        sources = [{use.tensor for row in found for use in flow.log.calls[row].inputs} for found in above]
-        if values is not None and values.zeros and sources[0] & sources[1]:
+        calls = [[flow.log.calls[row] for row in found] for found in above]
+        sources = [{use.tensor for each in found for use in each.inputs} for found in calls]
+        is_padded = any(plain_name(each.function) in _PADS for found in calls for each in found)
+        if values is not None and values.zeros and sources[0] & sources[1] and not is_padded:
             return True
     return False
 

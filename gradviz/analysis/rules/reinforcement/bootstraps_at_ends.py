@@ -84,7 +84,7 @@ class BootstrapsAtEnds(Rule):
 
     def _finding(self, flow: Dataflow, row: int, flag: _Flag, share: float) -> Finding:
         name = name_of(flow.log.tensors[flag.tensor])
-        is_product = plain_name(flow.log.calls[row].function) == "mul"
+        is_product = plain_name(flow.log.calls[row].function) == "mul" and flag.is_end
         by = f"multiplied by {name}, which is 1" if is_product else f"replaced by zero except where {name} "
         if not is_product:
             by += "is true," if flag.is_end else "is false,"
@@ -125,28 +125,27 @@ _MAX_ABOVE = 40
 def _flag_of(flow: Dataflow, row: int, call: Call) -> _Flag | None:
     """The flag by which a call chooses among a network's values, to which rewards are then added, if it keeps those at
     the ends."""
-    if plain_name(call.function) in _OVERWRITES:
-        hidden = hidden_by(flow, row)
-        if hidden is None or hidden.value != 0 or not call.outputs:
-            return None
-        base, is_where_false = hidden.positions(flow)
-        names = [_last_part(name) for name in flow.log.tensors[base].names]
-        is_kept_at_end = any(_ENDS.search(name) and not _LASTS.search(name) for name in names) and is_where_false
-        is_lost_before = any(map(_LASTS.search, names)) and not is_where_false
-        is_value = is_kept_at_end or is_lost_before
-        if is_value and _is_of_network(flow, hidden.data, row) and _is_added(flow, row, call):
-            return _Flag(base, is_kept_at_end)
+    name = plain_name(call.function)
+    if name not in _OVERWRITES or not call.outputs:
         return None
-    if plain_name(call.function) != "mul" or len(call.inputs) != _BOTH or not call.outputs:
-        return None
-    for flag, value in (call.inputs, tuple(reversed(call.inputs))):
+    for flag, value in (call.inputs, call.inputs[::-1]) if name == "mul" and len(call.inputs) == _BOTH else ():
         named = None if flag.requires_grad else _named_end(flow, flag.tensor, row)
         if named is not None and _is_of_network(flow, value.tensor, row) and _is_added(flow, row, call):
             return _Flag(named, is_end=True)
+    hidden = hidden_by(flow, row)
+    if hidden is None or hidden.value != 0:
+        return None
+    base, is_where_false = hidden.positions(flow)
+    names = [_last_part(each) for each in flow.log.tensors[base].names]
+    is_kept_at_end = any(_ENDS.search(each) and not _LASTS.search(each) for each in names) and is_where_false
+    is_lost_before = any(map(_LASTS.search, names)) and not is_where_false
+    is_value = is_kept_at_end or is_lost_before
+    if is_value and _is_of_network(flow, hidden.data, row) and _is_added(flow, row, call):
+        return _Flag(base, is_kept_at_end)
     return None
 
 
-_OVERWRITES = frozenset({"masked_fill", "where", "setitem"})
+_OVERWRITES = frozenset({"mul", "masked_fill", "where", "setitem"})
 
 
 def _last_part(name: str) -> str:

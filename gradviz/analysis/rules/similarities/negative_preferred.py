@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.overwritten_variables import assigned, reads
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.factors import name_before
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.objectives import objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -120,11 +120,12 @@ def _preferred(case: Case, row: int, call: Call, sign: int) -> tuple[str, str, b
     if difference is None:
         return None
     # A margin may be added to one side.
-    names = [
-        name_before(flow, use.tensor, difference.row, _MARGIN, beside_data=False)
-        or _assigned_name(case, use.tensor, difference.row)
-        for use in difference.sides
-    ]
+    names = [name_before(flow, use.tensor, difference.row, _MARGIN, beside_data=False) for use in difference.sides]
+    if not all(names) and not any(_is_of_head(flow, use, difference.row) for use in difference.sides):
+        names = [
+            name or _assigned_name(case, use.tensor, difference.row)
+            for name, use in zip(names, difference.sides, strict=True)
+        ]
     roles = [_role(name) for name in names]
     if set(roles) != {"positive", "negative"}:
         return None
@@ -183,6 +184,12 @@ def _difference_in(flow: Dataflow, row: int, call: Call) -> _Difference | None:
 def _role(name: str) -> str:
     is_positive, is_negative = bool(_POSITIVE.search(name)), bool(_NEGATIVE.search(name))
     return "" if is_positive == is_negative else "positive" if is_positive else "negative"
+
+
+def _is_of_head(flow: Dataflow, use: TensorUse, row: int) -> bool:
+    """Whether a layer made a number: it may be an energy, which is low for what is preferred."""
+    made = value_maker(flow, use.tensor, row, through=_PASSED)
+    return made is not None and plain_name(made[1].function) in ("linear", "addmm", "bilinear")
 
 
 def _kind(flow: Dataflow, use: TensorUse, row: int) -> str | None:
