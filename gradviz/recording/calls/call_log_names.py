@@ -19,11 +19,11 @@ from gradviz.recording.calls.known_tensors import KnownTensor, is_leaf, requires
 from gradviz.recording.calls.optimizers import KnownOptimizer
 from gradviz.recording.fingerprints.checksum import checksum_of
 from gradviz.recording.forward.forward_log import ForwardLog
-from gradviz.recording.forward.module_tree import distinct_modules, modules_inside
+from gradviz.recording.forward.hidden_tensors import hidden_tensors
+from gradviz.recording.forward.module_tree import distinct_modules
 from gradviz.recording.forward.tensor_names import ModuleNames, NameTable, names_on_stack, own_namespaces
-from gradviz.recording.forward.tensors_in_containers import MAX_DEPTH, MAX_ELEMENTS
 from gradviz.recording.run.line_attribution import NO_STACK, StackTable
-from gradviz.recording.torch_access.distributed.sharded_parameters import is_flat_parameter, own_parameter
+from gradviz.recording.torch_access.distributed.sharded_parameters import own_parameter
 from gradviz.recording.torch_access.modules import own_buffers, own_parameters
 
 _INSIDE_READS = '; --inside reads them (not with backend="eager", and not under compiled autograd)'
@@ -256,44 +256,3 @@ def _has_changed(tensor: torch.Tensor, known: KnownTensor) -> bool | None:
 def _tensors_of(optimizer: KnownOptimizer) -> list[torch.Tensor]:
     groups = getattr(optimizer.weak(), "param_groups", None) or ()
     return [tensor for group in groups for tensor in group["params"] if issubclass(type(tensor), torch.Tensor)]
-
-
-_OWN_ATTRIBUTES = frozenset(torch.nn.Module().__dict__)
-
-
-def hidden_tensors(module: torch.nn.Module, path: str) -> Iterator[tuple[str, torch.Tensor]]:
-    """Leaves that require grad in attributes of the module that ``parameters()`` does not search, with their names.
-
-    They are in plain lists and dicts, or in modules inside these. Attributes are read from ``vars()``: reading must not
-    run code of the user.
-    """
-    for attribute, value in list(vars(module).items()):
-        if attribute not in _OWN_ATTRIBUTES:
-            yield from (
-                (name, tensor)
-                for name, tensor in _tensors_in(value, f"{path}.{attribute}")
-                if not is_flat_parameter(tensor)
-            )
-
-
-def _tensors_in(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
-    waiting = [(name, value, 0)]
-    seen: set[int] = set()
-    while waiting and len(seen) < MAX_ELEMENTS:
-        index, each, depth = waiting.pop()
-        kind = type(each)
-        if id(each) in seen:
-            continue
-        if issubclass(kind, torch.Tensor):
-            seen.add(id(each))
-            yield index, each
-        elif issubclass(kind, torch.nn.Module):
-            seen.add(id(each))
-            for path, inner in modules_inside(each, index):
-                yield from (
-                    (f"{path}.{own}", tensor) for own, tensor in own_parameters(inner).items() if tensor is not None
-                )
-        elif kind in (list, tuple, dict) and depth < MAX_DEPTH:
-            seen.add(id(each))
-            pairs = list(each.items() if kind is dict else enumerate(each))[:MAX_ELEMENTS]
-            waiting.extend((f"{index}[{key!r}]", inner, depth + 1) for key, inner in reversed(pairs))

@@ -136,6 +136,7 @@ def _pairs(flow: Dataflow, row: int) -> list[_Pair]:
 def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
     """One for each picture that was put into a batch one by one; else one for all."""
     flips, crop, rows = frozenset[int](), tuple[tuple[int, int], ...](), list[int]()
+    narrowed: dict[int, tuple[int, int]] = {}
     for row, call in flow.makers(tensor, before, _MAX_MAKERS):
         name = plain_name(call.function)
         if name == "stack":
@@ -144,6 +145,10 @@ def _motions(flow: Dataflow, tensor: int, before: int) -> list[_Motion]:
         bounds = _bounds(call) if name == "getitem" else ()
         if name in _TURNS:
             flips ^= _axes(call, len(shape_of(flow, call.inputs[0].tensor)))
+            rows.append(row)
+        elif name == "narrow":
+            narrowed |= _narrowed(call, len(shape_of(flow, call.inputs[0].tensor)))
+            crop = crop or tuple(narrowed[axis] for axis in (-_AXES, -1) if len(narrowed) == _AXES)
             rows.append(row)
         elif len(bounds) >= _AXES:
             crop = crop or bounds[-_AXES:]
@@ -158,6 +163,20 @@ def _axes(call: Call, rank: int) -> frozenset[int]:
         return frozenset({1 - rank if plain_name(call.function) == "fliplr" else -rank})
     told = [value for place, value in call.scalars.items() if type(value) is int and place[:1] in "1234d"]
     return frozenset(axis if axis < 0 else axis - rank for axis in told)
+
+
+def _narrowed(call: Call, rank: int) -> dict[int, tuple[int, int]]:
+    """Begin and end along the axis of ``narrow()``, one of the last two, counted from the end."""
+    axis, begin, size = (
+        call.scalars.get(place, call.scalars.get(name)) for place, name in zip("123", _NARROW, strict=True)
+    )
+    if type(axis) is not int or type(begin) is not int or type(size) is not int:
+        return {}
+    axis = axis if axis < 0 else axis - rank
+    return {axis: (begin, begin + size)} if axis >= -_AXES else {}
+
+
+_NARROW = ("dim", "start", "length")
 
 
 def _bounds(call: Call) -> tuple[tuple[int, int], ...]:

@@ -25,9 +25,9 @@ class PrunedGrowsBack(Rule):
     -------------
     A trained parameter of which a mask sets some elements to zero once (``p.mul_(mask)``, ``p.data *= mask``,
     ``p[mask] = 0``) between two steps of an optimizer, where the mask comes from the size of the weights or is named as
-    one, and most of these zeros are gone after the next steps. Left alone are masks that the program uses again, on
-    weights, on gradients or in forward, parameters with hooks, weights that are masked several times or restored, and
-    what is done before the first step.
+    one, and most of these zeros are gone after the next steps; also elements that are told by their numbers, as with
+    ``index_fill_()``. Left alone are masks that the program uses again, on weights, on gradients or in forward,
+    parameters with hooks, weights that are masked several times or restored, and what is done before the first step.
 
     Why it matters
     --------------
@@ -111,7 +111,9 @@ _MIN_ZEROS = 3
 _MOST_LEFT = 0.5
 _MIN_STEPS_AFTER = 2
 _ASSIGNS_DATA = "torch.Tensor.data.__set__"
-_MASKS = frozenset({"mul", "setitem", "masked_fill", "copy", "set"})
+_BY_INDEX = frozenset({"index_fill", "scatter", "index_put", "setitem"})
+"""They may set elements to zero that are told by their numbers, as those of ``topk()``."""
+_MASKS = _BY_INDEX | {"mul", "masked_fill", "copy", "set"}
 _NAMED = re.compile(r"prun|mask|spars|keep", re.IGNORECASE)
 _MAX_MAKERS = 40
 
@@ -172,6 +174,9 @@ def _mask_of(flow: Dataflow, parameter: int, row: int) -> int | None:
         values = flow.values_of(use, row)
         is_mask = values is not None and (values.minimum, values.maximum) == (0, 1)
         if is_mask and _covers(shape_of(flow, use.tensor), shape) and use.tensor != parameter:
+            return use.tensor
+        is_index = "int" in flow.log.tensors[use.tensor].facts.dtype and plain_name(call.function) in _BY_INDEX
+        if is_index and flow.log.tensors[use.tensor].facts.elements != 1:
             return use.tensor
     return None
 

@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.graph.call_log import Call
 
 
 class StepsFromTheStart(Rule):
@@ -101,7 +102,10 @@ class _Step:
 
 
 def _steps(flow: Dataflow) -> Iterator[_Step]:
-    """The steps that the program makes by hand with gradients of ``autograd.grad``, in order."""
+    """The steps that the program makes by hand with gradients of ``autograd.grad``, in order.
+
+    Tensors are compared by their memory: `torch.func` wraps them anew.
+    """
     made: dict[int, _Step] = {}
     for row, call in enumerate(flow.log.calls):
         if call.kind != "operation" or call.function != _GRAD or len(call.inputs) != 1 + len(call.outputs):
@@ -110,30 +114,72 @@ def _steps(flow: Dataflow) -> Iterator[_Step]:
             found = _subtraction(flow, gradient.tensor, row)
             if found is None:
                 continue
-            number, base = found
-            before, site = made.get(of.tensor), flow.log.calls[number].call_site
+            number, base, result = found
+            before, site = made.get(_memory(flow, of.tensor)), flow.log.calls[number].call_site
+            is_restart = before is not None and flow.log.calls[before.call].call_site == site
             restarts = 0
-            if before is not None and before.base == base and flow.log.calls[before.call].call_site == site:
+            if before is not None and is_restart and _memory(flow, before.base) == _memory(flow, base):
                 restarts = before.restarts + 1
             step = _Step(number, base, restarts)
-            for use in flow.log.calls[number].outputs:
-                made[use.tensor] = step
+            made[_memory(flow, result)] = step
             yield step
 
 
-def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int] | None:
-    """The call that subtracts a gradient from a tensor, perhaps scaled, and that tensor."""
+def _memory(flow: Dataflow, tensor: int) -> int:
+    """The number of the storage of a tensor; one below zero for a tensor that has none."""
+    storage = flow.log.tensors[tensor].storage
+    return -1 - tensor if storage is None else storage
+
+
+def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int, int] | None:
+    """The call that subtracts a gradient from a tensor, perhaps scaled, that tensor, and the result."""
     given = gradient
     for _ in range(_CALLS_BETWEEN):
-        users = flow.users(given, row)
+        users = _users(flow, given, row)
         if not users:
             return None
-        row = users[0]
+        row, given = users[0]
         call = flow.log.calls[row]
+        if plain_name(call.function) in _FOREACH:
+            return _of_list(call, row, given)
+        scaled = _scaled_in_list(call, given) if plain_name(call.function) in _SCALE_LISTS else None
+        if scaled is not None:
+            given = scaled
+            continue
         others = [use.tensor for use in call.inputs if use.tensor != given]
-        if plain_name(call.function) in _SUBTRACTS and len(others) == 1:
-            return (row, others[0]) if all(use.tensor not in others for use in call.outputs) else None  # in place
+        if plain_name(call.function) in _SUBTRACTS and len(others) == 1 and len(call.outputs) == 1:
+            is_in_place = _memory(flow, call.outputs[0].tensor) == _memory(flow, others[0])
+            return None if is_in_place else (row, others[0], call.outputs[0].tensor)
         if others or len(call.outputs) != 1:
             return None
         given = call.outputs[0].tensor
     return None
+
+
+def _users(flow: Dataflow, tensor: int, after: int) -> list[tuple[int, int]]:
+    """The first call that uses a tensor, or what `torch.func` made of it; with the tensor that it uses."""
+    same = flow.sharing_memory(tensor)
+    same = same if len(same) < _MOST_WRAPPERS else (tensor,)
+    found = [(user, each) for each in same for user in flow.users(each, after)[:1]]
+    return sorted(found)[:1]
+
+
+def _of_list(call: Call, row: int, given: int) -> tuple[int, int, int] | None:
+    """The same of ``torch._foreach_sub(weights, gradients)``; None where the gradient is no member of the second."""
+    place = next((use.place for use in call.inputs if use.tensor == given), "")
+    number = place.removeprefix("1[").removesuffix("]")
+    base = next((use.tensor for use in call.inputs if use.place == f"0[{number}]"), None)
+    result = next((use.tensor for use in call.outputs if use.place == f"return[{number}]"), None)
+    return None if base is None or result is None or not place.startswith("1[") else (row, base, result)
+
+
+def _scaled_in_list(call: Call, given: int) -> int | None:
+    """What ``torch._foreach_mul(gradients, rate)`` makes of one gradient."""
+    place = next((use.place for use in call.inputs if use.tensor == given), "")
+    wanted = place.replace("0[", "return[", 1)
+    return next((use.tensor for use in call.outputs if use.place == wanted), None) if place.startswith("0[") else None
+
+
+_SCALE_LISTS = frozenset({"_foreach_mul", "_foreach_div", "_foreach_neg"})
+_MOST_WRAPPERS = 20
+_FOREACH = frozenset({"_foreach_add", "_foreach_sub"})

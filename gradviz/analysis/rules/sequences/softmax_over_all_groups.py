@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, value_maker
+from gradviz.analysis.rules.bases.paths.products import product_of, summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -20,7 +21,8 @@ class SoftmaxOverAllGroups(Rule):
 
     What it finds
     -------------
-    A softmax over rows that are then multiplied by it and added up by an index, with ``index_add`` or ``scatter_add``,
+    A softmax over rows, which may be written as exponentials over their sum, that are then multiplied by it and added
+    up by an index, with ``index_add`` or ``scatter_add``,
     into several groups: the edges of a graph at each node, the nodes of each graph. Nothing divides a group by the sum
     of its weights.
 
@@ -123,13 +125,37 @@ def _softmax_above(flow: Dataflow, source: TensorUse, row: int, rows: tuple[int,
             continue
         made_row, call = made
         name = plain_name(call.function)
-        if name == "mul":
-            waiting += [(use.tensor, made_row) for use in call.live_inputs]
-        elif name == "softmax" and call.inputs:
-            shape = shape_of(flow, call.inputs[0].tensor)
-            if axis_of(call, len(shape)) == 0 and shape[:1] == rows and rows > (_FEW,):
+        shape = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+        if name in ("softmax", "div", "exp") and shape[:1] == rows and rows > (_FEW,):
+            if _is_over_rows(flow, made_row, call, name, len(shape)):
                 return made_row
+        elif name in ("mul", "einsum") and product_of(call) is not None:
+            waiting += [(use.tensor, made_row) for use in call.live_inputs]
     return None
+
+
+def _is_over_rows(flow: Dataflow, row: int, call: Call, name: str, rank: int) -> bool:
+    """Whether a call is a softmax along the first axis, which may be written as exponentials over their sum."""
+    if name == "softmax":
+        return axis_of(call, rank) == 0
+    if name == "exp":  # of a log_softmax, or of scores minus their logsumexp
+        logarithm = value_maker(flow, call.inputs[0].tensor, row)
+        if logarithm is None or plain_name(logarithm[1].function) == "log_softmax":
+            return logarithm is not None and axis_of(logarithm[1], rank) == 0
+        return plain_name(logarithm[1].function) == "sub" and _is_sum_of(flow, *logarithm, "logsumexp", rank)
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    is_exponential = made is not None and plain_name(flow.log.calls[made].function) == "exp"
+    return is_exponential and _is_sum_of(flow, row, call, "sum", rank)
+
+
+def _is_sum_of(flow: Dataflow, row: int, call: Call, name: str, rank: int) -> bool:
+    """Whether the second input of a call is the sum of the first one along its first axis."""
+    if len(call.inputs) != _FEW:
+        return False
+    made = value_maker(flow, call.inputs[1].tensor, row, through=frozenset({"add", "clamp", "clamp_min"}))
+    if made is None or plain_name(made[1].function) != name or made[1].inputs[0].tensor != call.inputs[0].tensor:
+        return False
+    return 0 in (summed_axes(made[1], made[1].inputs[0], rank) or {axis_of(made[1], rank)})
 
 
 _KEEPS = frozenset({"dropout", "to", "half"})
