@@ -178,6 +178,8 @@ for step in range(3):
     loss = -(normal.log_prob(action) * advantage).mean()  # HERE""" + TRAIN,
     ("batch_meets_last_axis", "levels of noise that are expanded"): LEVELS
     + "    noisy = torch.addcmul(x, torch.randn_like(x), level.expand_as(x))  # HERE\n" + DENOISED + TRAIN,
+    ("batch_meets_last_axis", "levels of noise as standard deviations of a draw"): LEVELS
+    + "    noisy = torch.normal(x, level.expand_as(x))  # HERE\n" + DENOISED + TRAIN,
     ("batch_meets_last_axis", "levels of noise with an axis in front"): LEVELS
     + "    noisy = x + torch.randn_like(x).mul_(level[None])  # HERE\n" + DENOISED + TRAIN,
     ("batch_meets_last_axis", "levels of noise in an einsum"): LEVELS

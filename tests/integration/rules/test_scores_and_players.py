@@ -82,6 +82,9 @@ FAULTS = {
     ("scores_scaled_up", "a trained bias, and the factor of a sum"): ATTENTION
     + "    w = torch.add(value.bias[:5], torch.einsum('bid,bjd->bij', q, k), alpha=4.0)  # HERE\n"
     "    loss = (w.softmax(-1) @ v - x).square().mean()" + TRAIN,
+    ("scores_scaled_up", "a scale in an addcmul()"): ATTENTION
+    + "    w = torch.addcmul(value.bias[:5], q @ k.mT, torch.tensor(4.0))  # HERE\n"
+    "    loss = (w.softmax(-1) @ v - x).square().mean()" + TRAIN,
     ("scores_scaled_up", "products that are added up by hand"): ATTENTION
     + "    w = (q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1).div_(16**-0.5)  # HERE\n"
     "    loss = (w.softmax(-1) @ v - x).square().mean()" + TRAIN,

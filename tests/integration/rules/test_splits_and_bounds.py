@@ -28,7 +28,7 @@ TWICE = (
     "    return {'train': order[:40], 'rest': order[40:]}[name]\n"
     "train, held_out = part(50, 'train'), part(50, 'rest')",
     "train, _ = torch.randperm(50).split([40, 10])\n_, held_out = torch.randperm(50).split([40, 10])  # HERE",
-    "train = torch.randperm(50).narrow(0, 0, 40)\nheld_out = torch.randperm(50)[40:]  # HERE",
+    "train = torch.randperm(50).narrow(0, 0, 40)\nheld_out = torch.rand(50).argsort()[40:]  # HERE",
 )
 ONCE = (
     "order = torch.randperm(50)\ntrain, held_out = order[:40], order[40:]",

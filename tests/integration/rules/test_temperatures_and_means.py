@@ -74,6 +74,8 @@ REVERSED = (
     "    loss = torch.dot(nll, a) / 16 + F.smooth_l1_loss(value, returns)",
     "nll = -score\n    a = -(returns - value.detach())  # HERE\n"
     "    loss = (nll * a).mean() + F.l1_loss(value, returns)",
+    "gap = (value - returns).detach()  # HERE\n    a = F.layer_norm(gap, gap.shape)\n"
+    "    loss = F.mse_loss(value, returns) - (a * score).mean()",
     "a = torch.add(value.detach(), returns, alpha=-1)  # HERE\n    off = value - returns\n"
     "    loss = off.dot(off) / 16 - torch.einsum('b,b->', score, a) / 16",
 )

@@ -23,10 +23,10 @@ class SplitTwice(Rule):
 
     What it finds
     -------------
-    Two calls of ``randperm()`` of the same length, of which one is only used up to an index, and the other one only
-    from that index on: by slices, ``split()`` or ``narrow()``, also where a function or a class that is called for each
-    of the two parts draws. Programs that seed a generator on one of these lines, between them, or before them in such a
-    function, are left alone: both permutations may be the same.
+    Two calls of ``randperm()``, or of ``rand(n).argsort()``, of the same length, of which one is only used up to an
+    index, and the other one only from that index on: by slices, ``split()`` or ``narrow()``, also where a function or a
+    class that is called for each of the two parts draws. Programs that seed a generator on one of these lines, between
+    them, or before them in such a function, are left alone: both permutations may be the same.
 
     Why it matters
     --------------
@@ -108,7 +108,7 @@ def _parts(case: Case) -> Iterator[_Part]:
     """Of the first permutation of each line: a program that draws anew in each step takes a sample of the data."""
     flow, seen = case.dataflow, set[tuple[int | None, str]]()
     for row, call in enumerate(flow.log.calls):
-        if call.kind != "operation" or plain_name(call.function) != "randperm" or not call.outputs:
+        if call.kind != "operation" or not call.outputs or not _is_permutation(flow, row, call):
             continue
         count = shape_of(flow, call.outputs[0].tensor)[0]
         used = _used_parts(flow, row, call.outputs[0].tensor, count)
@@ -120,6 +120,15 @@ def _parts(case: Case) -> Iterator[_Part]:
         if 0 < bound < count and key not in seen:
             seen.add(key)
             yield _Part(row, count, bound, start == 0)
+
+
+def _is_permutation(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether a call draws a permutation: ``randperm(n)``, or ``rand(n).argsort()``."""
+    name = plain_name(call.function)
+    if name != "argsort" or len(shape_of(flow, call.outputs[0].tensor)) != 1:
+        return name == "randperm"
+    drawn = flow.newest_producer(call.inputs[0].tensor, row)
+    return drawn is not None and plain_name(flow.log.calls[drawn].function) in ("rand", "randn")
 
 
 def _used_parts(flow: Dataflow, row: int, tensor: int, count: int) -> set[tuple[int, int]]:

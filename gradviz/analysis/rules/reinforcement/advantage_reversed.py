@@ -98,7 +98,7 @@ _BOTH = 2
 _ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"})
 _SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
 _PRODUCTS = frozenset({"mul", "dot", "inner", "vdot", "vecdot", "einsum", "tensordot", "matmul", "mv"})
-_NORMALIZES = frozenset({"div", "sub", "add", "mul", "detach", "clamp", "neg", "nan_to_num"})
+_NORMALIZES = frozenset({"div", "sub", "add", "mul", "detach", "clamp", "neg", "layer_norm", "tanh"})
 _LOSSES_OF_ACTIONS = frozenset({"cross_entropy", "nll_loss", "binary_cross_entropy_with_logits"})
 """They return negative log-probabilities."""
 _CHOICES = frozenset({"gather", "log_softmax", "take_along_dim", "logsigmoid"})

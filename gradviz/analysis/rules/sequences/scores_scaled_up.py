@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import isclose, prod, sqrt
-from typing import NamedTuple
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.analysis.rules.bases.sequences.score_products import Product, product_of
+from gradviz.graph.call_log import Call
 
 
 class ScoresScaledUp(Rule):
@@ -86,13 +85,10 @@ class ScoresScaledUp(Rule):
         )
 
 
-_PRODUCTS = frozenset(
-    {"matmul", "bmm", "einsum", "mm", "baddbmm", "addmm", "addbmm", "inner", "tensordot", "linear", "vecdot"}
-)
 _FUSED = "scaled_dot_product_attention"
-_ADDS_TO = frozenset({"baddbmm", "addmm", "addbmm"})
-"""They add the product of the other two to their first argument."""
-_PASSED = frozenset({"add", "masked_fill", "where", "mul", "div", "view", "reshape", "sub", "float", "to", "unflatten"})
+_PASSED = frozenset(
+    {"addcmul", "add", "masked_fill", "where", "mul", "div", "view", "reshape", "sub", "float", "to", "unflatten"}
+)
 _BEFORE_PRODUCT = frozenset({
     "mul", "div", "view", "reshape", "transpose", "permute", "mT", "T", "t", "swapaxes", "unsqueeze", "flatten",
     "unflatten", "contiguous", "expand", "movedim", "unbind", "getitem", "chunk", "split", "float", "to",
@@ -116,7 +112,7 @@ def _scaled_up(flow: Dataflow, tensor: int, row: int) -> tuple[int, int] | None:
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or not call.live_inputs:
             continue
-        product = _product_of(flow, made, call)
+        product = product_of(flow, made, call)
         if product is not None:
             found = _with_root(flow, made, product, factors)
             if found is not None:
@@ -131,12 +127,15 @@ def _scaled_in(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
     shape, scale = shape_of(flow, call.inputs[0].tensor), call.scalars.get("scale")
     if type(scale) is not float or not shape or len(call.live_inputs) < _TWO:
         return None
-    return _with_root(flow, row, _Product(call.inputs[:_TWO], shape[-1], scale), ())
+    return _with_root(flow, row, Product(call.inputs[:_TWO], shape[-1], scale), ())
 
 
 def _onward(flow: Dataflow, row: int, call: Call, factors: _Factors) -> Iterator[tuple[int, int, _Factors]]:
     """What a call passes on, with the factors behind it: of a sum, each of its terms."""
     name, live = plain_name(call.function), call.live_inputs
+    if name == "addcmul":
+        yield from _terms_of_addcmul(flow, row, call, factors)
+        return
     if len(live) > 1 and name not in ("add", "sub"):
         return
     for use in live:
@@ -148,61 +147,19 @@ def _onward(flow: Dataflow, row: int, call: Call, factors: _Factors) -> Iterator
             yield use.tensor, row, (*factors, *(((row, factor),) if factor != 1 else ()))
 
 
-class _Product(NamedTuple):
-    """A product of queries and keys."""
-
-    sides: tuple[TensorUse, ...]
-    length: int
-    factor: float = 1.0
-    """What the same call multiplies it with."""
-
-
-def _product_of(flow: Dataflow, row: int, call: Call) -> _Product | None:
-    name = plain_name(call.function)
-    if name == "sum" and len(call.inputs) == 1:
-        return _product_in_sum(flow, row, call)
-    if name not in _PRODUCTS:
-        return None
-    sides = tuple(call.inputs[1:] if name in _ADDS_TO else call.inputs)
-    factor = number_of(call, "alpha", missing=1.0) if name in _ADDS_TO else 1.0
-    if name == "einsum" and len(sides) == _TWO + 1:
-        # A scale that is one more operand: "bqd,bkd,->bqk".
-        scales = [use for use in sides if not use.requires_grad and not shape_of(flow, use.tensor)]
-        values = flow.values_of(scales[0], row) if len(scales) == 1 else None
-        sides = tuple(use for use in sides if use not in scales)
-        factor = 0.0 if values is None or values.minimum is None else values.minimum
-    if len(sides) != _TWO or not all(use.requires_grad for use in sides):
-        return None
-    if any(flow.log.tensors[use.tensor].role == "parameter" for use in sides):
-        return None
-    return _Product(sides, _contracted(flow, call, sides), factor)
+def _terms_of_addcmul(flow: Dataflow, row: int, call: Call, factors: _Factors) -> Iterator[tuple[int, int, _Factors]]:
+    """The first operand of ``addcmul``, and one of its factors if the other is a number."""
+    added, *both = call.inputs
+    if added.requires_grad:
+        yield added.tensor, row, factors
+    scores, scales = ([use for use in both if use.requires_grad is is_live] for is_live in (True, False))
+    values = flow.values_of(scales[0], row) if len(scores) == len(scales) == 1 else None
+    if values is not None and values.count == 1 and values.minimum:
+        factor = values.minimum * number_of(call, "value", missing=1.0)
+        yield scores[0].tensor, row, (*factors, (row, factor))
 
 
-def _contracted(flow: Dataflow, call: Call, sides: tuple[TensorUse, ...]) -> int:
-    """The size of the axis over which a product sums."""
-    shape = shape_of(flow, sides[0].tensor)
-    if plain_name(call.function) == "einsum":
-        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
-        first = terms.partition(",")[0]
-        summed = [axis for axis, letter in enumerate(first) if letter not in result]
-        if len(summed) == 1 and len(first) == len(shape):
-            return shape[summed[0]]
-    return shape[-1] if shape else 1
-
-
-def _product_in_sum(flow: Dataflow, row: int, call: Call) -> _Product | None:
-    """``(q.unsqueeze(-2) * k.unsqueeze(-3)).sum(-1)``."""
-    shape = shape_of(flow, call.inputs[0].tensor)
-    axis, made = axis_of(call, len(shape)), flow.newest_producer(call.inputs[0].tensor, row)
-    product = None if made is None else flow.log.calls[made]
-    if axis is None or product is None or plain_name(product.function) != "mul" or len(product.live_inputs) != _TWO:
-        return None
-    first, second = (shape_of(flow, use.tensor) for use in product.inputs)
-    is_table = len(first) == len(second) and first != second and first[axis] == second[axis]
-    return _Product(product.inputs, shape[axis]) if is_table else None
-
-
-def _with_root(flow: Dataflow, row: int, product: _Product, factors: _Factors) -> tuple[int, int] | None:
+def _with_root(flow: Dataflow, row: int, product: Product, factors: _Factors) -> tuple[int, int] | None:
     """The largest of the factors of a product, if all of them together are the root of its length."""
     found = [*factors, *(((row, product.factor),) if product.factor != 1 else ())]
     for use in product.sides:

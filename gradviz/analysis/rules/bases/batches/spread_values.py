@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
-SPREAD_BY = frozenset({"mul", "add", "sub", "div", "addcmul", "addcdiv", "lerp", "pow", "einsum"})
+SPREAD_BY = frozenset({"mul", "add", "sub", "div", "addcmul", "addcdiv", "lerp", "pow", "normal", "einsum"})
 """They compute element by element, and broadcast what they are given."""
 SPREADS = frozenset({"expand", "expand_as", "broadcast_to", "broadcast_tensors", "repeat", "tile"})
 _VIEWS = frozenset({"unsqueeze", "getitem", "view", "reshape", "contiguous", "clone", "to", "float"})
