@@ -62,7 +62,7 @@ def ends_of_axes(flow: Dataflow, row: int, tensor: int, until: int) -> Iterator[
             name = plain_name(call.function)
             others = len(call.inputs) > 1
             for out in call.outputs:
-                moved = _moved(flow, call, name, axes, out.tensor)
+                moved = moved_axes(flow, call, name, axes, out.tensor)
                 if moved is not None and out.tensor not in seen:
                     seen.add(out.tensor)
                     waiting.append((
@@ -142,7 +142,7 @@ _CHOOSE = frozenset({"gather", "take_along_dim"})
 # -- where an axis goes ------------------------------------------------------------------------------------------------
 
 
-def _moved(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -> Axes | None:
+def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -> Axes | None:
     """The axes of a result; None where they cannot be told."""
     rank, shape = len(axes), shape_of(flow, result)
     if name in _ELEMENTWISE:

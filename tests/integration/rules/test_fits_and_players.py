@@ -374,6 +374,15 @@ def turned(h, strength):
     h.register_hook(lambda gradient: {factor} * strength * gradient)
     return h
 
+def mirrored(h, strength):
+    return 2 * h.detach() - h
+
+def mixed(h, strength):
+    return (1 + strength) * h.detach() - strength * h if strength else h.detach() - 0.1 * (h - h.detach())
+
+def through(h, strength):
+    return h.detach() + (h - h.detach())
+
 features, head, domain = nn.Linear(4, 8), nn.Linear(8, 3), nn.Linear(8, 1)
 optimizer = torch.optim.SGD([*features.parameters(), *head.parameters(), *domain.parameters()], lr=0.1)
 for step in range(4):
@@ -384,7 +393,7 @@ for step in range(4):
 """
 
 
-@pytest.mark.parametrize("turn", ["Turn.apply", "turned"])
+@pytest.mark.parametrize("turn", ["Turn.apply", "turned", "mirrored", "mixed"])
 def test_an_error_that_is_reversed_and_subtracted_is_told(turn: str, tmp_path: Path) -> None:
     loss = "    loss = F.cross_entropy(head(h), labels) - 0.3 * error  # HERE"
     script = HEAD + DOMAINS.format(turn=turn, factor=-1) + loss + TRAIN
@@ -397,6 +406,9 @@ def test_an_error_that_is_reversed_and_subtracted_is_told(turn: str, tmp_path: P
         ("Turn.apply", -1, "F.cross_entropy(head(h), labels) + 0.3 * error"),
         ("turned", -1, "F.cross_entropy(head(h), labels) + error"),
         ("Turn.apply", 1, "F.cross_entropy(head(h), labels) - error"),
+        ("mirrored", 1, "F.cross_entropy(head(h), labels) + error"),
+        ("mixed", 1, "F.cross_entropy(head(h), labels) + 0.3 * error"),
+        ("through", 1, "F.cross_entropy(head(h), labels) - error"),
         ("Turn.apply", -1, "error - 0.1 * torch.softmax(head(h), 1).max(1).values.mean()"),
         (
             "Turn.apply",

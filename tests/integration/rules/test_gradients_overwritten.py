@@ -86,8 +86,55 @@ for step in range(5):
         before[name] = p.grad  # HERE
     optimizer.step()
 """,
+    """
+def gradients():
+    kept = []
+    for index in range(2):
+        losses()[index].backward()
+        kept.append([p.grad.ravel() for p in params])  # HERE
+        if index == 0:
+            torch._foreach_zero_([p.grad for p in params])
+    return params, kept
+for step in range(4):
+    optimizer.zero_grad()
+    combine(*gradients()[1])
+    optimizer.step()
+""",
+    """
+class Kept:
+    def collect(self):
+        self.kept = {}
+        for index in range(2):
+            losses()[index].backward()
+            self.kept[index] = [p.grad for p in params]  # HERE
+            if index == 0:
+                body.zero_grad(set_to_none=False)
+    def apply(self):
+        combine(self.kept[0], self.kept[1])
+both = Kept()
+for step in range(4):
+    optimizer.zero_grad()
+    both.collect()
+    both.apply()
+    optimizer.step()
+""",
 )
 HEALTHY = (
+    FAULTY[5].replace("p.grad.ravel() for", "p.grad.ravel().clone() for"),
+    FAULTY[5].replace("torch._foreach_zero_([p.grad for p in params])", "body.zero_grad()"),
+    FAULTY[6].replace("p.grad for", "p.grad + 0 for"),
+    # What a function returns is read once, and nothing else is kept.
+    """
+def gradients(loss):
+    loss.backward()
+    kept = [p.grad for p in params]
+    return kept
+for step in range(4):
+    optimizer.zero_grad(set_to_none=False)
+    found = gradients(sum(losses()))
+    torch._foreach_div_(found, 1 + sum(g.norm() for g in found))
+    optimizer.step()
+""",
     FAULTY[0].replace("p.grad for", "p.grad.clone() for"),
     # Clearing with None leaves the tensors to those who keep them.
     FAULTY[0].replace("set_to_none=False", "set_to_none=True"),

@@ -189,6 +189,14 @@ FIRST = (
     ("GRU(3, 8)", "5, 16, 3", "h = layer(x)[0]\n    h = h[0]  # HERE"),
     ("RNN(3, 8)", "5, 16, 3", "out, last = layer(x)\n    h = out.transpose(0, 1)[:, 0, :]  # HERE"),
     ("GRU(3, 8, 2, batch_first=True)", "16, 5, 3", "out, _ = layer(x)\n    h = out.select(1, 0)  # HERE"),
+    ("GRU(3, 8)", "5, 16, 3", "out = layer(x)[0].flip(0)\n    h = torch.tanh(out)[-1]  # HERE"),
+    ("LSTM(3, 8, batch_first=True)", "16, 5, 3", "out, _ = layer(x)\n    h = out.unbind(1)[0]  # HERE"),
+    ("LSTM(3, 8, batch_first=True)", "16, 5, 3", "out = layer(x)[0]\n    h = out.narrow(1, 0, 1).squeeze(1)  # HERE"),
+    (
+        "RNN(3, 8)",
+        "5, 16, 3",
+        "out = layer(x)[0].permute(1, 2, 0)\n    h = F.dropout(out)[:, :, :1].flatten(1)  # HERE",
+    ),
 )
 NOT_ONLY_FIRST = (
     ("LSTM(3, 8, batch_first=True)", "16, 5, 3", "h = layer(x)[0][:, -1]"),
@@ -196,6 +204,9 @@ NOT_ONLY_FIRST = (
     ("GRU(3, 8)", "5, 16, 3", "out, _ = layer(x)\n    h = out[0] + out[4]"),
     ("GRU(3, 8, batch_first=True)", "16, 1, 3", "h = layer(x)[0][:, 0]"),
     ("GRU(3, 8)", "5, 16, 3", "h = layer(x)[1][0]"),
+    ("GRU(3, 8)", "5, 16, 3", "h = layer(x)[0].flip(0)[0]"),
+    ("GRU(3, 8)", "5, 16, 3", "h = layer(x)[0].flip(0)[:2].mean(0)"),
+    ("LSTM(3, 8, batch_first=True)", "16, 5, 3", "out = layer(x)[0].unbind(1)\n    h = out[0] + out[-1]"),
 )
 
 

@@ -36,6 +36,45 @@ def test_steps_from_which_a_model_learns_are_right(made: str, tmp_path: Path) ->
     assert not alarms(RATES.format(made), tmp_path)
 
 
+DEEP = (
+    HEAD
+    + """
+model = nn.Sequential(nn.Linear(20, 96), nn.SiLU(), nn.Linear(96, 96), nn.SiLU(), nn.Linear(96, 5))
+teacher = torch.randn(20, 5)
+optimizer = torch.optim.{}
+for step in range(32):
+    x = torch.randn(64, 20)
+    loss = {}
+"""
+)
+FIT = "F.cross_entropy(model(x), (x @ teacher).argmax(1))"
+
+
+@pytest.mark.parametrize(
+    ("made", "loss"),
+    [
+        ("NAdam(model.parameters(), lr=0.8 * 64 / 256)  # HERE", FIT),
+        ("Adam(model.parameters(), lr=0.3)  # HERE", FIT),
+        ("Adamax(model.parameters(), lr=0.3)  # HERE", "F.mse_loss(model(x), x @ teacher)"),
+    ],
+)
+def test_steps_as_large_as_the_weights_are_told_where_the_loss_leaps(made: str, loss: str, tmp_path: Path) -> None:
+    assert_first_alarm(DEEP.format(made, loss) + TRAIN, "steps_too_large", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("made", "loss"),
+    [
+        ("Adam(model.parameters(), lr=0.03)", FIT),
+        # The targets are larger at a later step: nothing is wrong with the rate.
+        ("Adam(model.parameters(), lr=0.01)", "F.mse_loss(model(x), (1 + 9 * (step == 9)) * (x @ teacher))"),
+        ("SGD(model.parameters(), lr=0.2)", FIT),
+    ],
+)
+def test_usual_rates_are_right_also_where_the_loss_leaps(made: str, loss: str, tmp_path: Path) -> None:
+    assert not alarms(DEEP.format(made, loss) + TRAIN, tmp_path)
+
+
 WEIGHTED = (
     CLASSIFIER.format(1) + "optimizer = torch.optim.Adam(model.parameters())\n"
     "x = torch.randn(400, 8)\ny = (x.sum(1, keepdim=True) > 3).float()\n{}\n"

@@ -28,7 +28,8 @@ class GradientsOverwritten(Rule):
     -------------
     ``[p.grad for p in params]`` that is kept before the next ``backward()``, which adds to the same tensors, or before
     ``zero_grad(set_to_none=False)``, which fills them with zeros; where the program uses what it kept, and nothing has
-    read the first gradients before. Also a gradient that is added to itself or taken from itself by such a second name.
+    read the first gradients before, also in a function that gets what another one kept and returned. Also a gradient
+    that is added to itself or taken from itself by such a second name.
 
     Why it matters
     --------------
@@ -163,6 +164,8 @@ def _keeping(case: Case, lost: _Lost, kept_in: Callable[[str], tuple[KeptGradien
     for file in {line.file for line in callers(flow, lost.read)}:
         for kept in kept_in(file):
             read = _line_in(flow, lost.read, file, kept)
+            if read is None and kept.is_given_on and not lost.is_direct:
+                yield from _given_on(flow, lost, file, kept)
             if read is None or read == kept.line or not _is_read(case, file, kept):
                 continue
             if lost.is_direct:
@@ -175,6 +178,13 @@ def _keeping(case: Case, lost: _Lost, kept_in: Callable[[str], tuple[KeptGradien
                 continue
             if changed > kept.line or kept.adds:
                 yield Location(file, kept.line)
+
+
+def _given_on(flow: Dataflow, lost: _Lost, file: str, kept: KeptGradients) -> Iterator[Location]:
+    """The statement, if the function around it computes and overwrites the gradients, and another one reads them."""
+    begun, changed = _line_in(flow, lost.backward, file, kept), _line_in(flow, lost.changed, file, kept)
+    if begun is not None and changed is not None and begun < kept.line and (changed > kept.line or kept.adds):
+        yield Location(file, kept.line)
 
 
 def _line_in(flow: Dataflow, row: int, file: str, kept: KeptGradients) -> int | None:

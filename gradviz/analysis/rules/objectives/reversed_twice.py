@@ -21,7 +21,8 @@ class ReversedTwice(Rule):
     What it finds
     -------------
     A loss that subtracts an error, such as the ``cross_entropy`` of a domain classifier, whose gradient also passes a
-    custom function or a hook that turns its sign, where nothing else trains the layers between the two.
+    custom function, a hook, or a sum such as ``2 * h.detach() - h`` that turns its sign, where nothing else trains the
+    layers between the two.
 
     Why it matters
     --------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Set
 from statistics import median
+from typing import NamedTuple
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -22,7 +23,8 @@ class StepsTooLarge(Rule):
     -------------
     An optimizer that moves each value by about its learning rate, whatever the gradient is, with a rate of half of the
     largest first weight or more, for most of the matrices that it holds; and a loss that is no lower after ten steps or
-    more than it was at the first.
+    more than it was at the first. With a rate as large as these weights, also a loss that leaps to four times the first
+    one, even if it comes down later.
 
     Why it matters
     --------------
@@ -70,19 +72,23 @@ class StepsTooLarge(Rule):
                 if rate is None or not sizes or rate < _MIN_SHARE * median(sizes.values()):
                     continue
                 losses = _losses(histories, sizes.keys())
-                if losses is not None and losses[1] >= _NO_LOWER * losses[0]:
+                if losses is None:
+                    continue
+                # Where a step is as large as most weights, a leap of the loss says enough: it may come down again.
+                leaps = rate >= median(sizes.values()) and losses.highest >= _LEAP * losses.first > 0
+                if leaps or losses.last >= _NO_LOWER * losses.first:
                     yield self._finding(case, number, rate, sizes, losses)
 
-    def _finding(
-        self, case: Case, number: int, rate: float, sizes: dict[int, float], losses: tuple[float, float]
-    ) -> Finding:
+    def _finding(self, case: Case, number: int, rate: float, sizes: dict[int, float], losses: _Losses) -> Finding:
         histories = case.histories
         made = next((location_of_call(case.dataflow, row) for row in histories.given_at(number)), None)
         name = optimizer_words(histories.log.optimizers[number])
+        is_lower = losses.last < _NO_LOWER * losses.first
+        course = f"up to {losses.highest:.3g}" if is_lower else f"to {losses.last:.3g}"
         return self.finding(
             f"the learning rate of {name} is {rate:.3g}, and most of its weights began below "
-            f"{median(sizes.values()):.2g}: one step replaces them, and the loss went from {losses[0]:.3g} to "
-            f"{losses[1]:.3g}",
+            f"{median(sizes.values()):.2g}: one step replaces them, and the loss went from {losses.first:.3g} "
+            f"{course}",
             symptom="grad_wrong",
             why="an optimizer of this kind moves each value by about its learning rate, however small the gradient is",
             fix="lower the learning rate: 0.001 is usual to begin with",
@@ -92,10 +98,18 @@ class StepsTooLarge(Rule):
         )
 
 
-_OWN_SCALE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion"})
+class _Losses(NamedTuple):
+    first: float
+    last: float
+    """The median of the last quarter."""
+    highest: float
+
+
+_OWN_SCALE = frozenset({"Adam", "AdamW", "NAdam", "RAdam", "Adamax", "RMSprop", "Lion", "SparseAdam"})
 _MIN_STEPS = 10
 _MIN_SHARE = 0.5
 _NO_LOWER = 0.95
+_LEAP = 4.0
 _MIN_ELEMENTS = 32
 
 
@@ -109,8 +123,8 @@ def _first_size(histories: ParameterHistories, number: int, step: int) -> float 
     return size if size > 0 and values.count >= _MIN_ELEMENTS else None
 
 
-def _losses(histories: ParameterHistories, parameters: Set[int]) -> tuple[float, float] | None:
-    """The first loss that reaches any of these parameters, and the median of the last quarter of that line's."""
+def _losses(histories: ParameterHistories, parameters: Set[int]) -> _Losses | None:
+    """The losses that reach any of these parameters, of the line with most of them."""
     by_line: dict[int | None, list[float]] = defaultdict(list)
     for backward, root in histories.flow.roots():
         values = histories.flow.values(root, backward)
@@ -119,4 +133,6 @@ def _losses(histories: ParameterHistories, parameters: Set[int]) -> tuple[float,
         if not parameters.isdisjoint(histories.reached_by.get(backward, ())):
             by_line[histories.log.calls[backward].call_site].append(values.minimum)
     losses = max(by_line.values(), key=len, default=[])
-    return (losses[0], median(losses[-len(losses) // 4 :])) if len(losses) >= _MIN_STEPS else None
+    if len(losses) < _MIN_STEPS:
+        return None
+    return _Losses(losses[0], median(losses[-len(losses) // 4 :]), max(losses))

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name, two_lines
-from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
+from gradviz.analysis.rules.bases.reads_of_results import reads_for_loss
+from gradviz.analysis.rules.bases.sequences.steps_read import steps_read
 from gradviz.graph.call_log import Call
 
 
@@ -23,7 +23,8 @@ class FirstStepOnly(Rule):
     What it finds
     -------------
     ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` of one direction, of which a loss reads nothing but ``out[:, 0]`` with
-    ``batch_first=True``, or ``out[0]`` without it, and no state that is the last one.
+    ``batch_first=True``, or ``out[0]`` without it, or the last entry of ``out.flip(0)``, and no state that is the last
+    one.
 
     Why it matters
     --------------
@@ -91,7 +92,6 @@ class FirstStepOnly(Rule):
 
 _AXES = 3
 _MOST_CALLS = 4
-_SWAP = frozenset({"transpose", "permute", "swapaxes"})
 
 
 def _only_read(case: Case, row: int, call: Call) -> int | None:
@@ -101,20 +101,9 @@ def _only_read(case: Case, row: int, call: Call) -> int | None:
     time = time_axis(call)
     if len(shape) != _AXES or time is None or is_bidirectional(call) or shape[time] < _AXES:
         return None
-    firsts = {_first_of(flow, user, time, use.place) for use, user in reads_for_loss(case, row, call)}
-    found = firsts - {None}
-    return min(each for each in found if each is not None) if found and None not in firsts else None
-
-
-def _first_of(flow: Dataflow, user: int, time: int, place: str) -> int | None:
-    """The call that takes the first time step of a layer's outputs, perhaps after its axes were swapped."""
-    call = flow.log.calls[user]
-    if place != "return[0]":
+    until = next((each for each in case.histories.backward_calls if each > row), None)
+    reads = reads_for_loss(case, row, call)
+    if until is None or not reads or any(use.place != "return[0]" for use, _ in reads):
         return None
-    if plain_name(call.function) in _SWAP:
-        given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-        following = flow.users(call.outputs[0].tensor, user)
-        if made != (given[1], given[0], given[2]) or len(following) != 1:
-            return None
-        user, time = following[0], 1 - time
-    return user if index_of_read(flow, user) == (time, 0) else None
+    found = steps_read(flow, reads[0][0], [user for _, user in reads], time, until)
+    return min(each.row for each in found) if found and all(each.steps == {0} for each in found) else None

@@ -36,6 +36,8 @@ class KeptGradients(Struct, frozen=True):
     """Whether the statement makes a list or dict of all of them."""
     scope: tuple[int, int]
     """The lines of the function around it."""
+    is_given_on: bool = False
+    """Whether the function returns the variable, or it is an attribute: other functions may read it."""
 
 
 _SAME_MEMORY = frozenset({"detach", "view", "flatten", "reshape", "ravel", "view_as"})
@@ -106,7 +108,15 @@ def _stored(tree: SourceTree, value: ast.AST, *, is_of_many: bool) -> Iterator[K
     if name and (is_of_many or adds):
         scope = tree.scope(value)
         lines = (scope.lineno, scope.end_lineno or 0) if isinstance(scope, FUNCTIONS) else (0, 2**31)
-        yield KeptGradients(getattr(around, "lineno", 0), name, adds, is_of_many, is_list, lines)
+        is_given_on = name.startswith("self.") or _is_returned(scope, name)
+        yield KeptGradients(getattr(around, "lineno", 0), name, adds, is_of_many, is_list, lines, is_given_on)
+
+
+def _is_returned(scope: ast.AST, name: str) -> bool:
+    values = (node.value for node in ast.walk(scope) if isinstance(node, (ast.Return, ast.Yield)) and node.value)
+    return any(
+        any(getattr(each, "id", "") == name for each in [value, *getattr(value, "elts", [])]) for value in values
+    )
 
 
 def _is_of_loop(tree: SourceTree, statement: ast.AST, index: ast.expr) -> bool:
