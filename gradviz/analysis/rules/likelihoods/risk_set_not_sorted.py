@@ -18,7 +18,7 @@ from gradviz.analysis.rules.bases.batches.drawn_rows import (
     keeps_order,
     lists_of_drawn_numbers,
 )
-from gradviz.analysis.rules.bases.batches.risk_sets import index_of, indicators, risk_sets
+from gradviz.analysis.rules.bases.batches.risk_sets import index_of, indicators, risk_sets, summed_values
 
 
 class RiskSetNotSorted(Rule):
@@ -118,7 +118,7 @@ def _rows_taken(flow: Dataflow, summed: int, lists: list[int]) -> _Taken | None:
     """
     call = flow.log.calls[summed]
     is_exponential = plain_name(call.function) == "logcumsumexp"
-    tensor, before = call.inputs[0].tensor, summed
+    tensor, before = summed_values(call).tensor, summed
     count = shape_of(flow, tensor)[0]
     for row, maker in flow.makers(tensor, before, _MAX_LAYERS):
         name = plain_name(maker.function)

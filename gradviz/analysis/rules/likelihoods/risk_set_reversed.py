@@ -14,7 +14,14 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.drawn_rows import are_drawn_numbers
-from gradviz.analysis.rules.bases.batches.risk_sets import MAX_MAKERS, index_of, indicators, risk_sets
+from gradviz.analysis.rules.bases.batches.risk_sets import (
+    MAX_MAKERS,
+    index_of,
+    indicators,
+    risk_sets,
+    summed_values,
+    triangle_of_ones,
+)
 from gradviz.graph.call_log import Call
 
 
@@ -23,8 +30,9 @@ class RiskSetReversed(Rule):
 
     What it finds
     -------------
-    Scores that are ordered by ascending times, from which the logarithm of the cumulative sum of their exponentials is
-    subtracted, where the differences are weighed with zeros and ones of the same order, or selected by them.
+    Scores that are ordered by ascending times, from which the logarithm of the cumulative sum of their exponentials, or
+    of the product of these with a triangle of ones, is subtracted, where the differences are weighed with zeros and
+    ones of the same order, or selected by them.
 
     Why it matters
     --------------
@@ -113,9 +121,10 @@ def _order_of(flow: Dataflow, summed: int) -> _Ordered | None:
     """In which order the summed scores are."""
     call = flow.log.calls[summed]
     is_exponential = plain_name(call.function) == "logcumsumexp"
-    count = shape_of(flow, call.inputs[0].tensor)[0]
-    is_turned = False
-    for row, maker in flow.makers(call.inputs[0].tensor, summed, _MAX_LAYERS):
+    scores = summed_values(call).tensor
+    count = shape_of(flow, scores)[0]
+    is_turned = triangle_of_ones(flow, summed, call) == "triu"
+    for row, maker in flow.makers(scores, summed, _MAX_LAYERS):
         name = plain_name(maker.function)
         is_exponential |= name == "exp"
         is_turned ^= name == "flip"

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class RiskSet(Struct, frozen=True):
@@ -70,7 +70,7 @@ def _summed(flow: Dataflow, row: int) -> int | None:
         names = set[str]()
         for made, maker in flow.makers(use.tensor, row, MAX_MAKERS):
             name = plain_name(maker.function)
-            if name in _SUMS:
+            if name in _SUMS or triangle_of_ones(flow, made, maker):
                 is_log = name == "logcumsumexp" or "log" in names or plain_name(call.function) == "div"
                 return made if is_log and _is_over_samples(flow, maker) else None
             if name not in _SCALE:
@@ -79,8 +79,39 @@ def _summed(flow: Dataflow, row: int) -> int | None:
     return None
 
 
+def triangle_of_ones(flow: Dataflow, row: int, call: Call) -> str:
+    """``tril`` or ``triu`` for a product of such a triangle of ones with a vector; empty for other calls.
+
+    It adds up what is before each element, or what is behind it.
+    """
+    if (
+        plain_name(call.function) not in ("mv", "matmul", "mm")
+        or len(call.inputs) != _BOTH
+        or call.inputs[0].requires_grad
+    ):
+        return ""
+    for made, maker in flow.makers(call.inputs[0].tensor, row, MAX_MAKERS):
+        name = plain_name(maker.function)
+        if name in ("tril", "triu"):
+            values = flow.values_of(maker.inputs[0], made)
+            is_of_ones = values is not None and values.minimum == values.maximum == 1
+            return name if is_of_ones and not maker.scalars.get("diagonal", maker.scalars.get("1", 0)) else ""
+        if name in ("T", "t", "mT", "transpose"):
+            break
+        if name not in ("float", "to", "double", "type_as", "detach"):
+            break
+    return ""
+
+
+def summed_values(call: Call) -> TensorUse:
+    """What a cumulative sum adds up; of a product with a triangle, the vector."""
+    return next(iter(call.live_inputs), call.inputs[0])
+
+
 def _is_over_samples(flow: Dataflow, call: Call) -> bool:
-    shape = shape_of(flow, call.inputs[0].tensor)
+    shape = shape_of(flow, summed_values(call).tensor)
+    if plain_name(call.function) not in _SUMS:
+        return shape[1:] in ((), (1,))
     return shape[1:] in ((), (1,)) and axis_of(call, len(shape)) == 0
 
 
