@@ -52,13 +52,13 @@ def undivided_accumulation(case: Case) -> Iterator[Undivided]:
             continue
         step = next(end for end in ends if end is not None)
         of_first = [row for row, end in zip(rows, ends, strict=True) if end == step]
-        if not (_steps_sometimes(case, last, step) or _are_pieces(case.dataflow, of_first)):
+        if not (steps_sometimes(case, last, step) or are_pieces(case.dataflow, of_first)):
             continue
-        if _is_mean(case, last) and not _is_changed(case, rows[0], step):
+        if is_mean(case, last) and not _is_changed(case, rows[0], step):
             yield Undivided(last, step, median_low(counts))
 
 
-def _steps_sometimes(case: Case, backward: int, step: int) -> bool:
+def steps_sometimes(case: Case, backward: int, step: int) -> bool:
     """Whether the step is in a condition below the backward, in the same loop: then its line is indented more. Or a
     function that is called below the backward decides."""
     here, there = (_frames(case.dataflow, row) for row in (backward, step))
@@ -81,7 +81,7 @@ def _frames(flow: Dataflow, row: int) -> dict[tuple[str, str], Location]:
     return found
 
 
-def _are_pieces(flow: Dataflow, backwards: list[int]) -> bool:
+def are_pieces(flow: Dataflow, backwards: list[int]) -> bool:
     """Whether each of these calls is for another piece of one batch, taken along its first axis."""
     pieces = [_pieces(flow, backward) for backward in backwards]
     return len(pieces) > 1 and bool(frozenset.intersection(*pieces))
@@ -109,7 +109,7 @@ def _indentation(case: Case, location: Location) -> int | None:
     return None if text is None else len(text) - len(text.lstrip())
 
 
-def _is_mean(case: Case, backward: int) -> bool:
+def is_mean(case: Case, backward: int) -> bool:
     """Whether the loss is a mean over its batch, or a sum of such means, and is nowhere multiplied by a number."""
     flow = case.dataflow
     root = flow.log.calls[backward].roots[0].tensor

@@ -188,3 +188,34 @@ def test_a_clearing_among_calls_that_were_not_kept_is_not_missed(tmp_path: Path)
     assert [each.steps for each in reused] == [1]
     missing = replace(capture.calls, dropped=1, dropped_at=reused[0].backward)
     assert not Case(replace(capture, calls=missing)).gradient_events.reused
+
+
+BY_HAND = (
+    MODEL
+    + "params = list(model.parameters())\nfor step in range(3):\n    x, y = torch.randn(12, 6), torch.randn(12, 1)\n"
+    "    {start}\n    for one, wanted in zip(x.split(4), y.split(4)):\n        loss = F.mse_loss(model(one), wanted)\n"
+    "        grads = torch.autograd.grad(loss, params)  # HERE\n        {add}\n"
+    "    for p, g in zip(params, {total}):\n        p.grad = g\n    optimizer.step()\n"
+)
+ZEROS = "sums = [torch.zeros_like(p) for p in params]"
+SUMS_OF_PIECES = (
+    BY_HAND.format(start=ZEROS, add="torch._foreach_add_(sums, grads)", total="sums"),
+    BY_HAND.format(start=ZEROS, add="for s, g in zip(sums, grads): s += g", total="sums"),
+    BY_HAND.format(start="kept = []", add="kept.append(grads)", total="(torch.stack(g).sum(0) for g in zip(*kept))"),
+)
+MEANS_OF_PIECES = (
+    BY_HAND.format(start=ZEROS, add="torch._foreach_add_(sums, grads, alpha=1 / 3)", total="sums"),
+    BY_HAND.format(start=ZEROS, add="torch._foreach_add_(sums, grads)", total="torch._foreach_div(sums, 3)"),
+    BY_HAND.format(start="kept = []", add="kept.append(grads)", total="(torch.stack(g).mean(0) for g in zip(*kept))"),
+    BY_HAND.format(start=ZEROS, add="sums = list(grads)", total="sums"),
+)
+
+
+@pytest.mark.parametrize("script", SUMS_OF_PIECES)
+def test_gradients_of_pieces_that_are_added_by_hand_are_told(script: str, tmp_path: Path) -> None:
+    assert_first_alarm(script, "accumulation_undivided", tmp_path)
+
+
+@pytest.mark.parametrize("script", MEANS_OF_PIECES)
+def test_means_of_gradients_of_pieces_are_right(script: str, tmp_path: Path) -> None:
+    assert "accumulation_undivided" not in {each.cause for each in alarms(script, tmp_path)}

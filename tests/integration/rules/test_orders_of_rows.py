@@ -123,6 +123,18 @@ FAULTS = {
         TIMES + "    i = torch.argsort(-t)  # HERE\n    r, e = net(x)[:, 0][i].flip(0), e[i].flip(0)\n"
         "    loss = -((r - r.logcumsumexp(0)) * e).mean()" + TRAIN,
     ),
+    "a lower triangle of ones, in ascending order": (
+        "risk_set_reversed",
+        TIMES + "    i = t.argsort()  # HERE\n    r, e = net(x)[:, 0][i], e[i].float()\n"
+        "    total = torch.mv(torch.ones(len(r), len(r)).tril(), r.exp()).log()\n"
+        "    loss = torch.dot(e, total - r) / e.sum()" + TRAIN,
+    ),
+    "an upper triangle of ones, in descending order": (
+        "risk_set_reversed",
+        TIMES + "    i = t.argsort(descending=True)  # HERE\n    r, e = net(x)[:, 0][i], e[i]\n"
+        "    total = torch.triu(torch.ones(len(r), len(r))) @ torch.exp(r)\n"
+        "    loss = -((r - total.log()) * e).mean()" + TRAIN,
+    ),
     "a focal factor of a module's average": (
         "focal_factor_of_the_mean",
         FOCAL + "    ce = nn.CrossEntropyLoss()(net(x), y)  # HERE\n    p = (-ce).exp()\n"
@@ -167,6 +179,9 @@ HEALTHY = {
     + "for step in range(3):\n    x = torch.randn(6, 5)\n"
     "    out = torch.cat([net(part) for part in x.repeat(3, 1).split(3)])\n"
     "    loss = F.cross_entropy(out.view(3, 6, 4).mean(0), torch.randint(0, 4, (6,)))" + TRAIN,
+    "an upper triangle of ones, in ascending order": TIMES + "    i = t.argsort()\n"
+    "    r, e = net(x)[:, 0][i], e[i].float()\n    total = torch.ones(len(r), len(r)).triu().mv(r.exp()).log()\n"
+    "    loss = torch.dot(e, total - r) / e.sum()" + TRAIN,
     "joined views, split and stacked, and a mask of joined views": (
         VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n    z = torch.stack(z.split(12), dim=1)\n"
         + CONTRAST_OF_VIEWS

@@ -115,11 +115,21 @@ ONE = (
     ("LSTM", 16, "    h = out[:, -1, :]  # HERE"),
     ("GRU", 16, "    h = out.select(1, -1)  # HERE"),
     ("GRU", 8, "    h = state[-1]  # HERE"),
+    (
+        "GRU",
+        16,
+        "    ahead, behind = out.chunk(2, -1)\n    h = torch.cat([ahead.select(1, -1), ahead.select(1, 0)], 1)  # HERE",
+    ),
+    ("LSTM", 8, "    h = out[..., :8].mean(1)  # HERE"),
+    ("GRU", 8, "    h = out.narrow(-1, 8, 8).amax(1)  # HERE"),
 )
 BOTH = (
     ("LSTM", 16, "    h = torch.cat([out[:, -1, :8], out[:, 0, 8:]], 1)"),
     ("GRU", 16, "    h = torch.cat([state[-2], state[-1]], 1)"),
     ("GRU", 16, "    h = out.mean(1) + out[:, -1]"),
+    ("GRU", 16, "    ahead, behind = out.split(8, -1)\n    h = torch.cat([ahead[:, -1], behind[:, 0]], 1)"),
+    ("LSTM", 8, "    h = out[..., :8].mean(1) + state[0][-1]"),
+    ("GRU", 8, "    h = out.view(16, 5, 2, 8).sum(2).mean(1)"),
 )
 
 

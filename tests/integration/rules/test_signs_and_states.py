@@ -100,6 +100,11 @@ for step in range(5):
 )
 COPIED = "q = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 3))\ntq = copy.deepcopy(q)"
 LOADED = "q, tq = nn.Linear(4, 3), nn.Linear(4, 3)\ntq.load_state_dict(q.state_dict())"
+FROZEN = (
+    "q = nn.Linear(4, 3)\ndef freeze(net):\n    return {{k: v.detach().clone() for k, v in net.named_parameters()}}\n"
+    "kept = freeze(q)\ndef renew(kept, net):\n    {renew}"
+)
+OF_FROZEN = "r + 0.9 * (1 - done) * torch.func.functional_call(q, kept, (s2,)).amax(1)"
 BEST = "r + 0.9 * (1 - done) * tq(s2).max(1)[0]"
 
 
@@ -306,6 +311,12 @@ FAULTS = {
         ),
     ),
     "a deep copy never follows": ("target_never_updated", values(COPIED)),
+    "a function renews only its own variable": (
+        "target_never_updated",
+        values(FROZEN.format(renew="kept = freeze(net)  # HERE"), OF_FROZEN, "    renew(kept, q)\n").replace(
+            "step()  # HERE", "step()"
+        ),
+    ),
     "loaded parameters never follow": (
         "target_never_updated",
         values(LOADED, "r + (1 - done) * 0.9 * tq(s2).gather(1, q(s2).argmax(1, keepdim=True)).squeeze(1)"),
@@ -417,6 +428,12 @@ HEALTHY = {
         "sigmas = torch.linspace(0.01, 0.3, 100)", "(1 - s**2).sqrt() * x + s * e", "s = sigmas[k][:, None]"
     ),
     "a schedule that ends in noise": diffusion("alphas = torch.linspace(0.99, 0.01, 100)", ROOTS),
+    "a function renews a dictionary": values(
+        FROZEN.format(renew="kept.update(freeze(net))"), OF_FROZEN, "    renew(kept, q)\n"
+    ),
+    "a function renews a dictionary later": values(
+        FROZEN.format(renew="kept.update(freeze(net))"), OF_FROZEN, "    if step % 100 == 99:\n        renew(kept, q)\n"
+    ),
     "copied every hundred steps": values(
         COPIED, after="    if step % 100 == 99:\n        tq.load_state_dict(q.state_dict())"
     ),

@@ -25,8 +25,10 @@ def goes_up_gradient(case: Case, tensor: int, row: int) -> bool:
     if plain_name(call.function) in ("copy", "set") and call.inputs:
         # The sum is new memory, which is written there.
         made = flow.newest_producer(call.inputs[-1].tensor, row)
-        call = call if made is None else as_single_call(flow.log.calls[made], call.inputs[-1].tensor)
-        own |= {use.tensor for use in call.inputs if made is not None and _is_taken_from(flow, use.tensor, made, tensor)}
+        if made is None:
+            return False
+        call = as_single_call(flow.log.calls[made], call.inputs[-1].tensor)
+        own |= {use.tensor for use in call.inputs if _is_taken_from(flow, use.tensor, made, tensor)}
     name, added = plain_name(call.function), [use for use in call.inputs if use.tensor not in own]
     if name in _PRODUCTS:
         return _adds_product(flow, tensor, row, call)

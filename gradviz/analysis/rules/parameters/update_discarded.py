@@ -68,13 +68,13 @@ class UpdateDiscarded(Rule):
         still = {number for number in leaves if _never_changes(flow, number, first)}
         found: dict[Location, dict[int, int]] = defaultdict(lambda: defaultdict(int))
         for row, call in enumerate(flow.log.calls):
-            if row < first or not _may_update(flow, row, call):
+            here = location_of_call(flow, row) if row >= first and _may_update(flow, row, call) else None
+            if here is None:
                 continue
-            here = location_of_call(flow, row)
             updated = _updated_by(flow, row, call, still)
             if not updated and not call.changed and not _is_of_list(call) and _gives_its_name_away(case, here):
                 updated = _first_parameter(flow, row, call, histories.trained)
-            for number in updated if here is not None else ():
+            for number in updated:
                 found[here][number] += 1
         for here, counts in found.items():
             repeated = [number for number, count in counts.items() if count >= _MIN_STEPS]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import callers, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import original_of
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
@@ -23,7 +23,8 @@ class TargetNeverUpdated(Rule):
     What it finds
     -------------
     A loss that compares a network's values with rewards plus the discounted values of a copy of that network, where
-    nothing changes the copy after training began, and no line of the program could do so later.
+    nothing changes the copy after training began, and no line of the program could do so later: lines that ran, and
+    changed nothing of it, will not do so either. The copy may be a dictionary of tensors for ``functional_call()``.
 
     Why it matters
     --------------
@@ -66,12 +67,13 @@ class TargetNeverUpdated(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        flow, told = case.dataflow, set[int | None]()
+        flow = case.dataflow
+        last: dict[int | None, int] = {}
         for row, call in enumerate(flow.log.calls):
             is_error = plain_name(call.function) in _ERRORS and len(call.inputs) == _BOTH and len(call.live_inputs) == 1
-            if not is_error or call.call_site in told or not flow.has_step_after(row):
-                continue
-            told.add(call.call_site)
+            if is_error and flow.has_step_after(row):
+                last[call.call_site] = row
+        for row in last.values():
             used = _bootstrap(flow, row)
             copies = {} if used is None else _fixed_copies(case, used)
             if used is not None and copies and not may_be_updated_later(case, list(copies)):
@@ -81,6 +83,7 @@ class TargetNeverUpdated(Rule):
         flow, histories = case.dataflow, case.histories
         step = next(each for each in histories.steps if each > row)
         location, read = two_lines(flow, step, used)
+        location = _line_that_discards(case, copies) or location
         originals = set(copies.values())
         return self.finding(
             f"{histories.together(sorted(copies))} of the target network {'is' if len(copies) == 1 else 'are'} copied "
@@ -125,7 +128,46 @@ def _bootstrap(flow: Dataflow, row: int) -> int | None:
 
 
 def _is_layer(flow: Dataflow, call: Call) -> bool:
-    return any(flow.log.tensors[use.tensor].role == "parameter" for use in call.inputs)
+    return any(_is_weight(flow, use.tensor) for use in call.inputs)
+
+
+def _is_weight(flow: Dataflow, tensor: int) -> bool:
+    """Whether a tensor is a parameter, or a copy of one: ``{k: v.detach().clone() for k, v in named_parameters()}``."""
+    if flow.log.tensors[tensor].role == "parameter":
+        return True
+    row = flow.log.tensors[tensor].producer
+    for _, call in flow.makers(tensor, row + 1, _MAX_COPIES) if row is not None else ():
+        if plain_name(call.function) not in _COPIES or not call.inputs:
+            return False
+        if flow.log.tensors[call.inputs[0].tensor].role == "parameter":
+            return True
+    return False
+
+
+_MAX_COPIES = 3
+_COPIES = frozenset({"clone", "detach", "data", "deepcopy", "to", "requires_grad"})
+
+
+def _line_that_discards(case: Case, copies: dict[int, int]) -> Location | None:
+    """The line that copies the trained parameters again in the training, where nothing uses these copies."""
+    flow, first = case.dataflow, case.histories.steps[0]
+    before = {(site.file, site.line) for copy in copies for row in flow.producers(copy) for site in callers(flow, row)}
+    for original in set(copies.values()):
+        for row in flow.users(original, first):
+            call = flow.log.calls[row]
+            made = call.outputs[0].tensor if plain_name(call.function) in _COPIES and call.outputs else None
+            later = () if made is None else flow.users(made, row)
+            is_unused = plain_name(call.function) == "clone" if not later else _is_unused_copy(flow, later[0])
+            if made is not None and len(later) < _BOTH and is_unused:
+                lines = (site for site in callers(flow, row) if (site.file, site.line) not in before)
+                return location_of_line(next(lines, None))
+    return None
+
+
+def _is_unused_copy(flow: Dataflow, row: int) -> bool:
+    call = flow.log.calls[row]
+    is_copy = plain_name(call.function) == "clone" and bool(call.outputs)
+    return is_copy and not flow.users(call.outputs[0].tensor, row)
 
 
 def _is_discounted(flow: Dataflow, tensor: int, row: int) -> bool:
@@ -145,12 +187,12 @@ def _fixed_copies(case: Case, used: int) -> dict[int, int]:
     above = [used, *flow.ancestors(out, used, since=flow.step_before(used))]
     numbers = {use.tensor for row in above for use in flow.log.calls[row].inputs}
     own = {use.tensor for use in flow.log.calls[used].inputs}
-    parameters = {each for each in numbers if flow.log.tensors[each].role == "parameter"}
+    parameters = {each for each in numbers if _is_weight(flow, each)}
     copies: dict[int, int] = {}
     for number in sorted(parameters):
         original = None if number in histories.trained else original_of(histories, number, histories.trained)
         if original is not None:
-            if _is_changed(case, number):
+            if _is_changed(case, number) or (flow.log.tensors[number].producer or 0) > histories.steps[0]:
                 return {}
             copies[number] = original
     return copies if not own.isdisjoint(copies) else {}

@@ -9,11 +9,12 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_bidirectional, time_axis
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.reads_of_results import index_of_read, reads_for_loss
+from gradviz.analysis.rules.bases.reads_of_results import Read, index_of_read, reads_for_loss
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -23,7 +24,7 @@ class OneDirectionOnly(Rule):
     What it finds
     -------------
     ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` with ``bidirectional=True``, of which the loss only gets the result of the
-    last time step (``out[:, -1]``), the result of the first one, or one state (``h_n[-1]``).
+    last time step (``out[:, -1]``), the result of the first one, one state (``h_n[-1]``), or the half of one direction.
 
     Why it matters
     --------------
@@ -117,6 +118,9 @@ def _only_choice(case: Case, row: int, call: Call) -> _Choice | None:
     reads = reads_for_loss(case, row, call)
     if not reads:
         return None
+    half = _only_half(flow, row, reads)
+    if half is not None:
+        return half
     (use, user), *others = reads
     index = index_of_read(flow, user)
     if index is None or any(other.tensor != use.tensor or index_of_read(flow, each) != index for other, each in others):
@@ -128,6 +132,48 @@ def _only_choice(case: Case, row: int, call: Call) -> _Choice | None:
 
 
 _AXES = 3
+
+
+def _only_half(flow: Dataflow, row: int, reads: list[Read]) -> _Choice | None:
+    """What one direction read, if all that is read of a layer's results is its half of them, at whatever steps."""
+    found: list[tuple[int, int]] = []
+    for use, user in reads:
+        if use.place == "return[0]":
+            halves = _halves(flow, user)
+        else:
+            index = index_of_read(flow, user)
+            halves = [(index[1] % _BOTH, user)] if index is not None and index[0] == 0 else []
+        if not halves:
+            return None
+        found += halves
+    if len({direction for direction, _ in found}) != 1 or all(use.place != "return[0]" for use, _ in reads):
+        return None
+    direction, read = found[0]
+    own, other = ("forward", "backward")[:: -1 if direction else 1]
+    return _Choice(row, read, f"the half of the {own} direction", f"what the {other} direction read is thrown away")
+
+
+def _halves(flow: Dataflow, user: int) -> list[tuple[int, int]]:
+    """The directions whose half a call takes from the results, each with the call that uses it; empty for others."""
+    call = flow.log.calls[user]
+    name, width = plain_name(call.function), shape_of(flow, call.inputs[0].tensor)[-1]
+    halves = [use for use in call.outputs if 2 * shape_of(flow, use.tensor)[-1:][0] == width]
+    if name in _PARTS - {"getitem", "narrow", "select"} and len(call.outputs) == len(halves) == _BOTH:
+        used = [(index, flow.users(use.tensor, user)) for index, use in enumerate(call.outputs)]
+        return [(index, rows[0]) for index, rows in used if rows]
+    if len(call.outputs) != 1 or not halves or len(call.inputs) != 1:
+        return []
+    if name == "narrow":
+        start: object = call.scalars.get("start", call.scalars.get("2"))
+    elif name == "getitem":
+        ends = {place.rpartition(".")[2]: value for place, value in call.scalars.items() if "." in place}
+        start = ends.get("start", 0) if set(ends) <= {"start", "stop"} else None
+    else:
+        return []
+    return [(int(start != 0), user)] if start in (0, width // _BOTH, -(width // _BOTH)) else []
+
+
+_BOTH = 2
 
 
 def _of_results(case: Case, row: int, call: Call, user: int, axis: int, position: int) -> _Choice | None:

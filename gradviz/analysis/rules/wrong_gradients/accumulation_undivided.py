@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.gradients.accumulation import Undivided, undivided_accumulation
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.sums_of_gradients import undivided_sums
 
 
 class AccumulationUndivided(Rule):
@@ -18,8 +19,9 @@ class AccumulationUndivided(Rule):
     What it finds
     -------------
     A loop that calls ``backward()`` each time and steps only sometimes, or calls it for each piece of one batch, where
-    the loss is a mean over its rows, and neither the loss nor the gradients are divided. Losses that are sums over the
-    batch are left alone, and so are loops over tasks inside of a step.
+    the loss is a mean over its rows, and neither the loss nor the gradients are divided; also where the program adds up
+    what ``grad()`` returns for the pieces, and assigns the sum to ``.grad``. Losses that are sums over the batch are
+    left alone, and so are loops over tasks inside of a step.
 
     Why it matters
     --------------
@@ -54,7 +56,7 @@ class AccumulationUndivided(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        for each in undivided_accumulation(case):
+        for each in (*undivided_accumulation(case), *undivided_sums(case)):
             yield self._finding(case, each)
 
     def _finding(self, case: Case, found: Undivided) -> Finding:

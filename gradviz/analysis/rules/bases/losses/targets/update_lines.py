@@ -24,17 +24,38 @@ _ITSELF_AND_ONE_CALL = 2
 
 
 def may_be_updated_later(case: Case, copies: Iterable[int]) -> bool:
-    """Whether a line may copy or mix parameters, beside those that made these copies at the beginning."""
-    flow = case.dataflow
+    """Whether a line may copy or mix parameters, beside those that made these copies at the beginning, and those that
+    ran during the training and changed none of them."""
+    flow, ran = case.dataflow, _lines_of_training(case)
     rows = {row for number in copies for each in flow.sharing_memory(number) for row in flow.producers(each)}
     sites = {(site.file, site.line): site for row in rows for site in callers(flow, row)}
-    if any(_is_repeated(case, site) for site in sites.values()):
+    if any(_is_repeated(case, site) for line, site in sites.items() if line not in ran):
         return True
     lines = ((file, number, text) for file, of_file in _own_lines(case) for number, text in of_file.items())
     return any(
-        (file, number) not in sites and _UPDATES.search(text.partition("#")[0]) and not _IMPORTS.match(text)
+        (file, number) not in sites
+        and (file, number) not in ran
+        and _UPDATES.search(text.partition("#")[0])
+        and not _IMPORTS.match(text)
+        and not _is_called(case, text)
         for file, number, text in lines
     )
+
+
+def _is_called(case: Case, text: str) -> bool:
+    """Whether a line defines a function that other lines call: these say whether it may still run."""
+    defined = _DEFINES.match(text)
+    name = None if defined is None else defined.group(1)
+    return name is not None and _mentions(case, name) > 1
+
+
+def _lines_of_training(case: Case) -> set[tuple[str, int]]:
+    """The lines that ran after the first step of an optimizer, with all that called them."""
+    flow, first = case.dataflow, next(iter(case.histories.steps), None)
+    rows: dict[int | None, int] = {}
+    for row in range(first + 1, len(flow.log.calls)) if first is not None else ():
+        rows.setdefault(flow.log.calls[row].call_site, row)
+    return {(site.file, site.line) for row in rows.values() for site in callers(flow, row)}
 
 
 def _own_lines(case: Case) -> Iterator[tuple[str, dict[int, str]]]:
