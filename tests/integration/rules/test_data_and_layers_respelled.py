@@ -94,7 +94,25 @@ FIELD = (
     + TRAIN
 )
 
+SAMPLES = HEAD + (
+    "w = {{'a': torch.randn(6, 4) / 2, 'g': torch.ones(6), 'o': torch.zeros(6), 'b': torch.randn(3, 6) / 2}}\n"
+    "def losses(w, x, y):\n    h = F.linear(x, w['a'])\n    h = {}\n"
+    "    return F.cross_entropy(F.linear(F.relu(h), w['b']), y, reduction='none')\nfor step in range(4):\n"
+    "    x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))\n    {}\n"
+    "    norms = sum(g.flatten(1).square().sum(1) for g in each.values()).sqrt()\n"
+    "    w = {{k: v.detach() - 0.1 * (each[k].flatten(1).T / norms).mean(1).view_as(v) for k, v in w.items()}}\n"
+)
+MIXED = "F.batch_norm(h, None, None, w['g'], w['o'], training=True)  # HERE"
+ALL = "each = torch.func.jacrev(losses)(w, x, y)"
+ONE_BY_ONE = (
+    "w = {k: v.requires_grad_() for k, v in w.items()}\n    part = losses(w, x, y)\n"
+    "    rows = [torch.autograd.grad(part[i], list(w.values()), retain_graph=True) for i in range(8)]\n"
+    "    each = {k: torch.stack(row) for k, row in zip(w, zip(*rows))}"
+)
+
 TOLD = {
+    "gradients of all samples behind F.batch_norm": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ALL)),
+    "gradients of one sample after the other": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ONE_BY_ONE)),
     "exposures in a dict": (
         "loaded_and_not_used",
         COUNTS.format("exposure", "loss = F.poisson_nll_loss(rate, batch['n'])  # HERE"),
@@ -147,6 +165,8 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "gradients of samples that are normalized alone": SAMPLES.format("F.layer_norm(h, (6,), w['g'], w['o'])", ALL),
+    "the same, one after the other": SAMPLES.format("F.group_norm(h, 2, w['g'], w['o'])", ONE_BY_ONE),
     "exposures that are used": COUNTS.format(
         "exposure", "loss = F.poisson_nll_loss(rate + batch['exposure'].log(), batch['n'])"
     ),
