@@ -110,7 +110,48 @@ ONE_BY_ONE = (
     "    each = {k: torch.stack(row) for k, row in zip(w, zip(*rows))}"
 )
 
+ATTENTION = (
+    HEAD
+    + (
+        "look, qkv, out = nn.Embedding(9, 8), nn.Linear(8, 24), nn.Linear(8, 9)\nmask = {}\n"
+        "optimizer = torch.optim.SGD([*look.parameters(), *qkv.parameters(), *out.parameters()], lr=0.01)\n"
+        "for step in range(3):\n    ids = torch.randint(0, 9, (4, 7))\n"
+        "    q, k, v = qkv(look(ids[:, :-1])).chunk(3, -1)\n"
+        "    weight = torch.baddbmm(mask.expand(4, -1, -1), q, k.mT, alpha=0.35).softmax(-1)  # HERE\n"
+        "    loss = F.cross_entropy(out(weight @ v).flatten(0, 1), ids[:, 1:].flatten())"
+    )
+    + TRAIN
+)
+NOISE = (
+    HEAD
+    + (
+        "class Noise:\n    @property\n    def rng(self):\n        return {}\n"
+        "model, noise, data = nn.Linear(4, 4), Noise(), torch.randn(96, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n"
+        "for step in range(6):\n    x = data[16 * step : 16 * step + 16]\n"
+        "    eps = torch.randn(x.shape, generator=noise.rng)\n    loss = F.mse_loss(model(x + eps), eps)"
+    )
+    + TRAIN
+)
+CELL = (
+    HEAD
+    + (
+        "cell, head, memory = nn.GRUCell(2, 8), nn.Linear(8, 3), torch.zeros(16, 8)\n"
+        "optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.01)\n"
+        "x, y = torch.randn(96, 5, 2), torch.randint(0, 3, (96,))\ndef run(frames):\n    global memory\n    h = {}\n"
+        "    for frame in frames.unbind(1):\n        h = cell(frame, h)\n"
+        "    memory = h.detach(){}\n    return head(h)\n"
+        "for rows in torch.randperm(96).split(16):\n    loss = F.cross_entropy(run(x[rows]), y[rows])"
+    )
+    + TRAIN
+)
+
 TOLD = {
+    "zeros and ones added in a product": ("mask_without_effect", ATTENTION.format("torch.ones(6, 6).tril()")),
+    "a property that seeds a generator": (
+        "same_random_numbers", NOISE.format("torch.Generator().manual_seed(7)  # HERE")
+    ),
+    "the state of a cell in a loop": ("state_of_other_samples", CELL.format("memory", "  # HERE")),
     "gradients of all samples behind F.batch_norm": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ALL)),
     "gradients of one sample after the other": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ONE_BY_ONE)),
     "exposures in a dict": (
@@ -165,6 +206,9 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "minus infinity added in a product": ATTENTION.format("torch.full((6, 6), -torch.inf).triu(1)"),
+    "a generator that is kept": NOISE.format("kept").replace("class", "kept = torch.Generator().manual_seed(7)\nclass"),
+    "a cell that begins with zeros": CELL.format("torch.zeros(16, 8)", ""),
     "gradients of samples that are normalized alone": SAMPLES.format("F.layer_norm(h, (6,), w['g'], w['o'])", ALL),
     "the same, one after the other": SAMPLES.format("F.group_norm(h, 2, w['g'], w['o'])", ONE_BY_ONE),
     "exposures that are used": COUNTS.format(
