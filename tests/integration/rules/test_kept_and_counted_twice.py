@@ -134,10 +134,6 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
-    "copies in another type, if that were another one": MODEL
-    + "fast = list(model.parameters())\nmasters = [p.detach().float() for p in fast]\n"
-    + LOOP
-    + SLOW.format("torch._foreach_copy_(fast, masters)"),
     "two parameters in one flat memory": TABLES.format(
         "read, score = nn.Parameter(table[:10]), nn.Parameter(table[10:])"
     ),
