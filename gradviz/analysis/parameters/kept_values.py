@@ -10,10 +10,10 @@ from gradviz.graph.call_log import Call
 
 ASSIGNS_DATA = "torch.Tensor.data.__set__"
 _SAME_MEMORY = frozenset({
-    "detach", "data", "alias", "view", "view_as", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous", "float",
-    "to",
+    "detach", "data", "alias", "view", "view_as", "flatten", "reshape", "squeeze", "unsqueeze", "contiguous",
 })  # fmt: skip
-"""Some of them give the same memory only where nothing has to be rearranged or converted."""
+"""Some of them give the same memory only where nothing has to be rearranged. Conversions are left out: a program that
+keeps values in another type may as well run in the type in which they are the parameters themselves."""
 _MAX_STEPS = 5
 _MAX_LOOKED_AT = 100
 

@@ -94,7 +94,66 @@ FIELD = (
     + TRAIN
 )
 
+SAMPLES = HEAD + (
+    "w = {{'a': torch.randn(6, 4) / 2, 'g': torch.ones(6), 'o': torch.zeros(6), 'b': torch.randn(3, 6) / 2}}\n"
+    "def losses(w, x, y):\n    h = F.linear(x, w['a'])\n    h = {}\n"
+    "    return F.cross_entropy(F.linear(F.relu(h), w['b']), y, reduction='none')\nfor step in range(4):\n"
+    "    x, y = torch.randn(8, 4), torch.randint(0, 3, (8,))\n    {}\n"
+    "    norms = sum(g.flatten(1).square().sum(1) for g in each.values()).sqrt()\n"
+    "    w = {{k: v.detach() - 0.1 * (each[k].flatten(1).T / norms).mean(1).view_as(v) for k, v in w.items()}}\n"
+)
+MIXED = "F.batch_norm(h, None, None, w['g'], w['o'], training=True)  # HERE"
+ALL = "each = torch.func.jacrev(losses)(w, x, y)"
+ONE_BY_ONE = (
+    "w = {k: v.requires_grad_() for k, v in w.items()}\n    part = losses(w, x, y)\n"
+    "    rows = [torch.autograd.grad(part[i], list(w.values()), retain_graph=True) for i in range(8)]\n"
+    "    each = {k: torch.stack(row) for k, row in zip(w, zip(*rows))}"
+)
+
+ATTENTION = (
+    HEAD
+    + (
+        "look, qkv, out = nn.Embedding(9, 8), nn.Linear(8, 24), nn.Linear(8, 9)\nmask = {}\n"
+        "optimizer = torch.optim.SGD([*look.parameters(), *qkv.parameters(), *out.parameters()], lr=0.01)\n"
+        "for step in range(3):\n    ids = torch.randint(0, 9, (4, 7))\n"
+        "    q, k, v = qkv(look(ids[:, :-1])).chunk(3, -1)\n"
+        "    weight = torch.baddbmm(mask.expand(4, -1, -1), q, k.mT, alpha=0.35).softmax(-1)  # HERE\n"
+        "    loss = F.cross_entropy(out(weight @ v).flatten(0, 1), ids[:, 1:].flatten())"
+    )
+    + TRAIN
+)
+NOISE = (
+    HEAD
+    + (
+        "class Noise:\n    @property\n    def rng(self):\n        return {}\n"
+        "model, noise, data = nn.Linear(4, 4), Noise(), torch.randn(96, 4)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.01)\n"
+        "for step in range(6):\n    x = data[16 * step : 16 * step + 16]\n"
+        "    eps = torch.randn(x.shape, generator=noise.rng)\n    loss = F.mse_loss(model(x + eps), eps)"
+    )
+    + TRAIN
+)
+CELL = (
+    HEAD
+    + (
+        "cell, head, memory = nn.GRUCell(2, 8), nn.Linear(8, 3), torch.zeros(16, 8)\n"
+        "optimizer = torch.optim.SGD([*cell.parameters(), *head.parameters()], lr=0.01)\n"
+        "x, y = torch.randn(96, 5, 2), torch.randint(0, 3, (96,))\ndef run(frames):\n    global memory\n    h = {}\n"
+        "    for frame in frames.unbind(1):\n        h = cell(frame, h)\n"
+        "    memory = h.detach(){}\n    return head(h)\n"
+        "for rows in torch.randperm(96).split(16):\n    loss = F.cross_entropy(run(x[rows]), y[rows])"
+    )
+    + TRAIN
+)
+
 TOLD = {
+    "zeros and ones added in a product": ("mask_without_effect", ATTENTION.format("torch.ones(6, 6).tril()")),
+    "a property that seeds a generator": (
+        "same_random_numbers", NOISE.format("torch.Generator().manual_seed(7)  # HERE")
+    ),
+    "the state of a cell in a loop": ("state_of_other_samples", CELL.format("memory", "  # HERE")),
+    "gradients of all samples behind F.batch_norm": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ALL)),
+    "gradients of one sample after the other": ("batch_norm_mixes_points", SAMPLES.format(MIXED, ONE_BY_ONE)),
     "exposures in a dict": (
         "loaded_and_not_used",
         COUNTS.format("exposure", "loss = F.poisson_nll_loss(rate, batch['n'])  # HERE"),
@@ -147,6 +206,11 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "minus infinity added in a product": ATTENTION.format("torch.full((6, 6), -torch.inf).triu(1)"),
+    "a generator that is kept": NOISE.format("kept").replace("class", "kept = torch.Generator().manual_seed(7)\nclass"),
+    "a cell that begins with zeros": CELL.format("torch.zeros(16, 8)", ""),
+    "gradients of samples that are normalized alone": SAMPLES.format("F.layer_norm(h, (6,), w['g'], w['o'])", ALL),
+    "the same, one after the other": SAMPLES.format("F.group_norm(h, 2, w['g'], w['o'])", ONE_BY_ONE),
     "exposures that are used": COUNTS.format(
         "exposure", "loss = F.poisson_nll_loss(rate + batch['exposure'].log(), batch['n'])"
     ),

@@ -65,7 +65,28 @@ ENCODER = (
 )
 CLASS = "class Code(NamedTuple):\n    scale: torch.Tensor\n    loc: torch.Tensor\n"
 
+FIELD = (
+    HEAD
+    + (
+        "import warnings\n"
+        "warnings.simplefilter('ignore')\n"
+        "net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))\n"
+        "optimizer = torch.optim.SGD(net.parameters(), lr=0.01)\ndef u(p):\n    return net(p).squeeze(-1)\n"
+        "def along(p, d):\n    return torch.func.jvp(u, (p,), (d.expand_as(p).contiguous(),))[1]\n"
+        "for step in range(3):\n    p = torch.rand(16, 2)\n    {}\n    u_t = {}\n    u_x = {}\n"
+        "    loss = (u_t + 0.5 * u_x - u(p)).square().mean()"
+    )
+    + TRAIN
+)
+
 TOLD = {
+    "two jvp along one row of a table": (
+        "same_derivative_twice", FIELD.format("axis = torch.eye(2)", "along(p, axis[1])  # HERE", "along(p, axis[1])")
+    ),
+    "two jvp along one direction": (
+        "same_derivative_twice",
+        FIELD.format("pass", "along(p, torch.tensor([1.0, 0.0]))", "along(p, torch.tensor([1.0, 0.0]))  # HERE"),
+    ),
     "differences of lists, weighed and added up": (
         "target_without_influence",
         LOOP + "    out = model(x)\n    gaps = torch._foreach_sub([out[:, 0], out[:, 1]], [y[:, 0], y[:, 1]])  # HERE\n"
@@ -182,6 +203,11 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "jvp along both rows of a table": FIELD.format("axis = torch.eye(2)", "along(p, axis[0])", "along(p, axis[1])"),
+    "jvp along two directions": FIELD.format(
+        "pass", "along(p, torch.tensor([1.0, 0.0]))", "along(p, torch.tensor([0.0, 1.0]))"
+    ),
+    "one jvp by two names": FIELD.format("d = torch.tensor([1.0, 0.0])", "along(p, d)", "u_t"),
     "differences of lists that are squared": LOOP
     + "    gaps = torch._foreach_sub([model(x)[:, 0]], [y[:, 0]])\n    loss = gaps[0].square().mean()" + TRAIN,
     "a mean beside a square": LOOP

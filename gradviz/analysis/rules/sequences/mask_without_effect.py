@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
+    ADDS_TO_PRODUCT,
     FAR_BELOW,
     Edit,
     is_of_yes_and_no,
@@ -148,7 +149,9 @@ _MAX_PASSED = 4
 def _is_effective(flow: Dataflow, edit: Edit) -> bool:
     """Whether a call may hide something, or is not understood."""
     if edit.kind == "term":
-        is_factor_given = "alpha" in flow.log.calls[edit.row].scalars
+        call = flow.log.calls[edit.row]
+        # What is added to a product has a factor of its own, beta.
+        is_factor_given = ("beta" if plain_name(call.function) in ADDS_TO_PRODUCT else "alpha") in call.scalars
         return is_factor_given or edit.mask is None or not is_of_yes_and_no(flow, edit.row, edit.mask)
     return edit.kind == "fill" and (edit.value is None or edit.value <= FAR_BELOW)
 

@@ -74,7 +74,9 @@ class StateOfOtherSamples(Rule):
     def _finding(self, flow: Dataflow, row: int, samples: DrawnSamples | None) -> Finding:
         state = next(use for use in flow.log.calls[row].inputs if use.place in _STATES)
         kept = next((made for made, _ in flow.makers(state.tensor, row, 1)), row)
-        location = location_of_line(line_in_function_of(flow, row, kept))
+        # A cell stands in a loop over a sequence: what can be changed is what the loop begins with, or keeps.
+        is_cell = plain_name(flow.log.calls[row].function) in RECURRENT_CELLS
+        location = location_of_line(line_in_function_of(flow, kept if is_cell else row, row if is_cell else kept))
         batch = None if samples is None else location_of_call(flow, samples.row)
         return self.finding(
             f"the samples of each batch are drawn{at_line(batch)}, and {plain_name(flow.log.calls[row].function)}() "

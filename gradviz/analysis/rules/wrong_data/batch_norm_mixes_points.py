@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above, tensor_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.gradients_of_samples import GradientsOfSamples, gradients_of_samples
 from gradviz.graph.call_log import Call
 
 
@@ -24,6 +25,8 @@ class BatchNormMixesPoints(Rule):
     -------------
     ``torch.autograd.grad(u.sum(), x, create_graph=True)``, or with ``grad_outputs=torch.ones_like(u)``, where a batch
     normalization in training mode, or a division by a standard deviation over the batch, lies between ``x`` and ``u``.
+    And gradients of the loss of each sample alone (``torch.func.jacrev``, ``grad(losses[i], params)`` in a loop) behind
+    such a normalization.
 
     Why it matters
     --------------
@@ -85,6 +88,24 @@ class BatchNormMixesPoints(Rule):
             if finding.location not in told:
                 told.add(finding.location)
                 yield finding
+        for gradients in gradients_of_samples(case):
+            yield self._of_samples(case, gradients)
+
+    def _of_samples(self, case: Case, gradients: GradientsOfSamples) -> Finding:
+        flow = case.dataflow
+        location = location_of_line(line_of_layer(flow, gradients.layer))
+        asked = location_of_call(flow, gradients.row)
+        return self.finding(
+            f"the gradient of the loss of each of {gradients.samples:,} samples is computed apart{at_line(asked)}, but "
+            "a batch normalization has mixed them before: each contains the influence of the other samples",
+            symptom="grad_wrong",
+            why="the statistics of a batch depend on all its samples, so no loss is that of its own sample alone; "
+            "clipping each gradient does not bound what one sample does",
+            fix="use a normalization of each sample (LayerNorm, GroupNorm, InstanceNorm), or none",
+            location=location,
+            symptom_location=asked if asked != location else None,
+            evidence={"samples": gradients.samples},
+        )
 
     def _finding(self, case: Case, row: int, point: int, mixing: int) -> Finding:
         flow = case.dataflow

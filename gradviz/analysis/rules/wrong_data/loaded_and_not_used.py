@@ -23,10 +23,10 @@ class LoadedAndNotUsed(Rule):
     -------------
     A name that training code unpacks from a batch and never reads, or a part of a batch (``batch.done``,
     ``batch["exposure"]``) that nothing uses though other parts are used, where the tensor differs from sample to
-    sample: ends of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are added
-    up for all samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no mask is made of
-    the tokens; ``weights`` of samples where a loss is averaged over all of them; ``exposure`` of counts in a Poisson
-    loss.
+    sample: ends of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are
+    added up for all samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no
+    mask is made of the tokens; ``weights`` of samples where a loss is averaged over all of them; ``exposure`` of counts
+    in a Poisson loss.
 
     Why it matters
     --------------

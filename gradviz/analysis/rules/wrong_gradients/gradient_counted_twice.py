@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
@@ -18,6 +19,8 @@ from gradviz.analysis.rules.bases.losses.targets.totals_in_sums import (
     total_beside_its_parts,
 )
 
+_MOST_LOOKED_AT = 20
+"""Backward calls from one line of which the terms are looked at."""
 _MAX_BETWEEN = 4
 """Backward calls between the two that are compared."""
 
@@ -82,9 +85,12 @@ class GradientCountedTwice(Rule):
         self, histories: ParameterHistories, events: dict[int, list[tuple[int, Event]]]
     ) -> Iterator[Finding]:
         """Of each line of a backward call, the first time that it goes twice through some terms."""
-        flow, told = histories.flow, set[int | None]()
+        flow, told, looked_at = histories.flow, set[int | None](), Counter[int | None]()
         for row, leaves in histories.reached_by.items():
             if flow.log.calls[row].call_site in told or not flow.log.calls[row].function.endswith(".backward"):
+                continue
+            looked_at[flow.log.calls[row].call_site] += 1
+            if looked_at[flow.log.calls[row].call_site] > _MOST_LOOKED_AT:
                 continue
             used = sorted(leaf for leaf in leaves if _meet_in_a_step(events.get(leaf, []), row, row))
             part = part_of_another_root(flow, row)

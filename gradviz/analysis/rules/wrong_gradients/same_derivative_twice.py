@@ -11,13 +11,14 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.overwritten_variables import assigned
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.paths.forward_derivatives import same_directions
 
 
 class SameDerivativeTwice(Rule):
@@ -27,7 +28,8 @@ class SameDerivativeTwice(Rule):
     -------------
     Two calls of ``torch.autograd.grad()`` in one step with the same output and the same input, whose results both go
     into one loss from variables of different names, where the output depends on another input of the program that it
-    is not differentiated by: ``u_t = grad(u.sum(), x)``.
+    is not differentiated by: ``u_t = grad(u.sum(), x)``. Likewise two calls of ``torch.func.jvp`` along one direction,
+    if none is along another one.
 
     Why it matters
     --------------
@@ -75,6 +77,29 @@ class SameDerivativeTwice(Rule):
             if found is not None and found.location not in told:
                 told.add(found.location)
                 yield found
+        yield from self._of_directions(case)
+
+    def _of_directions(self, case: Case) -> Iterator[Finding]:
+        """Of derivatives by ``torch.func.jvp``: two along one direction, none along another one."""
+        flow, told = case.dataflow, set[Location | None]()
+        for first, second in same_directions(flow):
+            places = [location_of_call(flow, each.chosen) for each in (first, second)]
+            names = [assigned(case.source_line(place) or "") for place in places]
+            if None in names or names[0] == names[1] or not flow.has_step_after(second.made):
+                continue
+            # Names stand in the order of the axes as a rule: the second one is that of axis 1.
+            wrong = 1 if first.axis == 0 else 0
+            if places[wrong] not in told:
+                told.add(places[wrong])
+                yield self.finding(
+                    f"{names[wrong]} is the derivative along the same direction as {names[1 - wrong]}"
+                    f"{at_line(places[1 - wrong])}; none is computed along another one",
+                    symptom="grad_wrong",
+                    why="both names stand for the same numbers in the loss, which is then that of another equation",
+                    fix="give it the direction of its own input, which is another row of the identity matrix",
+                    location=places[wrong],
+                    symptom_location=places[1 - wrong],
+                )
 
     def _finding(self, case: Case, pair: _Pair, row: int, name: str, missing: str) -> Finding:
         flow = case.dataflow

@@ -167,7 +167,17 @@ def _seeding_line(case: Case, row: int) -> Location | None:
             return above
         if text.lstrip().startswith(("def ", "class ")):
             break
-    return drawn
+    return _line_of_seeded_generator(case, drawn) or drawn
+
+
+def _line_of_seeded_generator(case: Case, drawn: Location) -> Location | None:
+    """The only line of a function that makes a generator and seeds it, where the draw takes a generator."""
+    if "generator=" not in (case.source_line(drawn) or ""):
+        return None
+    lines = case.capture.sources.get(drawn.file, {})
+    seeding = [number for number, text in lines.items() if "manual_seed(" in text and text[:1].isspace()]
+    is_made_there = len(seeding) == 1 and "Generator(" in lines[seeding[0]]
+    return Location(drawn.file, seeding[0]) if is_made_there else None
 
 
 _MAX_LINES = 12

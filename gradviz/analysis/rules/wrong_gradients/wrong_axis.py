@@ -12,6 +12,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
+from gradviz.analysis.rules.bases.sequences.transition_tables import tables_summed_over_their_own_axis
 from gradviz.graph.call_log import Call
 
 
@@ -24,7 +25,8 @@ class WrongAxis(Rule):
     own: a categorical distribution, a loss with classes, attention weights that a matrix product sums over the other of
     two positions, weights over the first axis whose products are summed over another one, a divergence of scores of
     which a ``cross_entropy`` or an ``argmax`` takes the classes along another axis. And vectors that ``normalize()``
-    scales over the first axis, before products over the last one that should be cosines.
+    scales over the first axis, before products over the last one that should be cosines. Likewise a table of
+    log-probabilities of the next state that the forward recursion of a hidden Markov model sums over its own axis.
 
     Why it matters
     --------------
@@ -75,12 +77,39 @@ class WrongAxis(Rule):
                 continue
             backward = next((each for each in case.histories.backward_calls if each > row), None)
             if backward is None:
-                return
+                break
             seen.add(place)
             end = _use_along_another(case, row, call, axis, backward)
             if end is not None and end.call not in told:
                 told.add(end.call)
                 yield self._finding(case, row, axis, end)
+        yield from self._of_transitions(case)
+
+    def _of_transitions(self, case: Case) -> Iterator[Finding]:
+        """Of tables of the next state, one for each line."""
+        flow = case.dataflow
+        lines = {
+            location_of_call(flow, table.made): (table, row) for table, row in tables_summed_over_their_own_axis(flow)
+        }
+        for location, (table, row) in lines.items():
+            used, other = location_of_call(flow, row), 1 - table.axis
+            yield self.finding(
+                f"a table of {table.size} by {table.size} is normalized over axis {table.axis}, and the recursion"
+                f"{at_line(used)} sums over the same axis: what follows a state does not add up to 1",
+                symptom="grad_wrong",
+                why="the recursion sums over the states before, so the probabilities of the next state given each of "
+                "them lie along the other axis",
+                fix=f"normalize the table over axis {other}: log_softmax(table, dim={other})",
+                location=location,
+                symptom_location=used if used != location else None,
+                tensors=leaf_names_above(
+                    flow,
+                    flow.log.calls[table.made].outputs[0].tensor,
+                    table.made + 1,
+                    since=flow.step_before(table.made),
+                ),
+                evidence={"axis": table.axis, "used_along": table.axis},
+            )
 
     def _finding(self, case: Case, row: int, axis: int, end: End) -> Finding:
         flow = case.dataflow

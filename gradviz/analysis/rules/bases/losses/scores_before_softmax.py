@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call, TensorUse
 
 PRODUCTS = frozenset({"matmul", "bmm", "mm", "einsum", "baddbmm"})
+ADDS_TO_PRODUCT = frozenset({"baddbmm"})
 _KEEPS_SCORES = frozenset({
     "div", "mul", "add", "sub", "clamp", "clip", "to", "float", "half", "bfloat16", "type_as", "contiguous", "view",
     "reshape", "dropout", "tanh", "unsqueeze", "squeeze", "clone", "neg", "leaky_relu",
@@ -57,7 +58,7 @@ def scores_of(flow: Dataflow, row: int) -> Scores:
         call = flow.log.calls[before]
         name = plain_name(call.function)
         if name in PRODUCTS:
-            return Scores(before, tuple(edits))
+            return Scores(before, (*edits, *_added_to_product(before, call, tensor)))
         above = _input_of_same_size(flow, call, tensor)
         edit = None if above is None else _edit(flow, before, call, above)
         if edit is not None:
@@ -68,6 +69,12 @@ def scores_of(flow: Dataflow, row: int) -> Scores:
             break
         tensor = above.tensor
     return Scores(None, tuple(edits))
+
+
+def _added_to_product(row: int, call: Call, scores: int) -> Iterator[Edit]:
+    """What ``baddbmm(mask, q, k)`` adds to the product, if no gradient reaches it."""
+    if plain_name(call.function) in ADDS_TO_PRODUCT and call.inputs and not call.inputs[0].requires_grad:
+        yield Edit(row, "term", scores, call.inputs[0].tensor)
 
 
 def _input_of_same_size(flow: Dataflow, call: Call, tensor: int) -> TensorUse | None:

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import FUNCTIONS, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 
 class OutdatedSchedule(Struct, frozen=True):

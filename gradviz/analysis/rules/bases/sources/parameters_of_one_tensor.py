@@ -63,17 +63,16 @@ def line_of_second(case: Case, row: int) -> Location | None:
             for target in node.targets
             if isinstance(target, ast.Name)
         }
-        lines = sorted(
-            node.lineno for node in tree.nodes if _makes_leaf(node, names) and getattr(node, "lineno", 0) > made.line
-        )
+        made_of_it = (node for node in tree.nodes if isinstance(node, ast.Call) and _makes_leaf(node, names))
+        lines = sorted(node.lineno for node in made_of_it if node.lineno > made.line)
         if len(lines) >= _BOTH:
             return Location(file, lines[1])
     return made
 
 
-def _makes_leaf(node: ast.AST, names: set[str]) -> bool:
+def _makes_leaf(node: ast.Call, names: set[str]) -> bool:
     """Whether a call makes a leaf of what one of the names holds."""
-    if called_name(node) not in _MAKE_LEAVES or not isinstance(node, ast.Call):
+    if called_name(node) not in _MAKE_LEAVES:
         return False
     given = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
     return isinstance(given, ast.Name) and given.id in names

@@ -42,6 +42,8 @@ def part_of_another_root(flow: Dataflow, backward: int) -> int | None:
 def total_beside_its_parts(flow: Dataflow, backward: int) -> Total | None:
     """The sum of at least two terms that a loss adds, without a factor, to each of these terms."""
     for root in flow.log.calls[backward].roots:
+        if not _has_one_twice(flow, backward, root.tensor):
+            continue
         for tensor, added in _added(flow, backward, root.tensor).items():
             made = flow.newest_producer(tensor, added)
             if made is None or not _adds(flow, flow.log.calls[made]):
@@ -73,6 +75,26 @@ def _added(flow: Dataflow, before: int, root: int, without: int | None = None) -
     return found
 
 
+def _has_one_twice(flow: Dataflow, backward: int, root: int) -> bool:
+    """Whether a sum adds something in two places, with a weight or without."""
+    seen = set[int]()
+    for row in set(_added(flow, backward, root).values()):
+        for use in flow.log.calls[row].live_inputs:
+            weighed = _weighed(flow, use.tensor, row)
+            if not seen.isdisjoint((use.tensor, weighed)):
+                return True
+            seen.update((use.tensor, weighed))
+    return False
+
+
+def _weighed(flow: Dataflow, tensor: int, before: int) -> int:
+    """What a term is, without the weight that it is multiplied by."""
+    row = flow.newest_producer(tensor, before)
+    call = None if row is None else flow.log.calls[row]
+    is_weighted = call is not None and plain_name(call.function) in ("mul", "div") and len(call.live_inputs) == 1
+    return call.live_inputs[0].tensor if call is not None and is_weighted else tensor
+
+
 def _is_sum(flow: Dataflow, tensor: int, before: int) -> bool:
     row = flow.newest_producer(tensor, before)
     return row is not None and _adds(flow, flow.log.calls[row])
@@ -80,12 +102,7 @@ def _is_sum(flow: Dataflow, tensor: int, before: int) -> bool:
 
 def _is_beside(flow: Dataflow, tensor: int, before: int, beside: dict[int, int]) -> bool:
     """Whether a term is added up as well, as it is or without the weight that the total gives it."""
-    if tensor in beside:
-        return True
-    row = flow.newest_producer(tensor, before)
-    call = None if row is None else flow.log.calls[row]
-    is_weighted = call is not None and plain_name(call.function) in ("mul", "div") and len(call.live_inputs) == 1
-    return call is not None and is_weighted and call.live_inputs[0].tensor in beside
+    return tensor in beside or _weighed(flow, tensor, before) in beside
 
 
 def _adds(flow: Dataflow, call: Call) -> bool:
