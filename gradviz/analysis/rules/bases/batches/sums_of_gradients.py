@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.gradients.accumulation import Undivided, are_pieces, is_mean, steps_sometimes
-from gradviz.analysis.rules.bases.copies.calls_of_lists import element_calls
+from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.graph.call_log import Call
 
 _ADDS = frozenset({"add", "stack", "sum", "clone", "detach", "to", "copy"})
@@ -101,6 +101,6 @@ def _summands(call: Call, result: int) -> list[int] | None:
     is_plain = name != "add" or ("alpha" not in call.scalars and number == 0)
     if name not in _ADDS or not is_plain:
         return None
-    each = next((one for one in element_calls(call) if any(use.tensor == result for use in one.outputs)), call)
+    each = next((one for one in single_calls(call) if any(use.tensor == result for use in one.outputs)), call)
     uses = each.inputs[1:] if name == "copy" else each.inputs
     return [use.tensor for use in uses if use.tensor != result]

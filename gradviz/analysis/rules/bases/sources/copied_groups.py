@@ -73,12 +73,9 @@ def _sets(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield str(target.slice.value), target.value
     if called_name(node) == "update" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         keys = [each.arg for each in node.keywords]
-        keys += [key.value for each in node.args if isinstance(each, ast.Dict) for key in each.keys if _is_text(key)]
+        texts = [key for each in node.args if isinstance(each, ast.Dict) for key in each.keys]
+        keys += [key.value for key in texts if isinstance(key, ast.Constant) and isinstance(key.value, str)]
         yield from ((str(key), node.func.value) for key in keys)
-
-
-def _is_text(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant) and isinstance(key.value, str)
 
 
 def _copy_of(tree: SourceTree, node: ast.expr, steps: int) -> _Copy | None:

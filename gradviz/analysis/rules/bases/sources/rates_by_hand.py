@@ -34,11 +34,11 @@ def rates_for_epochs(tree: SourceTree) -> list[int]:
             if loop is None or _steps_itself(tree, loop):
                 return []
             if any(numbers_of_batches(tree, value)) and not _counts_batches(tree, value, loop):
-                found.append(_line_of_value(tree, value, loop) or getattr(site, "lineno", 0))
+                found.append(_line_of_value(tree, value, loop) or site.lineno)
     return sorted(set(found))
 
 
-def _sites(tree: SourceTree, node: ast.AST, callers: int) -> Iterator[tuple[ast.AST, Loop | None]]:
+def _sites(tree: SourceTree, node: ast.expr, callers: int) -> Iterator[tuple[ast.expr, Loop | None]]:
     """Where a statement runs in a loop that is no loop over groups: itself, or calls of its function."""
     loop = next((each for each in tree.loops_around(node) if not _is_over_groups(each)), None)
     scope = tree.scope(node)
@@ -76,7 +76,8 @@ def _steps_itself(tree: SourceTree, loop: Loop) -> bool:
 def _counts_batches(tree: SourceTree, value: ast.expr, loop: Loop) -> bool:
     """Whether a number of batches is multiplied with what counts the rounds of the loop: then that counts batches,
     too."""
-    counters = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)} if _is_for(loop) else set()
+    target = None if isinstance(loop, ast.While) else loop.target
+    counters = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)} if target is not None else set()
     for part in what_it_is_made_of(tree, value):
         for node in ast.walk(part):
             factors = list(_factors(node)) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else []
