@@ -100,10 +100,6 @@ def _is_counter(node: ast.AST, counters: set[str]) -> bool:
     return any(getattr(each, "id", None) in counters for each in sides)
 
 
-def _is_for(loop: Loop) -> bool:
-    return isinstance(loop, (ast.For, ast.AsyncFor))
-
-
 def _line_of_value(tree: SourceTree, value: ast.expr, loop: Loop) -> int | None:
     """The line in the same loop that gives a rate its name."""
     key = tree.key_of(value)
