@@ -37,8 +37,8 @@ from gradviz.analysis.numbers.zero_slopes import (
 )
 from gradviz.analysis.parameters.creation_lines import (
     first_writes,
-    is_set_by_hand,
     line_of_module,
+    line_of_values,
     optimizer_that_moved,
 )
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
@@ -266,11 +266,11 @@ class ZeroGradients:
         """
         flow = self._flow
         for use in weights:
-            writes = first_writes(flow, use.tensor, row)
+            site = line_of_values(flow, first_writes(flow, use.tensor, row))
             given = flow.values_of(use, row)
             shape = flow.log.tensors[use.tensor].facts.shape
-            if given is not None and is_set_by_hand(flow, writes) and _puts_there(given, shape, zero):
-                return flow.log.calls[writes[-1]].call_site
+            if given is not None and site is not None and _puts_there(given, shape, zero):
+                return site
         return None
 
     def _by_zero_operand(self, plain: ZeroGradient, row: int) -> ZeroGradient | None:

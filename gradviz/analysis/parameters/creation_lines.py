@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradviz.analysis.dataflow.call_words import callers, class_of
+from gradviz.analysis.dataflow.call_words import callers, class_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
@@ -73,3 +73,20 @@ def is_set_by_hand(flow: Dataflow, writes: tuple[int, ...]) -> bool:
         return False
     lines = [flow.line_of(row) for row in (writes[0], writes[-1])]
     return lines[0] is not None and lines[1] is not None and lines[0].line != lines[1].line
+
+
+def line_of_values(flow: Dataflow, writes: tuple[int, ...]) -> int | None:
+    """The call site that gave a tensor its values, if the program set or computed them itself.
+
+    Calls that only switch its gradient on leave the values as they are.
+    """
+    values = tuple(row for row in writes if plain_name(flow.log.calls[row].function) not in _FLAGS)
+    if not values:
+        return None
+    last = flow.log.calls[values[-1]]
+    is_own = is_set_by_hand(flow, values) or plain_name(last.function) in _COMPUTES
+    return last.call_site if is_own else None
+
+
+_FLAGS = frozenset({"requires_grad", "retain_grad"})
+_COMPUTES = frozenset({"add", "sub", "mul", "div", "neg"})

@@ -288,6 +288,16 @@ trainer = Trainer(nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 1)))
 for step in range(3):
     trainer.fit(torch.randn(16, 6))
 """,
+    "shares of all rows that make a distribution over groups": """\
+f = nn.Linear(6, 1)
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+bag = torch.arange(5).repeat_interleave(6)
+wanted = torch.softmax(torch.randn(5), 0)
+for step in range(3):
+    e = f(torch.randn(30, 6))[:, 0].exp()
+    shares = torch.zeros(5).index_add(0, bag, e / e.sum())
+    loss = (shares - wanted).square().sum()"""
+    + TRAIN,
 }
 
 

@@ -294,6 +294,19 @@ for step in range(3):
     same = torch.linalg.vecdot(q, k) / 0.2
     loss = ((q @ bank.T / 0.2).logsumexp(1) - same).mean()"""
     + TRAIN,
+    "a ratio over a bank that holds the positive": """\
+f, slow = nn.Linear(6, 4), nn.Linear(6, 4)
+optimizer = torch.optim.Adam(f.parameters(), lr=0.01)
+bank = F.normalize(torch.randn(32, 4), dim=1)
+for step in range(3):
+    x = torch.randn(8, 6)
+    q = F.normalize(f(x), dim=1)
+    k = F.normalize(slow(x + 0.1), dim=1).detach()
+    bank[8 * step : 8 * step + 8] = k
+    same = ((q * k).sum(1) / 0.2).exp()
+    rest = (q @ bank.T / 0.2).exp().sum(1)
+    loss = -(same / rest).log().mean() + torch.add(rest.log(), same.log(), alpha=-1).mean()"""
+    + TRAIN,
 }
 
 

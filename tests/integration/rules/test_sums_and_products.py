@@ -349,6 +349,16 @@ for step in range(4):
     h = (h - mean) / std
     loss = F.cross_entropy(g(torch.einsum("btc->bc", h) / 5), y)"""
     + TRAIN,
+    "sums over pairs of one class over the size of the batch": """\
+f = nn.Linear(6, 4)
+optimizer = torch.optim.SGD(f.parameters(), lr=0.1)
+for step in range(3):
+    x, y = torch.randn(12, 6), torch.randint(0, 3, (12,))
+    z = F.normalize(f(x), dim=1)
+    same = (y[:, None] == y).float()
+    log_p = (z @ z.T / 0.5).log_softmax(1)
+    loss = -((log_p * same).sum(1) / 12).mean()"""
+    + TRAIN,
 }
 
 

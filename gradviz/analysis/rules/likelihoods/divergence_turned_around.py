@@ -22,7 +22,7 @@ class DivergenceTurnedAround(Rule):
     -------------
     ``kl_divergence(prior, posterior)`` of two normal distributions in a loss, where only the second one is trained, and
     the loss is computed of values that were drawn from the second one. The same of classes: ``kl_div(log_q, prior)`` or
-    ``(prior * (prior.log() - log_q)).sum()``, where ``gumbel_softmax()`` or ``multinomial()`` drew from ``q``.
+    ``(prior * (prior.log() - log_q)).sum()``, where ``gumbel_softmax()``, or noise by hand, drew from ``q``.
 
     Why it matters
     --------------

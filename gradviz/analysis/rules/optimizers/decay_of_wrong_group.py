@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.decays_by_hand import decays_by_hand
 
 
 class DecayOfWrongGroup(Rule):
@@ -17,7 +18,8 @@ class DecayOfWrongGroup(Rule):
     What it finds
     -------------
     An optimizer with several groups, where weight decay is set only for parameters of one axis, and each parameter with
-    more axes is in a group without it.
+    more axes is in a group without it. The same of steps by hand, which add a parameter times a number to its gradient,
+    or shrink it.
 
     Why it matters
     --------------
@@ -66,6 +68,16 @@ class DecayOfWrongGroup(Rule):
             if steps and vectors >= _MIN_PARAMETERS and max(axes_with_decay) < 2 and matrices:
                 made = [location_of_call(histories.flow, row) for row in histories.given_at(number)][:1]
                 yield self._finding(optimizer_words(optimizer), made[0] if made else None, vectors, matrices)
+        yield from self._by_hand(case)
+
+    def _by_hand(self, case: Case) -> Iterator[Finding]:
+        """Of a program that makes its steps itself."""
+        flow = case.dataflow
+        axes = [(each, len(flow.log.tensors[each.parameter].facts.shape)) for each in decays_by_hand(flow)]
+        vectors = [each for each, count in axes if each.number and count < 2]
+        matrices = sum(count >= 2 and not each.number for each, count in axes)
+        if len(vectors) >= _MIN_PARAMETERS and matrices and not any(each.number and n >= 2 for each, n in axes):
+            yield self._finding("this step", location_of_call(flow, vectors[-1].row), len(vectors), matrices)
 
     def _finding(self, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
         return self.finding(

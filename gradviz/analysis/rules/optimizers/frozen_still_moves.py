@@ -10,8 +10,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.zeroed_gradients import Zeroed, zeroed_gradients
 from gradviz.graph.call_log import Call
 
 
@@ -21,7 +22,8 @@ class FrozenStillMoves(Rule):
     What it finds
     -------------
     Parameters whose ``requires_grad`` a program sets to False after some steps, and that later steps of their optimizer
-    change, because they kept a ``.grad``: that of the last step before, or zeros.
+    change, because they kept a ``.grad``: that of the last step before, or zeros. Also parameters whose gradient the
+    program, or a hook, sets to zero before each step from some step on.
 
     Why it matters
     --------------
@@ -68,6 +70,27 @@ class FrozenStillMoves(Rule):
                 lines[flow.log.calls[frozen].call_site].append((number, frozen, len(steps)))
         for found in lines.values():
             yield self._finding(case, [number for number, *_ in found], found[0][1], max(each[2] for each in found))
+        yield from self._with_gradients_of_zero(case)
+
+    def _with_gradients_of_zero(self, case: Case) -> Iterator[Finding]:
+        flow = case.dataflow
+        lines: dict[Location | None, list[Zeroed]] = defaultdict(list)
+        for zeroed in zeroed_gradients(case):
+            if len(zeroed.steps) >= _MIN_STEPS and _is_moved(case, zeroed.parameter, zeroed.row):
+                lines[zeroed.location].append(zeroed)
+        for location, found in lines.items():
+            numbers, steps = [each.parameter for each in found], max(len(each.steps) for each in found)
+            yield self.finding(
+                f"the gradient of {case.histories.together(numbers)} is set to zero from some step on, and {steps:,} "
+                "later steps of the optimizer still move " + ("it" if len(numbers) == 1 else "them"),
+                symptom="grad_wrong",
+                why="to step() a gradient of zeros is a gradient: weight decay and momentum move the weights as before",
+                fix="set .grad = None on what is frozen, after each backward(); or call requires_grad_(False) on it",
+                location=location,
+                symptom_location=location_of_call(flow, found[0].steps[0]),
+                tensors=names_of(flow, numbers),
+                evidence={"parameters": len(numbers), "steps": steps},
+            )
 
     def _finding(self, case: Case, numbers: list[int], frozen: int, steps: int) -> Finding:
         flow = case.dataflow

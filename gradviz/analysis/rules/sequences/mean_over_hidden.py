@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import isclose
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
@@ -129,7 +129,7 @@ def _hidden_before(flow: Dataflow, row: int, call: Call, mean: int) -> tuple[int
     # The mask differs from sample to sample, along an axis of its own.
     is_along = axis is not None and len(shape) == len(whole) and axis > 0 and shape[axis] > 1 and shape[0] > 1
     is_only_along = is_along and all(size == 1 for place, size in enumerate(shape) if place not in (0, axis))
-    is_mean = mean == row or (axis is not None and _divides_by(flow.log.calls[mean], whole[axis]))
+    is_mean = mean == row or (axis is not None and _divides_by(flow.log.calls[mean], shape, axis))
     return (made, mask) if is_only_along and is_mean else None
 
 
@@ -146,13 +146,16 @@ def _hidden_in_product(
         return None
     (axis,) = summed
     is_of_each = axis > 0 and shape[0] > 1 and all(size == 1 for at, size in enumerate(shape) if at not in (0, axis))
-    return (row, dead[0].tensor) if is_of_each and _divides_by(flow.log.calls[mean], shape[axis]) else None
+    return (row, dead[0].tensor) if is_of_each and _divides_by(flow.log.calls[mean], shape, axis) else None
 
 
-def _divides_by(call: Call, count: int) -> bool:
-    """Whether a call divides by this number, or multiplies with its reciprocal."""
-    number = number_of(call, *OPERAND, missing=0.0)
-    if not number or count <= 1 or is_number_first(call):
+def _divides_by(call: Call, shape: Shape, axis: int) -> bool:
+    """Whether a call divides by the size of one axis, or multiplies with its reciprocal.
+
+    A square mask may be one of pairs, of which the number in each row is no length.
+    """
+    number, count = number_of(call, *OPERAND, missing=0.0), shape[axis]
+    if not number or count <= 1 or is_number_first(call) or shape[0] == count:
         return False
     return isclose(number, count if plain_name(call.function) == "div" else 1 / count, rel_tol=1e-6)
 

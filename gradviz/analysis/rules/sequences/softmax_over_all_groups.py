@@ -117,20 +117,23 @@ def _source(call: Call, other: TensorUse) -> TensorUse:
 
 def _softmax_above(flow: Dataflow, source: TensorUse, row: int, rows: tuple[int, ...]) -> int | None:
     """The softmax along the first axis, among the factors of what is added up."""
-    waiting, count = [(source.tensor, row)], 0
+    waiting, count = [(source.tensor, row, False)], 0
     while waiting and count < _MAX_FOLLOWED:
         count += 1
-        made = value_maker(flow, *waiting.pop(), through=_KEEPS)
+        tensor, before, is_factor = waiting.pop()
+        made = value_maker(flow, tensor, before, through=_KEEPS)
         if made is None:
             continue
         made_row, call = made
         name = plain_name(call.function)
         shape = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-        if name in ("softmax", "div", "exp") and shape[:1] == rows and rows > (_FEW,):
+        # Shares of all rows that are added up as they are make a distribution over the groups.
+        is_candidate = name == "softmax" or (is_factor and name in ("div", "exp"))
+        if is_candidate and shape[:1] == rows and rows > (_FEW,):
             if _is_over_rows(flow, made_row, call, name, len(shape)):
                 return made_row
         elif name in ("mul", "einsum") and product_of(call) is not None:
-            waiting += [(use.tensor, made_row) for use in call.live_inputs]
+            waiting += [(use.tensor, made_row, True) for use in call.live_inputs]
     return None
 
 

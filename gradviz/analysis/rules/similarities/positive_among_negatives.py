@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -95,7 +96,7 @@ class PositiveAmongNegatives(Rule):
 
 _PARTS = 2
 _PUT_SIDE_BY_SIDE = frozenset({"cat", "concat", "hstack"})
-_JOINS = _PUT_SIDE_BY_SIDE | {"logaddexp", "add", "div"}
+_JOINS = _PUT_SIDE_BY_SIDE | {"logaddexp", "add"}
 _SUMS_OF_SCORES = frozenset({"logsumexp", "exp", "sum", "log"})
 _PRODUCTS = frozenset({"matmul", "mm", "einsum", "linear", "bmm"})
 _VIEWS = frozenset({
@@ -120,11 +121,18 @@ def _written_before(case: Case, row: int, call: Call, *, is_sum: bool) -> tuple[
     for positive, negative in (call.inputs, call.inputs[::-1]) if is_sum else (call.inputs,):
         if not is_sum and shape_of(flow, positive.tensor)[-1:] != (1,):
             continue
+        if plain_name(call.function) == "add" and not _is_exponential(case, positive, row):
+            continue  # logsumexp(bank) - positive is right: the bank should hold the positive
         read = _product_above(case, negative, row, is_sum=is_sum)
         found = None if read is None else _write_of_keys(case, positive, row, read)
         if read is not None and found is not None:
             return found, read
     return None
+
+
+def _is_exponential(case: Case, use: TensorUse, row: int) -> bool:
+    made = value_maker(case.dataflow, use.tensor, row)
+    return made is not None and plain_name(made[1].function) == "exp"
 
 
 def _write_of_keys(case: Case, positive: TensorUse, row: int, read: int) -> int | None:

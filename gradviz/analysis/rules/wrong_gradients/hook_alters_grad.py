@@ -67,6 +67,7 @@ class HookAltersGrad(Rule):
     code = "GV606"
     name = "hook_alters_grad"
     severity = "warning"
+    yields_to = ("frozen_still_moves",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         hooks = Hooks(case.dataflow)

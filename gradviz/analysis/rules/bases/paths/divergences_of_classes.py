@@ -13,7 +13,7 @@ from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 from gradviz.analysis.rules.bases.paths.products import product_of
 from gradviz.graph.call_log import TensorUse
 
-_DRAWS = frozenset({"gumbel_softmax", "multinomial"})
+_DRAWS = frozenset({"gumbel_softmax"})
 _NOISE = frozenset({"rand", "rand_like", "exponential", "uniform"})
 _LOGARITHMS = SHAPE_ONLY | {"log_softmax", "log", "softmax", "clamp", "add", "sub"}
 _SCORES = _LOGARITHMS | {"exp", "div", "mul"}
