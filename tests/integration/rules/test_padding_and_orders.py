@@ -327,6 +327,10 @@ FROM_BEFORE += (
         MATRIX + "\ndiscount = discount * (t[:, None] >= t)  # HERE",
         AT_ONCE + "returns = F.linear(rewards, discount)\n    " + WEIGHED_AT_ONCE,
     ),
+    (
+        MATRIX + ".tril()  # HERE",
+        AT_ONCE + "returns = (discount * rewards[:, None]).sum(-1)\n    " + WEIGHED_AT_ONCE,
+    ),
     ("", AT_ONCE + "returns = rewards.cumsum(1)  # HERE\n    " + WEIGHED_AT_ONCE),
 )
 FROM_BEHIND = (

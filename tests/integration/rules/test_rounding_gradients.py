@@ -107,6 +107,11 @@ for _ in range(4):
 DIVIDED_OUT = (
     ("s = F.linear(F.normalize(h * scale.exp(), dim=-1), F.normalize(proto, dim=-1))  # HERE", "each"),
     ("z = scale * h  # HERE\n    s = z / z.norm(dim=-1, keepdim=True) @ proto.T", "each"),
+    (
+        "z = torch.einsum('bd,->bd', h, scale)  # HERE\n    s = z / z.square().sum(-1, keepdim=True).sqrt() @ proto.T",
+        "each",
+    ),
+    ("z = scale * h  # HERE\n    s = z * (z.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt() @ proto.T", "each"),
     ("s = F.cosine_similarity((h / F.softplus(scale))[:, None], proto[None], dim=-1)  # HERE", "each"),
     ("s = F.layer_norm(torch.mul(F.relu(h), scale), (8,)) @ proto.T  # HERE", "each"),
     ("s = F.batch_norm(h * scale, None, None, training=True) @ proto.T  # HERE", "each"),
@@ -122,6 +127,8 @@ OF_INFLUENCE = (
     ("s = F.batch_norm(h * scale, torch.zeros(8), torch.ones(8)) @ proto.T", "each"),
     ("s = F.normalize(scale * h, dim=-1) @ proto.T + scale", "each"),
     ("s = F.layer_norm(torch.tanh(h * scale), (8,)) @ proto.T", "each"),
+    ("z = scale * h\n    s = z / z.norm(dim=-1, keepdim=True) @ proto.T + z.norm(dim=-1, keepdim=True)", "each"),
+    ("z = scale * h\n    s = z / z.square().sum(-1, keepdim=True).sqrt() @ proto.T + z.square().sum()", "each"),
     (
         "z = h.view(12, 2, 4) * each.view(2, 1)\n    s = F.layer_norm(z.reshape(12, 8), (8,)) @ proto.T * scale",
         "scale",

@@ -8,6 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
@@ -32,7 +33,7 @@ def past_sums(flow: Dataflow) -> Iterator[PastSum]:
     tried: dict[int | None, int] = {}
     for row, call in enumerate(flow.log.calls):
         name = plain_name(call.function)
-        if name not in _PRODUCTS and name != "cumsum":
+        if name not in _PRODUCTS and name not in ("cumsum", "sum"):
             continue
         if call.kind != "operation" or call.live_inputs or not call.outputs or tried.get(call.call_site, 0) >= _MOST:
             continue
@@ -41,7 +42,7 @@ def past_sums(flow: Dataflow) -> Iterator[PastSum]:
             if not _is_turned(flow, call.inputs[0].tensor, row):
                 yield PastSum(row, row, call.inputs[0], is_by_matrix=False)
             continue
-        for matrix, sequence, past in _factors(flow, call, name):
+        for matrix, sequence, past in _factors(flow, row, call, name):
             half = _half_of(flow, matrix, row)
             if half is not None and half[0] == past:
                 yield PastSum(row, half[1], sequence, is_by_matrix=True)
@@ -69,8 +70,10 @@ def _is_turned(flow: Dataflow, tensor: int, row: int) -> bool:
 # -- products ----------------------------------------------------------------------------------------------------------
 
 
-def _factors(flow: Dataflow, call: Call, name: str) -> Iterator[tuple[TensorUse, TensorUse, Half]]:
+def _factors(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[tuple[TensorUse, TensorUse, Half]]:
     """The square matrix of a product, the sequence, and which half of the matrix has the steps before each."""
+    if name == "sum":
+        yield from _factors_by_hand(flow, row, call)
     if len(call.inputs) != _BOTH:
         return
     one, other = call.inputs
@@ -81,6 +84,19 @@ def _factors(flow: Dataflow, call: Call, name: str) -> Iterator[tuple[TensorUse,
     else:
         yield from ((one, other, half) for half in _squares(flow, one, "lower"))
         yield from ((other, one, half) for half in _squares(flow, other, "upper"))
+
+
+def _factors_by_hand(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[TensorUse, TensorUse, Half]]:
+    """The same for ``(matrix * sequences[:, None]).sum(-1)``."""
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    product = None if made is None else flow.log.calls[made]
+    shape = shape_of(flow, call.inputs[0].tensor)
+    if product is None or plain_name(product.function) != "mul" or len(product.inputs) != _BOTH or len(shape) != 3:
+        return
+    half: Half | None = {1: "upper", 2: "lower"}.get(axis_of(call, len(shape)) or 0)  # type: ignore[assignment]
+    for matrix, sequence in (product.inputs, reversed(product.inputs)):
+        if half is not None and len(shape_of(flow, sequence.tensor)) == len(shape):
+            yield from ((matrix, sequence, each) for each in _squares(flow, matrix, half))
 
 
 def _squares(flow: Dataflow, use: TensorUse, half: Half) -> Iterator[Half]:

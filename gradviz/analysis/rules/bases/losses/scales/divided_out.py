@@ -59,6 +59,12 @@ _KEEP_AXES = frozenset(
 _OF_BATCH = {"batch_norm": ("training", False), "instance_norm": ("use_input_stats", True)}
 """By normalization: the argument that says whether it takes averages of this batch, and what it is by default."""
 _LENGTHS = frozenset({"norm", "vector_norm"})
+_SQUARES = frozenset({"square", "pow"})
+_OF_LENGTH = frozenset({
+    "sum", "mean", "sqrt", "rsqrt", "add", "clamp", "clamp_min", "unsqueeze", "view", "reshape", "expand", "expand_as",
+})  # fmt: skip
+"""What is done to squares, or to a length, before something is divided by it."""
+_MOST_MAKERS = 6
 
 
 def _products_with(flow: Dataflow, parameter: int) -> Iterator[tuple[int, tuple[int, ...]] | None]:
@@ -80,10 +86,18 @@ def _products_with(flow: Dataflow, parameter: int) -> Iterator[tuple[int, tuple[
                 if result not in seen:
                     seen.add(result)
                     waiting.append((result, row))
-            elif len(others) == 1 and (name == "mul" or (name == "div" and call.inputs[0].tensor != tensor)):
+            elif len(others) == 1 and _is_scaled_by(flow, call, name, tensor):
                 yield row, _axes_of_one(flow, tensor, result)
             else:
                 yield None
+
+
+def _is_scaled_by(flow: Dataflow, call: Call, name: str, scale: int) -> bool:
+    """Whether a call multiplies with a scale, or divides by it: also ``einsum("bd,->bd", x, scale)``."""
+    if name == "einsum":
+        terms, _, result = str(call.scalars.get("0", "")).replace(" ", "").partition("->")
+        return not shape_of(flow, scale) and max(terms.split(","), key=len) == result
+    return name == "mul" or (name == "div" and call.inputs[0].tensor != scale)
 
 
 def _axes_of_one(flow: Dataflow, scale: int, result: int) -> tuple[int, ...]:
@@ -108,7 +122,7 @@ def _divided_by(flow: Dataflow, row: int, axes: tuple[int, ...]) -> int | None:
             if _normalizes(flow, call, name, tensor, axes, is_one_number):
                 end = user
             elif _is_by_own_length(flow, call, name, tensor, user):
-                end = user if name == "div" else end
+                end = user if name in ("div", "mul") else end
             elif _keeps_factor(name, call, tensor, others, is_one_number) and call.outputs[0].tensor not in seen:
                 seen.add(call.outputs[0].tensor)
                 waiting.append((call.outputs[0].tensor, user))
@@ -136,14 +150,44 @@ def _normalizes(flow: Dataflow, call: Call, name: str, tensor: int, axes: tuple[
 
 
 def _is_by_own_length(flow: Dataflow, call: Call, name: str, tensor: int, row: int) -> bool:
-    """Whether a call takes the length of vectors, or divides vectors by their own length: ``x / x.norm(...)``."""
-    if name in _LENGTHS:
-        users = flow.users(call.outputs[0].tensor, row)
-        return bool(users) and bool(axes_of(call, len(shape_of(flow, tensor))))
-    if name != "div" or len(call.inputs) != 2 or call.inputs[0].tensor != tensor:
+    """Whether a call takes the length of vectors, only to divide by it, or divides vectors by their own length:
+    ``x / x.norm(...)``, ``x * x.square().mean(...).rsqrt()``."""
+    if name in _LENGTHS or name in _SQUARES:
+        is_by_vector = name in _SQUARES or bool(axes_of(call, len(shape_of(flow, tensor))))
+        return is_by_vector and _only_divides(flow, row, call.outputs[0].tensor)
+    others = [use.tensor for use in call.inputs if use.tensor != tensor]
+    if name not in ("div", "mul") or len(others) != 1 or (name == "div" and call.inputs[0].tensor != tensor):
         return False
-    above = flow.makers(call.inputs[1].tensor, row, 4)
-    return any(plain_name(made.function) in _LENGTHS and made.inputs[0].tensor == tensor for _, made in above)
+    for _, made in flow.makers(others[0], row, _MOST_MAKERS):
+        made_by = plain_name(made.function)
+        if made_by in _LENGTHS | _SQUARES:
+            return made.inputs[0].tensor == tensor
+        if made_by not in _OF_LENGTH:
+            return False
+    return False
+
+
+def _only_divides(flow: Dataflow, row: int, length: int) -> bool:
+    """Whether a length has no other use than to divide by it: a penalty would make the scale count."""
+    waiting, seen = [(length, row)], {length}
+    while waiting:
+        tensor, after = waiting.pop()
+        for user in flow.users(tensor, after):
+            call = flow.log.calls[user]
+            name, is_divisor = plain_name(call.function), call.inputs[-1].tensor == tensor
+            if not any(use.requires_grad for use in call.outputs) or (name in ("div", "mul") and len(call.inputs) > 1):
+                if name == "div" and not is_divisor:
+                    return False
+                continue
+            result = call.outputs[0].tensor
+            if name not in _OF_LENGTH or len(call.live_inputs) > 1 or len(seen) > _MAX_FOLLOWED:
+                return False
+            if name in ("sum", "mean") and not axes_of(call, len(shape_of(flow, tensor))):
+                return False
+            if result not in seen:
+                seen.add(result)
+                waiting.append((result, user))
+    return True
 
 
 def _keeps_factor(name: str, call: Call, tensor: int, others: list[TensorUse], is_one_number: bool) -> bool:
