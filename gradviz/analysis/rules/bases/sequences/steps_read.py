@@ -113,7 +113,7 @@ def _picked(flow: Dataflow, call: Call, series: _Series, row: int, shape: tuple[
         return _Series(output, row, series.axis, series.steps[:: -1 if is_turned else 1])
     if name == "getitem":
         return _indexed(flow, call, series, row, shape)
-    axis, start = axis_of(call, len(shape)), (_integers(call, "2", "index", "start") or [None])[0]
+    axis, start = axis_of(call, len(shape)), next(iter(_integers(call, "2", "index", "start")), None)
     if axis is None or start is None:
         return None
     if axis != series.axis:

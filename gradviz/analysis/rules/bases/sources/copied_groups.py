@@ -73,12 +73,12 @@ def _sets(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             yield str(target.slice.value), target.value
     if called_name(node) == "update" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         keys = [each.arg for each in node.keywords]
-        keys += [key.value for each in node.args if isinstance(each, ast.Dict) for key in each.keys if _is_text(key)]
+        keys += [_text(key) for each in node.args if isinstance(each, ast.Dict) for key in each.keys]
         yield from ((str(key), node.func.value) for key in keys)
 
 
-def _is_text(key: ast.expr | None) -> bool:
-    return isinstance(key, ast.Constant) and isinstance(key.value, str)
+def _text(key: ast.expr | None) -> str:
+    return str(key.value) if isinstance(key, ast.Constant) else ""
 
 
 def _copy_of(tree: SourceTree, node: ast.expr, steps: int) -> _Copy | None:

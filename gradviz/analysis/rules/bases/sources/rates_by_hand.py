@@ -34,7 +34,7 @@ def rates_for_epochs(tree: SourceTree) -> list[int]:
             if loop is None or _steps_itself(tree, loop):
                 return []
             if any(numbers_of_batches(tree, value)) and not _counts_batches(tree, value, loop):
-                found.append(_line_of_value(tree, value, loop) or getattr(site, "lineno", 0))
+                found.append(_line_of_value(tree, value, loop) or int(getattr(site, "lineno", 0)))
     return sorted(set(found))
 
 
@@ -76,7 +76,8 @@ def _steps_itself(tree: SourceTree, loop: Loop) -> bool:
 def _counts_batches(tree: SourceTree, value: ast.expr, loop: Loop) -> bool:
     """Whether a number of batches is multiplied with what counts the rounds of the loop: then that counts batches,
     too."""
-    counters = {each.id for each in ast.walk(loop.target) if isinstance(each, ast.Name)} if _is_for(loop) else set()
+    target = loop.target if isinstance(loop, (ast.For, ast.AsyncFor)) else ast.Pass()
+    counters = {each.id for each in ast.walk(target) if isinstance(each, ast.Name)}
     for part in what_it_is_made_of(tree, value):
         for node in ast.walk(part):
             factors = list(_factors(node)) if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) else []
@@ -97,10 +98,6 @@ def _is_counter(node: ast.AST, counters: set[str]) -> bool:
     """``epoch``, or ``epoch + 1``."""
     sides = [node.left, node.right] if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else [node]
     return any(getattr(each, "id", None) in counters for each in sides)
-
-
-def _is_for(loop: Loop) -> bool:
-    return isinstance(loop, (ast.For, ast.AsyncFor))
 
 
 def _line_of_value(tree: SourceTree, value: ast.expr, loop: Loop) -> int | None:
