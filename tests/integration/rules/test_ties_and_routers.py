@@ -26,6 +26,14 @@ _DISPATCHED = """
         rows = (choice == i).nonzero(as_tuple=True)[0]
         out = out.index_add(0, rows, expert(x[rows]))
 """
+FIXED = "nn.Linear(4, 3).requires_grad_(False)"
+_EXPERTS = """
+router, head = nn.Linear(4, 3), nn.Linear(4, 2)
+weights = nn.Parameter(torch.randn(3, 4, 4) / 2)
+optimizer = torch.optim.Adam([*router.parameters(), weights, *head.parameters()], lr=1e-2)
+for step in range(3):
+    x, y = torch.randn(24, 4), torch.randint(0, 2, (24,))
+"""
 _ENCODER = """
 encoder = nn.Linear(4, 3)
 KEPT
@@ -76,6 +84,13 @@ for step in range(3):
     + _DISPATCHED
     + _BALANCED
     + TRAIN,
+    ("routed_without_weight", "weights of an expert, and no gradient for the router"): _EXPERTS
+    + """
+    gate, choice = router(x).softmax(-1).max(-1)
+    out = torch.einsum("bij,bj->bi", weights.index_select(0, choice), x)  # HERE
+    loss = F.cross_entropy(head(out), y)
+"""
+    + TRAIN,
     ("routed_without_weight", "columns of one_hot()"): _ROUTED
     + """
     choice = logits.topk(1, -1).indices.squeeze(-1)  # HERE
@@ -97,6 +112,20 @@ for step in range(3):
 }
 
 HEALTHY = {
+    "weights of an expert, and its result times the value of its choice": _EXPERTS
+    + """
+    gate, choice = router(x).softmax(-1).max(-1)
+    out = gate[:, None] * torch.einsum("bij,bj->bi", weights.index_select(0, choice), x)
+    loss = F.cross_entropy(head(out), y)
+"""
+    + TRAIN,
+    "a fixed router": _EXPERTS.replace("*router.parameters(), ", "").replace("nn.Linear(4, 3)", FIXED)
+    + """
+    choice = router(x).argmax(-1)
+    out = torch.einsum("bij,bj->bi", weights[choice], x)
+    loss = F.cross_entropy(head(out), y)
+"""
+    + TRAIN,
     "a gradient that is stopped at the call": _ENCODER.replace("KEPT", "")
     + "    loss = (hidden @ encoder.weight.detach() - x).square().mean()\n"
     + TRAIN,

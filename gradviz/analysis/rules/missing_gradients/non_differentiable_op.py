@@ -46,7 +46,7 @@ class NonDifferentiableOp(CutRule):
 
     code = "GV107"
     name = "non_differentiable_op"
-    yields_to = ("stale_optimizer_params", "function_hides_parameter")
+    yields_to = ("stale_optimizer_params", "function_hides_parameter", "routed_without_weight")
 
     def culprit(self, flow: Dataflow, found: CutOff) -> str:
         call = flow.log.calls[found.cut.call]

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.chosen_experts import sends_rows
+from gradviz.analysis.rules.bases.batches.chosen_experts import result_of_chosen, sends_rows
 
 
 class RoutedWithoutWeight(Rule):
@@ -22,7 +22,8 @@ class RoutedWithoutWeight(Rule):
     What it finds
     -------------
     ``argmax`` or ``topk`` of what a trained layer returns, by which rows are sent to several experts, where the layer's
-    own values meet only another term of the loss, such as one that balances the load.
+    own values meet only another term of the loss, such as one that balances the load. Also a choice of the weights of
+    an expert from a parameter with a matrix for each, where the layer that chose gets no gradient at all.
 
     Why it matters
     --------------
@@ -71,6 +72,7 @@ class RoutedWithoutWeight(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, histories = case.dataflow, case.histories
         told: set[int | None] = set()
+        unreached: dict[int | None, tuple[int, int, dict[int, None]]] = {}
         for backward in histories.last_trained_backward_of_each_line:
             reached, since = case.backward_calls.reached(backward), flow.step_before(backward)
             for row in range(since, backward):
@@ -78,12 +80,37 @@ class RoutedWithoutWeight(Rule):
                 if plain_name(call.function) not in _CHOOSES or call.call_site in told or not call.live_inputs:
                     continue
                 leaves, _ = histories.live_leaves([call.inputs[0].tensor], row)
+                result = _result_without_router(case, row, backward, leaves)
+                if result is not None:
+                    _, parameters = _nearest(case, call.inputs[0].tensor, row, leaves)
+                    unreached.setdefault(call.call_site, (row, result, {}))[2].update(dict.fromkeys(parameters))
+                    continue
                 layer, parameters = _nearest(case, call.inputs[0].tensor, row, leaves & histories.trained)
                 if layer is None or not sends_rows(flow, row, backward, leaves):
                     continue
                 if _only_aside(case, row, layer, reached):
                     told.add(call.call_site)
                     yield self._finding(case, row, backward, parameters)
+        for row, result, found in unreached.values():
+            yield self._unreached(case, row, result, tuple(found))
+
+    def _unreached(self, case: Case, row: int, result: int, parameters: tuple[int, ...]) -> Finding:
+        flow = case.dataflow
+        chosen, location = location_of_call(flow, row), location_of_call(flow, result)
+        return self.finding(
+            f"{case.histories.together(parameters)} {'chooses' if len(parameters) == 1 else 'choose'} by "
+            f"{plain_name(flow.log.calls[row].function)}(){at_line(chosen)} with which weights this line computes, and "
+            "get no gradient: the result is not weighed with the value of what was chosen",
+            severity="error",
+            symptom="grad_none",
+            why="a choice has no slope: a router learns from the weight that its value has in the result",
+            fix="multiply what is computed with the chosen weights by the value that chose them: "
+            "weight, choice = gates.max(-1), then weight[:, None] * out",
+            location=location,
+            symptom_location=chosen if chosen != location else None,
+            tensors=names_of(flow, parameters),
+            evidence={"parameters": len(parameters)},
+        )
 
     def _finding(self, case: Case, row: int, backward: int, parameters: tuple[int, ...]) -> Finding:
         flow = case.dataflow
@@ -106,6 +133,16 @@ class RoutedWithoutWeight(Rule):
 
 _CHOOSES = frozenset({"argmax", "argmin", "topk", "max", "min"})
 _MAX_FOLLOWED = 300
+
+
+def _result_without_router(case: Case, row: int, backward: int, leaves: frozenset[int]) -> int | None:
+    """The call that computes with what was chosen, if the layer that chose is stepped and never gets a gradient."""
+    histories = case.histories
+    _, parameters = _nearest(case, case.dataflow.log.calls[row].inputs[0].tensor, row, leaves)
+    is_idle = bool(parameters) and all(
+        each not in histories.reached and histories.optimizers_of(each) for each in parameters
+    )
+    return result_of_chosen(case.dataflow, row, backward, leaves) if is_idle else None
 
 
 def _nearest(case: Case, tensor: int, row: int, leaves: frozenset[int]) -> tuple[int | None, tuple[int, ...]]:

@@ -18,7 +18,7 @@ _KEEPS_MASK = _SHAPE_ONLY | {
     "nonzero", "flatnonzero", "argwhere", "any", "float", "bool", "to", "where", "permute", "gt",
 }  # fmt: skip
 _FROM_PARTS = frozenset({"stack", "cat"})
-_SELECTS = frozenset({"getitem", "gather", "take_along_dim"})
+_SELECTS = frozenset({"getitem", "gather", "take_along_dim", "index_select"})
 _MAX_MASKS = 100
 _MAX_SHAPING = 4
 _EXPERTS = 3
@@ -43,6 +43,24 @@ def sends_rows(flow: Dataflow, row: int, backward: int, choosers: frozenset[int]
         elif name in _SELECTS and _is_of_experts(flow, user, call, choosers | {chosen}):
             return True
     return len(numbers) > 1
+
+
+def result_of_chosen(flow: Dataflow, row: int, backward: int, choosers: frozenset[int]) -> int | None:
+    """The call that computes a result with the weights that a choice took of those of all experts."""
+    for user, chosen in _uses(flow, row, backward):
+        call = flow.log.calls[user]
+        if plain_name(call.function) not in _SELECTS or not _is_of_experts(flow, user, call, choosers | {chosen}):
+            continue
+        tensor, after = call.outputs[0].tensor, user
+        for _ in range(_MAX_SHAPING):
+            following = next((each for each in flow.users(tensor, after) if each < backward), None)
+            if following is None:
+                break
+            found = flow.log.calls[following]
+            if plain_name(found.function) not in _SHAPE_ONLY or len(found.inputs) > 1:
+                return following
+            tensor, after = found.outputs[0].tensor, following
+    return None
 
 
 def _uses(flow: Dataflow, row: int, backward: int) -> Iterator[tuple[int, int]]:
