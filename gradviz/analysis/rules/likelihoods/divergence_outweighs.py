@@ -14,8 +14,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
-from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
-from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, Term, number_of, signed_terms
+from gradviz.analysis.rules.bases.losses.scales.sums_and_averages import is_average, is_of_samples, sum_of_batch
+from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
 
 
 class DivergenceOutweighs(Rule):
@@ -82,12 +82,12 @@ class DivergenceOutweighs(Rule):
         that makes up for it."""
         flow = case.dataflow
         terms = list(signed_terms(flow, backward, root))
-        summed = next((row for each in terms if each.row == exponential and (row := _sum_of_batch(flow, each))), None)
-        averaged = next((each for each in terms if _is_average(flow, each)), None)
+        summed = next((row for each in terms if each.row == exponential and (row := sum_of_batch(flow, each))), None)
+        averaged = next((each for each in terms if is_average(flow, each)), None)
         if summed is None or averaged is None:
             return
         shape = shape_of(flow, flow.log.calls[averaged.row].inputs[0].tensor)
-        if not _is_of_samples(flow, exponential, shape[0]):
+        if not is_of_samples(flow, exponential, shape[0]):
             return
         location, error = two_lines(flow, summed, averaged.row)
         name = plain_name(flow.log.calls[averaged.row].function)
@@ -135,73 +135,6 @@ class DivergenceOutweighs(Rule):
         )
 
 
-_LEAST_FACTOR, _MOST_FACTOR = 0.2, 5.0
-"""Factors such as 0.5 belong to a divergence; others are there to weigh it."""
-_ERRORS = frozenset({
-    "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "binary_cross_entropy", "binary_cross_entropy_with_logits",
-})  # fmt: skip
-
-
-def _sum_of_batch(flow: Dataflow, term: Term) -> int | None:
-    """The call that sums a term over the samples, if nothing averages it or gives it another weight."""
-    if not _LEAST_FACTOR < _factor(flow, term) < _MOST_FACTOR:
-        return None
-    samples = shape_of(flow, flow.log.calls[term.row].outputs[0].tensor)[:1]
-    found = None
-    for row in term.path:
-        call = flow.log.calls[row]
-        name, shape = plain_name(call.function), shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-        if name == "mean":
-            return None
-        if name == "sum" and shape[:1] == samples and (not (axes := axes_of(call, len(shape))) or 0 in axes):
-            found = row
-    return found if samples and samples[0] > 1 else None
-
-
-def _is_of_samples(flow: Dataflow, exponential: int, samples: int) -> bool:
-    """Whether a scale was computed of as many samples of data: it is not that of the weights of a network."""
-    out = flow.log.calls[exponential].outputs[0].tensor
-    rows = flow.ancestors(out, exponential + 1, flow.step_before(exponential))
-    uses = (use for row in rows for use in flow.log.calls[row].inputs if not use.requires_grad)
-    return shape_of(flow, out)[:1] == (samples,) and any(shape_of(flow, use.tensor)[:1] == (samples,) for use in uses)
-
-
-def _is_average(flow: Dataflow, term: Term) -> bool:
-    """Whether a term is an error, averaged over all values of a batch, and nothing gives it another weight."""
-    call = flow.log.calls[term.row]
-    shape = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-    is_loss = plain_name(call.function) in _ERRORS and call.scalars.get("reduction") == "mean"
-    is_whole = is_loss or (
-        plain_name(call.function) == "mean" and not axes_of(call, len(shape)) and _is_error(flow, term)
-    )
-    return is_whole and prod(shape[1:]) > 1 and term.sign > 0 and _LEAST_FACTOR < _factor(flow, term) < _MOST_FACTOR
-
-
-def _is_error(flow: Dataflow, term: Term) -> bool:
-    """Whether what is averaged is the size of a difference from data."""
-    for _, call in flow.makers(flow.log.calls[term.row].inputs[0].tensor, term.row, 2):
-        if plain_name(call.function) == "sub":
-            return len(call.live_inputs) == 1 < len(call.inputs)
-        if not is_squared(call) and plain_name(call.function) != "abs":
-            return plain_name(call.function) in _ERRORS and call.scalars.get("reduction") == "none"
-    return False
-
-
-def _factor(flow: Dataflow, term: Term) -> float:
-    """The product of all numbers with which a loss multiplies a term; 0 where one is not known."""
-    product = 1.0
-    for row in term.path[:-1]:
-        call = flow.log.calls[row]
-        name = plain_name(call.function)
-        if name in ("mul", "div"):
-            number = abs(number_of(call, *OPERAND, missing=0.0)) if len(call.inputs) == 1 else 0.0
-            product *= number if name == "mul" else 1 / number if number else 0.0
-        elif name not in _SUMS:
-            return 0.0
-    return product
-
-
-_SUMS = frozenset({"add", "sub", "sum", "mean", "neg", "stack", "squeeze", "view", "reshape", "getitem"})
 _ALMOST_NOTHING = 0.01
 """Nats for a whole sample: less than the input could be told with."""
 _MIN_STEPS = 50

@@ -70,8 +70,8 @@ class NoUnitVectors(Rule):
             if call.kind != "operation" or not flow.has_step_after(row):
                 continue
             seen.add(call.call_site)
-            foreign = foreign_lengths(flow, row) if _is_of_similarities(flow, row) else None
-            if foreign is not None and _is_of_networks(flow, foreign):
+            foreign = foreign_lengths(flow, row)
+            if foreign is not None and _is_of_networks(flow, foreign) and _is_of_similarities(flow, row):
                 yield self._of_others(case, row, *foreign)
                 continue
             wrong = _wrongly_scaled(flow, row)
