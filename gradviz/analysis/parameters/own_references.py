@@ -13,17 +13,10 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.parameters.computed_alike import COPIES, DRAWS, Twins, is_kept_view, twins
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
-
-
-class Twins(Struct, frozen=True):
-    """Two computations of the same."""
-
-    rows: tuple[tuple[int, int], ...]
-    """Pairs of different calls that received parameters, the same ones in the same state."""
-    parameters: frozenset[int]
 
 
 class OwnReference(Struct, frozen=True):
@@ -46,19 +39,13 @@ class OwnReference(Struct, frozen=True):
 
 _DISTANCES = frozenset({"sub", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"})
 _DIVERGENCES = frozenset({"kl_div", "cross_entropy"})
-_COPIES = frozenset({"detach", "data", "clone", "contiguous", "requires_grad"})
-_NORMALIZE = _COPIES | {"log_softmax", "softmax", "log", "exp"}
+_NORMALIZE = COPIES | {"log_softmax", "softmax", "log", "exp"}
 _OF_RATIOS = frozenset({"exp", "clamp"})
 """The ratio to the policy that acted, and what keeps near it, may be one and zero in a single update with each data."""
-_DRAWS = frozenset({
-    "multinomial", "normal", "randn", "randn_like", "bernoulli", "rand", "rand_like", "uniform", "randint", "randperm",
-    "exponential", "rrelu",
-})  # fmt: skip
 _SIDES = 2
 _MIN_STEPS = 3
 _MOST_COMPARED = 4
 _MOST_BACKWARDS = 4
-_MAX_PAIRS = 2_000
 
 
 def own_references(histories: ParameterHistories) -> Iterator[OwnReference]:
@@ -88,9 +75,9 @@ def _line_that_kept(flow: Dataflow, row: int) -> CallSite | None:
     for use in flow.log.calls[row].inputs:
         made = flow.newest_producer(use.tensor, row)
         call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or plain_name(call.function) not in _COPIES or not call.inputs:
+        if made is None or call is None or plain_name(call.function) not in COPIES or not call.inputs:
             continue
-        if _is_kept_view(flow, call.inputs[0].tensor, use.tensor, made, row):
+        if is_kept_view(flow, call.inputs[0].tensor, use.tensor, made, row):
             return flow.line_of(made)
     return None
 
@@ -120,7 +107,7 @@ def _reference(histories: ParameterHistories, row: int) -> tuple[int, Twins] | N
     sides = [(live.tensor, row), (dead.tensor, row)]
     if is_divergence:
         sides = [_above(flow, *side) for side in sides]
-    both = _twins(flow, sides[0], sides[1])
+    both = twins(flow, sides[0], sides[1])
     made = flow.newest_producer(dead.tensor, row)
     if both is None or made is None or both.parameters.isdisjoint(histories.trained):
         return None
@@ -142,7 +129,7 @@ def _made_the_data(flow: Dataflow, both: Twins, made: int) -> bool:
     above = flow.ancestors(flow.log.calls[made].outputs[0].tensor, made + 1, since=since)
     for row in above:
         call = flow.log.calls[row]
-        is_draw = plain_name(call.function) in _DRAWS and bool(call.outputs)
+        is_draw = plain_name(call.function) in DRAWS and bool(call.outputs)
         if is_draw and forward <= set(flow.ancestors(call.outputs[0].tensor, row + 1, since=since)):
             return True
     return False
@@ -172,93 +159,3 @@ def _own_line(flow: Dataflow, row: int, other: int) -> CallSite | None:
     known = {(line.file, line.line) for line in callers(flow, other)}
     own = (line for line in callers(flow, row) if (line.file, line.line) not in known)
     return next(own, flow.line_of(row))
-
-
-# -- two computations of the same ------------------------------------------------------------------------------------
-
-
-def _twins(flow: Dataflow, one: tuple[int, int], two: tuple[int, int]) -> Twins | None:
-    """How two tensors, each as a call received it, were computed alike from parameters; None if they were not.
-
-    What was drawn, such as the mask of a dropout, is not alike; nor is what a step has changed in between. Buffers may
-    have changed: the statistics of a normalization do so in each forward.
-    """
-    pairs: list[tuple[int, int]] = []
-    parameters: set[int] = set()
-    waiting, seen = [(one, two)], set[tuple[int, int, int, int]]()
-    while waiting:
-        (tensor, row), (other, other_row) = _above_copies(flow, *waiting[-1][0]), _above_copies(flow, *waiting[-1][1])
-        waiting.pop()
-        made, other_made = flow.newest_producer(tensor, row), flow.newest_producer(other, other_row)
-        if (tensor, -1 if made is None else made) == (other, -1 if other_made is None else other_made):
-            continue
-        if tensor == other and flow.log.tensors[tensor].role == "buffer":
-            continue
-        if made is None or other_made is None or not _are_alike(flow, made, tensor, other_made, other):
-            return None
-        if made == other_made or (made, other_made, tensor, other) in seen:
-            continue
-        seen.add((made, other_made, tensor, other))
-        if len(seen) > _MAX_PAIRS:
-            return None
-        call, other_call = flow.log.calls[made], flow.log.calls[other_made]
-        leaves = {use.tensor for use in call.inputs if use.is_live_leaf}
-        others = {_above_copies(flow, use.tensor, other_made)[0] for use in other_call.inputs} if leaves else set()
-        shared = leaves & others
-        if shared:
-            pairs.append((made, other_made))
-            parameters |= shared
-        for use, like in zip(call.inputs, other_call.inputs, strict=True):
-            waiting.append(((use.tensor, made), (like.tensor, other_made)))
-    return Twins(tuple(pairs), frozenset(parameters)) if pairs else None
-
-
-def _above_copies(flow: Dataflow, tensor: int, before: int) -> tuple[int, int]:
-    """The tensor that a tensor is a copy of, and the call before which it has the same values.
-
-    What was kept of a parameter without a copy, before an earlier step, has the values that the parameter has now.
-    """
-    made = flow.newest_producer(tensor, before)
-    while made is not None and plain_name(flow.log.calls[made].function) in _COPIES and flow.log.calls[made].inputs:
-        source = flow.log.calls[made].inputs[0].tensor
-        before = before if _is_kept_view(flow, source, tensor, made, before) else made
-        tensor = source
-        made = flow.newest_producer(tensor, before)
-    return tensor, before
-
-
-def _is_kept_view(flow: Dataflow, parameter: int, view: int, made: int, before: int) -> bool:
-    """Whether a parameter and what an earlier step already found taken of it are one memory."""
-    storages = {flow.log.tensors[each].storage for each in (parameter, view)}
-    is_one_memory = len(storages) == 1 and None not in storages
-    is_of_parameter = flow.log.tensors[parameter].role == "parameter" and made < flow.step_before(before)
-    return parameter != view and is_one_memory and is_of_parameter and not flow.data_replacements(parameter)
-
-
-def _are_alike(flow: Dataflow, row: int, tensor: int, other_row: int, other: int) -> bool:
-    """Whether two calls do the same, and return two tensors at the same place."""
-    call, like = flow.log.calls[row], flow.log.calls[other_row]
-    return (
-        call.kind in ("operation", "custom")
-        and plain_name(call.function) == plain_name(like.function)
-        and call.scalars == like.scalars
-        and len(call.inputs) == len(like.inputs)
-        and _places(call, tensor) == _places(like, other)
-        and (row == other_row or (not _is_random(call) and (bool(call.inputs) or _have_the_same_values(call, like))))
-    )
-
-
-def _places(call: Call, tensor: int) -> list[str]:
-    return [use.place for use in call.outputs if use.tensor == tensor]
-
-
-def _is_random(call: Call) -> bool:
-    name = plain_name(call.function)
-    if "dropout" in name:
-        return any(each is True for each in call.scalars.values())
-    return name in _DRAWS
-
-
-def _have_the_same_values(call: Call, like: Call) -> bool:
-    known = [use.values for use in call.outputs]
-    return known == [use.values for use in like.outputs] and None not in known

@@ -25,6 +25,7 @@ class GradientsOfSamples(Struct, frozen=True):
 
 _MIN_TIMES = 2
 _MIN_SAMPLES = 3
+_PUTS_TOGETHER = frozenset({"stack", "cat", "hstack"})
 _TAKES_ONE = frozenset({"getitem", "select", "unbind"})
 
 
@@ -67,6 +68,9 @@ def _losses(flow: Dataflow, row: int, call: Call) -> tuple[int, int | None] | No
     if made is None or taken is None or plain_name(taken.function) not in _TAKES_ONE or len(taken.inputs) != 1:
         return None
     whole = taken.inputs[0].tensor
+    joined = flow.newest_producer(whole, made)
+    if joined is not None and plain_name(flow.log.calls[joined].function) in _PUTS_TOGETHER:
+        return None  # the losses of several tasks
     return (whole, made) if len(shape_of(flow, whole)) == 1 and shape_of(flow, whole)[0] >= _MIN_SAMPLES else None
 
 
