@@ -10,8 +10,8 @@ from gradviz.analysis.dataflow.call_words import at_line, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.mixed_parts import Share
-from gradviz.analysis.rules.bases.batches.mixed_samples import Mix, is_of_labels, mixes_by_order
+from gradviz.analysis.rules.bases.samples.mixed_parts import Share
+from gradviz.analysis.rules.bases.samples.mixed_samples import Mix, is_of_labels, mixes_by_order
 
 
 class LabelsMixedOtherwise(Rule):

@@ -11,8 +11,8 @@ from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.divergences_of_classes import divergences_from_drawn
 from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
-from gradviz.analysis.rules.bases.paths.divergences_of_classes import divergences_from_drawn
 
 
 class DivergenceTurnedAround(Rule):

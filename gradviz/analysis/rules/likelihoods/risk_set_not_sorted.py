@@ -18,7 +18,7 @@ from gradviz.analysis.rules.bases.batches.drawn_rows import (
     keeps_order,
     lists_of_drawn_numbers,
 )
-from gradviz.analysis.rules.bases.batches.risk_sets import RiskSet, index_of, indicators, risk_sets
+from gradviz.analysis.rules.bases.samples.risk_sets import RiskSet, index_of, indicators, risk_sets
 
 
 class RiskSetNotSorted(Rule):

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.drawn_rows import are_drawn_numbers
-from gradviz.analysis.rules.bases.batches.risk_sets import MAX_MAKERS, RiskSet, index_of, indicators, risk_sets
+from gradviz.analysis.rules.bases.samples.risk_sets import MAX_MAKERS, RiskSet, index_of, indicators, risk_sets
 from gradviz.graph.call_log import Call
 
 

@@ -11,9 +11,9 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import is_square, product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
-from gradviz.analysis.rules.bases.paths.products import is_square, product_of
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.chosen_experts import result_of_chosen, sends_rows
+from gradviz.analysis.rules.bases.samples.chosen_experts import result_of_chosen, sends_rows
 
 
 class RoutedWithoutWeight(Rule):

@@ -9,9 +9,9 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import is_square, product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
-from gradviz.analysis.rules.bases.paths.products import is_square, product_of
 from gradviz.graph.call_log import Call, TensorUse
 
 

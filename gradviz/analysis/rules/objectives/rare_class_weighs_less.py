@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.weights_of_counts import made_of_counts, weights_of_samples
+from gradviz.analysis.rules.bases.samples.weights_of_counts import made_of_counts, weights_of_samples
 from gradviz.graph.call_log import Call
 
 

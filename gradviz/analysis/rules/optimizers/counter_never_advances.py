@@ -16,9 +16,13 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.still_counters import StillCounter, still_counters
+from gradviz.analysis.rules.bases.sources.rates.tensor_counters import (
+    counter_behind,
+    dropped_counts,
+    is_statement_of_sum,
+)
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
-from gradviz.analysis.rules.bases.sources.still_counters import StillCounter, still_counters
-from gradviz.analysis.rules.bases.sources.tensor_counters import counter_behind, dropped_counts, is_statement_of_sum
 from gradviz.analysis.rules.bases.unread_names import function_around
 from gradviz.graph.call_log import Call
 

@@ -8,9 +8,13 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.schedule_lines import line_of_schedule, line_that_steps, places_of_schedule
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
+    line_of_schedule,
+    line_that_steps,
+    places_of_schedule,
+)
 
 _MIN_STEPS = 3
 """At fewer steps it is a note: a warm-up may start with a learning rate of 0."""

@@ -9,10 +9,10 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.objectives import objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import Term
-from gradviz.analysis.rules.bases.paths.products import product_of
 from gradviz.graph.call_log import Call
 
 _BOTH = 2

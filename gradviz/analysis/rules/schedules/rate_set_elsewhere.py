@@ -9,8 +9,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.copied_groups import rates_set_in_copies
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.copied_groups import rates_set_in_copies
 from gradviz.graph.call_log import LoggedOptimizer
 
 

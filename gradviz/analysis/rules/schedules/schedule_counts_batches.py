@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
-from gradviz.analysis.parameters.schedule_lines import line_that_steps_this
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.numbers_of_batches import length_counts_batches
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.rates_by_hand import rates_for_epochs
+from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import length_counts_batches
+from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import rates_for_epochs
+from gradviz.analysis.rules.bases.sources.rates.schedule_lines import line_that_steps_this
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import LoggedOptimizer
 from gradviz.graph.modules_and_schedules import Schedule

@@ -8,8 +8,12 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
-from gradviz.analysis.parameters.schedule_lines import length_counts_epochs, line_that_steps_this, places_of_schedule
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
+    length_counts_epochs,
+    line_that_steps_this,
+    places_of_schedule,
+)
 from gradviz.graph.call_log import LoggedOptimizer, RateTurn
 from gradviz.graph.modules_and_schedules import Schedule
 

@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.own_schedules import outdated_schedules
+from gradviz.analysis.rules.bases.sources.rates.own_schedules import outdated_schedules
 from gradviz.graph.modules_and_schedules import Schedule
 
 

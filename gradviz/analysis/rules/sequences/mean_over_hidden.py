@@ -12,10 +12,10 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
+from gradviz.analysis.rules.bases.formulas.products import product_of, summed_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import is_of_yes_and_no
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
-from gradviz.analysis.rules.bases.paths.products import product_of, summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -15,7 +15,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.axis_sources import MEETS, sources_of_axis
-from gradviz.analysis.rules.bases.batches.weights_of_samples import are_times_by_samples, matrix_by_samples
+from gradviz.analysis.rules.bases.samples.weights_of_samples import are_times_by_samples, matrix_by_samples
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -11,8 +11,8 @@ from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import product_of, summed_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, value_maker
-from gradviz.analysis.rules.bases.paths.products import product_of, summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 

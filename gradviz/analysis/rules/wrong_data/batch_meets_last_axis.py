@@ -11,7 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.spread_values import SPREAD_BY, SPREADS, spread_along_last
+from gradviz.analysis.rules.bases.samples.spread_values import SPREAD_BY, SPREADS, spread_along_last
 from gradviz.graph.call_log import Call
 
 

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.tensor_words import leaf_names_above, tensor_word
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.gradients_of_samples import GradientsOfSamples, gradients_of_samples
+from gradviz.analysis.rules.bases.samples.gradients_of_samples import GradientsOfSamples, gradients_of_samples
 from gradviz.graph.call_log import Call
 
 

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.normal_draws import has_normal_draw
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.paths.products import product_of
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.graph.call_log import Call
 
 

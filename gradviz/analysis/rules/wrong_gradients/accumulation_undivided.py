@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.gradients.accumulation import Undivided, undivided_accumulation
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.sums_of_gradients import undivided_sums
+from gradviz.analysis.rules.bases.samples.sums_of_gradients import undivided_sums
 
 
 class AccumulationUndivided(Rule):

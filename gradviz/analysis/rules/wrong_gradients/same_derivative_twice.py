@@ -18,7 +18,7 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.paths.forward_derivatives import same_directions
+from gradviz.analysis.rules.bases.formulas.forward_derivatives import same_directions
 
 
 class SameDerivativeTwice(Rule):

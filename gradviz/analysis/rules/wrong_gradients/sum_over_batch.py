@@ -12,8 +12,8 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import summed_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
-from gradviz.analysis.rules.bases.paths.products import summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
-from gradviz.analysis.rules.bases.paths.products import is_square
 from gradviz.graph.call_log import Call
 
 _KEEPS = frozenset({"sum", "mean", "view", "reshape", "squeeze", "unsqueeze", "flatten", "to", "float", "clone"})

@@ -8,10 +8,10 @@ from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.log_probabilities import is_drawn, is_log_probability
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import PRODUCTS, Term, number_of, operands
-from gradviz.analysis.rules.bases.paths.products import is_square
 from gradviz.graph.call_log import Call
 
 

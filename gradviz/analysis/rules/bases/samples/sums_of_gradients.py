@@ -12,8 +12,8 @@ from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.gradients.accumulation import Undivided, are_pieces, is_mean, steps_sometimes
 from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
+from gradviz.analysis.gradients.accumulation import Undivided, are_pieces, is_mean, steps_sometimes
 from gradviz.graph.call_log import Call
 
 _ADDS = frozenset({"add", "stack", "sum", "clone", "detach", "to", "copy"})

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
-from gradviz.analysis.rules.bases.paths.products import product_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _RISE = SHAPE_ONLY | {

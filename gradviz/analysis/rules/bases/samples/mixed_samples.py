@@ -11,8 +11,8 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.batches.mixed_parts import MIXES, PASSES, TAKES, Share, summands
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
+from gradviz.analysis.rules.bases.samples.mixed_parts import MIXES, PASSES, TAKES, Share, summands
 from gradviz.graph.call_log import Call
 
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.losses.log_probabilities import kind_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument, tensor_before
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
-from gradviz.analysis.rules.bases.paths.products import product_of
 from gradviz.graph.call_log import TensorUse
 
 _DRAWS = frozenset({"gumbel_softmax"})

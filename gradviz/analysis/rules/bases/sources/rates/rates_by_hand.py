@@ -17,7 +17,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from gradviz.analysis.rules.bases.sources.numbers_of_batches import numbers_of_batches, what_it_is_made_of
+from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import numbers_of_batches, what_it_is_made_of
 from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 

@@ -1,0 +1,1 @@
+"""Formulas in other spellings: products and squares, derivatives forward, divergences, shares on a grid."""
