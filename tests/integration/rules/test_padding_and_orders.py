@@ -288,7 +288,7 @@ for episode in range(3):
 """
 WEIGHED = "loss = -(scores * torch.tensor(returns)).mean()"
 LOOP = "for r in {}:\n        R = {}\n        returns.append(R)\n    "
-FROM_BEFORE = (
+FROM_BEFORE: tuple[tuple[str, str], ...] = (
     ("", LOOP.format("rewards", "r + 0.9 * R").replace(":", ":  # HERE", 1) + WEIGHED),
     (
         "",

@@ -1,1 +1,1 @@
-"""What rules read in a program's source of its variables: which hold an iterator, and which count batches."""
+"""What rules read in a program's source of its variables: which hold an iterator, and what their names say."""
