@@ -145,6 +145,11 @@ FAULTS = {
         FOCAL + "    logp = -F.binary_cross_entropy_with_logits(net(x), F.one_hot(y, 4).float())  # HERE\n"
         "    rest = 1.0 - logp.exp()\n    loss = -(rest * rest * logp)" + TRAIN,
     ),
+    "a focal factor of an average, with weights of the classes": (
+        "focal_factor_of_the_mean",
+        FOCAL + "    hot = F.one_hot(y, 4).float()\n    ce = F.binary_cross_entropy_with_logits(net(x), hot)  # HERE\n"
+        "    loss = ((0.75 * hot + 0.25 * (1 - hot)) * (1 - torch.exp(-ce)) ** 2 * ce).sum() / hot.sum()" + TRAIN,
+    ),
     "a focal factor of an average taken by hand": (
         "focal_factor_of_the_mean",
         FOCAL + "    ce = F.cross_entropy(net(x), y, reduction='none').mean()  # HERE\n"

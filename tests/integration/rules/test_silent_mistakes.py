@@ -170,8 +170,9 @@ class Gated(nn.Module):
         return self.linear(x) * self.gate.sigmoid()
 def main():
     model = Gated()
-    groups = [{"params": [p for n, p in model.named_parameters() if n.endswith(end)]} for end in ("weight", "bias")]
-    optimizer = torch.optim.SGD(groups, lr=0.1)  # HERE
+    groups = [{"params": [p for n, p in model.named_parameters() if n.endswith(end)]}  # HERE
+              for end in ("weight", "bias")]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
     for step in range(4):
         optimizer.zero_grad()
         model(torch.randn(8, 4)).square().mean().backward()

@@ -190,7 +190,7 @@ HEALTHY = {
     "a distance that a variance keeps": VIEWS + "    d = a - b\n"
     "    loss = (d * d).sum(1).mean() + F.relu(1 - a.std(0)).mean() + F.relu(1 - b.std(0)).mean()" + TRAIN,
     "mixed with roots": SCHEDULE + "    noisy = torch.addcmul(a.sqrt() * x, (1 - a).sqrt(), noise)\n"
-    "    loss = F.mse_loss(net(noisy), noise)" + TRAIN,
+    "    loss = F.mse_loss(net(torch.cat([noisy[:, 1:], a], 1)), noise)" + TRAIN,
     "a straight path": SCHEDULE + "    t = torch.rand(16, 1)\n    noisy = torch.lerp(noise, x, t)\n"
     "    loss = F.mse_loss(net(noisy), x - noise)" + TRAIN,
     "the derivative of a sum by torch.func": FIELD

@@ -154,12 +154,12 @@ def _weighing(flow: Dataflow, row: int) -> int | None:
 
 
 _SAME = frozenset(
-    {"neg", "mean", "div", "clone", "detach", "to", "float", "squeeze", "view", "reshape", "clamp", "clip"}
+    {"neg", "mean", "mul", "div", "clone", "detach", "to", "float", "squeeze", "view", "reshape", "clamp", "clip"}
 )
 
 
 def _computed(flow: Dataflow, tensor: int, row: int, names: frozenset[str]) -> set[int]:
-    """The numbers that are computed from one, and itself, with some operations of it alone."""
+    """What is computed from a number, and itself, with some operations of it and of what has no gradient."""
     found, waiting = {tensor}, [(tensor, row)]
     while waiting and len(found) < _MAX_FOLLOWED:
         given, after = waiting.pop()
@@ -169,7 +169,9 @@ def _computed(flow: Dataflow, tensor: int, row: int, names: frozenset[str]) -> s
                 continue
             result = call.outputs[0].tensor
             is_alone = all(use.tensor in found or not use.requires_grad for use in call.inputs)
-            if is_alone and result not in found and shape_of(flow, result) == shape_of(flow, tensor):
+            # Weights of samples or classes, which have no gradient, may make many values of the one number.
+            is_new = result not in found and (len(call.inputs) > 1 or shape_of(flow, result) == shape_of(flow, tensor))
+            if is_alone and is_new:
                 found.add(result)
                 waiting.append((result, user))
     return found
@@ -177,7 +179,7 @@ def _computed(flow: Dataflow, tensor: int, row: int, names: frozenset[str]) -> s
 
 def _is_one_minus(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether a factor contains ``1 - p``, as focal losses have it."""
-    for _, call in flow.makers(tensor, row, _MAX_MAKERS):
+    for _, call in flow.makers_above(tensor, row, _MAX_MAKERS, lambda call: call.live_inputs[:1] or call.inputs[:1]):
         name = plain_name(call.function)
         if name == "expm1" or (name in ("sub", "rsub", "add") and 1 in call.scalars.values()):
             return True

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.gradients.fresh_averages import FreshAverages, fresh_averages
@@ -54,6 +55,7 @@ class OptimizerMadeAnew(Rule):
     code = "GV711"
     name = "optimizer_made_anew"
     severity = "warning"
+    yields_to = ("state_stays_zero",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         by_line: dict[tuple[Location, frozenset[int]], list[int]] = defaultdict(list)
@@ -69,7 +71,8 @@ class OptimizerMadeAnew(Rule):
             if len(numbers) > 1 and len(steps) >= len(numbers) and not _is_set_otherwise(case, held, steps):
                 yield self._finding(case, location, held, numbers, steps)
         for averages in fresh_averages(histories):
-            yield self._by_hand(case, averages)
+            if _are_kept(histories.flow, averages):
+                yield self._by_hand(case, averages)
 
     def _by_hand(self, case: Case, averages: FreshAverages) -> Finding:
         flow = case.dataflow
@@ -104,6 +107,15 @@ class OptimizerMadeAnew(Rule):
             tensors=names_of(histories.flow, sorted(held)),
             evidence={"optimizers": len(numbers), "steps": len(steps)},
         )
+
+
+def _are_kept(flow: Dataflow, averages: FreshAverages) -> bool:
+    """Whether zeros are put into a list or dict, or made by another function than changes the parameters with them.
+
+    A single zero where a sum begins is no state of an optimizer.
+    """
+    made, used = flow.line_of(averages.zeros), flow.line_of(averages.change)
+    return made is None or used is None or made.function != used.function
 
 
 def _is_set_otherwise(case: Case, held: frozenset[int], steps: list[int]) -> bool:

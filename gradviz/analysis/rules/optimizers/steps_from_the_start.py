@@ -141,7 +141,7 @@ def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int, int
         row, given = users[0]
         call = flow.log.calls[row]
         if plain_name(call.function) in _FOREACH:
-            return _of_list(call, row, given)
+            return _of_list(flow, row, given)
         scaled = _scaled_in_list(call, given) if plain_name(call.function) in _SCALE_LISTS else None
         if scaled is not None:
             given = scaled
@@ -164,13 +164,16 @@ def _users(flow: Dataflow, tensor: int, after: int) -> list[tuple[int, int]]:
     return sorted(found)[:1]
 
 
-def _of_list(call: Call, row: int, given: int) -> tuple[int, int, int] | None:
-    """The same of ``torch._foreach_sub(weights, gradients)``; None where the gradient is no member of the second."""
+def _of_list(flow: Dataflow, row: int, given: int) -> tuple[int, int, int] | None:
+    """The same of ``torch._foreach_sub(weights, gradients)``; None in place, or if the second has no such gradient."""
+    call = flow.log.calls[row]
     place = next((use.place for use in call.inputs if use.tensor == given), "")
     number = place.removeprefix("1[").removesuffix("]")
     base = next((use.tensor for use in call.inputs if use.place == f"0[{number}]"), None)
     result = next((use.tensor for use in call.outputs if use.place == f"return[{number}]"), None)
-    return None if base is None or result is None or not place.startswith("1[") else (row, base, result)
+    if base is None or result is None or not place.startswith("1[") or _memory(flow, base) == _memory(flow, result):
+        return None
+    return row, base, result
 
 
 def _scaled_in_list(call: Call, given: int) -> int | None:

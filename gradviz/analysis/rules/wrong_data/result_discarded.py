@@ -57,7 +57,7 @@ class ResultDiscarded(Rule):
     code = "GV620"
     name = "result_discarded"
     severity = "warning"
-    yields_to = ("state_not_detached",)
+    yields_to = ("state_not_detached", "counter_never_advances")
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

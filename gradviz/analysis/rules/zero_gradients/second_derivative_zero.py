@@ -141,7 +141,7 @@ def _second(flow: Dataflow, row: int, call: Call) -> _Second | None:
     since = flow.step_before(row)
     above = [each for use in call.roots for each in flow.ancestors(use.tensor, row, since)]
     firsts = [each for each in above if is_gradient(flow.log.calls[each])]
-    values = [use.values for use in call.outputs]
+    values = [use.values or _values_later(flow, use.tensor, row) for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in values)
     return _of_network(flow, row, firsts, is_zero=is_zero) if firsts else None
 
