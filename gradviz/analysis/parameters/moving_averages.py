@@ -15,7 +15,7 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.analysis.parameters.weighted_parameters import WeightedParameters
+from gradviz.analysis.parameters.weighted_parameters import WeightedParameters, number_given
 from gradviz.graph.call_log import Call
 
 _SAME_MEMORY = frozenset({"data", "detach"})
@@ -132,7 +132,7 @@ def is_averaged_with_itself(flow: Dataflow, row: int, target: int) -> bool:
 def _kept(flow: Dataflow, row: int, target: int) -> float | None:
     """The factor by which a parameter was scaled in place before this call, since the last step."""
     scaled = [each for each in flow.changes(target, flow.step_before(row), row) if _is_scale(flow.log.calls[each])]
-    return _number(flow.log.calls[scaled[-1]], "1", "other") if scaled else None
+    return number_given(flow.log.calls[scaled[-1]], "1", "other") if scaled else None
 
 
 def _part(flow: Dataflow, tensor: int, row: int) -> tuple[int, float] | None:
@@ -144,7 +144,7 @@ def _part(flow: Dataflow, tensor: int, row: int) -> tuple[int, float] | None:
     call = flow.log.calls[made[-1]] if made else None
     if call is None or not _is_scale(call) or len(call.inputs) != 1:
         return None
-    factor = _number(call, "1", "0", "other")
+    factor = number_given(call, "1", "0", "other")
     parameter = parameter_of(flow, call.inputs[0].tensor, made[-1])
     return None if factor is None or parameter is None else (parameter, factor)
 
@@ -163,11 +163,3 @@ def parameter_of(flow: Dataflow, tensor: int, row: int) -> int | None:
 
 def _is_scale(call: Call) -> bool:
     return plain_name(call.function) == "mul" and len(call.inputs) == 1
-
-
-def _number(call: Call, *places: str) -> float | None:
-    for place in places:
-        value = call.scalars.get(place)
-        if type(value) in (int, float):
-            return float(value)  # type: ignore[arg-type]
-    return None

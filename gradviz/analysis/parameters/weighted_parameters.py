@@ -115,12 +115,12 @@ def parts_of(flow: Dataflow, call: Call, row: int) -> list[tuple[int, float]] | 
     if name in ("mul", "div"):
         return _scaled(flow, call, row)
     if name in ("add", "sub") and len(inputs) == _BOTH:
-        alpha = _number(call, "alpha")
+        alpha = number_given(call, "alpha")
         sign = (1.0 if alpha is None else alpha) * (1 if name == "add" else -1)
         is_turned = call.function.endswith("__rsub__")
         return [(inputs[0].tensor, sign if is_turned else 1.0), (inputs[1].tensor, 1.0 if is_turned else sign)]
     if name == "lerp":
-        weight = _number(call, "2", "weight")
+        weight = number_given(call, "2", "weight")
         if weight is None and len(inputs) > _BOTH:
             weight = _one_number(flow, inputs[-1], row)
         return None if weight is None else [(inputs[0].tensor, 1 - weight), (inputs[1].tensor, weight)]
@@ -128,7 +128,7 @@ def parts_of(flow: Dataflow, call: Call, row: int) -> list[tuple[int, float]] | 
 
 
 def _scaled(flow: Dataflow, call: Call, row: int) -> list[tuple[int, float]] | None:
-    number, inputs = _number(call, "1", "0", "other"), call.inputs
+    number, inputs = number_given(call, "1", "0", "other"), call.inputs
     is_first = call.function.endswith(("__rtruediv__", "__rdiv__"))
     if len(inputs) == _BOTH:
         numbers = [_one_number(flow, use, row) for use in inputs]
@@ -147,7 +147,8 @@ def _one_number(flow: Dataflow, use: TensorUse, row: int) -> float | None:
     return None if values is None or values.count != 1 else values.minimum
 
 
-def _number(call: Call, *places: str) -> float | None:
+def number_given(call: Call, *places: str) -> float | None:
+    """The number that a call got at the first of these places that has one."""
     for place in places:
         value = call.scalars.get(place)
         if type(value) in (int, float):
