@@ -597,6 +597,7 @@ for step in range(4):
         ("not_stepped", BRANCH.format(choice=LISTED)),
         ("not_stepped", BRANCH.format(choice=SORTED_OUT)),
         ("normalized_alone", POOLED),
+        ("normalized_alone", POOLED.replace("Tanh", "ReLU")),
     ],
 )
 def test_of_several_places_the_one_to_edit_is_named(cause: str, script: str, tmp_path: Path) -> None:
