@@ -18,7 +18,6 @@ from gradviz.graph.call_log import Call
 
 _COPIES = frozenset({"copy", "lerp"})
 _CHANGES = _COPIES | {"add"}
-_BOTH = 2
 
 
 class CopiedOntoItself(Rule):

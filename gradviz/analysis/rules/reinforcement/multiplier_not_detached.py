@@ -119,7 +119,6 @@ class _Product(Struct, frozen=True):
         return any(self.sign * self.tensors[each] != other.sign * other.tensors[each] for each in common)
 
 
-_BOTH = 2
 _MAX_CHAIN = 10
 _CHAIN = frozenset({"add", "sub", "neg", "mean", "sum", "detach", "data", *SHAPE_ONLY})
 

@@ -8,9 +8,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
-from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS, is_batch_first
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.creation_lines import line_of_module
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.sample_axes import CellLoop, cell_loops, draw_along, is_shifted_along
 from gradviz.graph.call_log import Call
@@ -81,7 +81,7 @@ class SequenceOverBatch(Rule):
         call = flow.log.calls[row]
         used, taken = location_of_call(flow, row), location_of_call(flow, drawn)
         shape = shape_of(flow, call.inputs[0].tensor)
-        location = case.location_of_site(_site_of_layer(flow, call)) or used
+        location = case.location_of_site(line_of_module(flow, call)) or used
         return self.finding(
             f"{_words(call)} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, and the "
             f"samples that were drawn{at_line(taken)} lie along it",
@@ -126,7 +126,7 @@ class SequenceOverBatch(Rule):
         used, chosen = location_of_call(flow, row), location_of_call(flow, end)
         what = _words(call)
         ending = plain_name(flow.log.calls[end].function).replace("getitem", "indexing")
-        location = case.location_of_site(_site_of_layer(flow, call)) or used
+        location = case.location_of_site(line_of_module(flow, call)) or used
         return self.finding(
             f"{what} took axis 0 of {shape} for time{at_line(used) if used != location else ''}, but"
             f"{at_line(chosen)} {ending} uses up axis 1 as time, and "
@@ -150,10 +150,6 @@ _FEWEST = 2
 def _words(call: Call) -> str:
     name = plain_name(call.function)
     return "attention" if "attention" in name else f"the {name.partition('_')[0].upper()}"
-
-
-def _site_of_layer(flow: Dataflow, call: Call) -> int | None:
-    return None if call.scope is None else flow.site_of_module(flow.log.scopes[call.scope].path)
 
 
 _KEEPS_AXES = frozenset({

@@ -15,7 +15,7 @@ import ast
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
 
 
 class NamedTuple(Struct, frozen=True):
@@ -32,8 +32,8 @@ def named_tuples(tree: SourceTree) -> dict[str, NamedTuple]:
     """By name, those that a file defines, also with ``namedtuple()``; dataclasses are no tuples."""
     found: dict[str, NamedTuple] = {}
     for node in tree.nodes:
-        if isinstance(node, ast.ClassDef) and any(_last(base) == "NamedTuple" for base in node.bases):
-            fields = [_last(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
+        if isinstance(node, ast.ClassDef) and any(last_name(base) == "NamedTuple" for base in node.bases):
+            fields = [last_name(each.target) for each in node.body if isinstance(each, ast.AnnAssign)]
             found[node.name] = NamedTuple(fields, node.lineno)
     for target, value in tree.assignments:
         is_made = called_name(value) in ("namedtuple", "NamedTuple") and isinstance(target, ast.Name)
@@ -49,8 +49,3 @@ def _fields(given: ast.expr) -> list[str]:
     parts = given.elts if isinstance(given, ast.List | ast.Tuple) else []
     names = [each.elts[0] if isinstance(each, ast.Tuple) and each.elts else each for each in parts]
     return [each.value for each in names if isinstance(each, ast.Constant) and isinstance(each.value, str)]
-
-
-def _last(node: ast.expr) -> str:
-    """The last part of a name."""
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")

@@ -157,8 +157,12 @@ def called_name(node: ast.AST) -> str:
     """The last part of what a call calls: ``parameters`` of ``model.parameters()``; "" for anything else."""
     if not isinstance(node, ast.Call):
         return ""
-    function = node.func
-    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    return last_name(node.func)
+
+
+def last_name(node: ast.AST) -> str:
+    """The last part of a name: ``weight`` of ``self.layer.weight``; "" for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def parameters_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str]:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, is_read
+from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, is_read, last_name
 
 
 class SetInCopy(Struct, frozen=True):
@@ -85,9 +85,9 @@ def _copy_of(tree: SourceTree, node: ast.expr, steps: int) -> _Copy | None:
         if isinstance(node, ast.Subscript):
             node = node.value
         elif isinstance(node, ast.Attribute) and node.attr == "param_groups":
-            return _Copy(_last_name(node.value), made_by, tuple(names))
+            return _Copy(last_name(node.value), made_by, tuple(names))
         elif called_name(node) == "state_dict" and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            return _Copy(_last_name(node.func.value), _IN_COPY.format("state_dict()"), tuple(names))
+            return _Copy(last_name(node.func.value), _IN_COPY.format("state_dict()"), tuple(names))
         elif isinstance(node, ast.Call) and called_name(node) in ("deepcopy", "dict") and len(node.args) == 1:
             made_by, node = made_by or _IN_COPY.format(f"{called_name(node)}()"), node.args[0]
         elif isinstance(node, ast.Call) and called_name(node) == "copy" and isinstance(node.func, ast.Attribute):
@@ -139,7 +139,3 @@ def _given_away(tree: SourceTree) -> Iterator[str]:
             given = [node.value]
         for value in given:
             yield from (each.id for each in ast.walk(value or ast.Pass()) if isinstance(each, ast.Name))
-
-
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
