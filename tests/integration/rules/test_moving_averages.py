@@ -73,6 +73,12 @@ def test_an_average_with_swapped_factors_is_told(name: str, tmp_path: Path) -> N
     assert_first_alarm(AVERAGED.replace("{start}", start) + update, "average_wrong_way", tmp_path)
 
 
+def test_the_share_is_named_that_lerp_should_get(tmp_path: Path) -> None:
+    start, update = SWAPPED["on lists"]
+    (found,) = alarms(AVERAGED.replace("{start}", start) + update, tmp_path)
+    assert "average.lerp_(trained, 0.02)" in found.fix
+
+
 @pytest.mark.parametrize("name", RIGHT)
 def test_an_average_that_follows_slowly_is_right(name: str, tmp_path: Path) -> None:
     start, update = RIGHT[name]

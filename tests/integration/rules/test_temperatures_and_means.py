@@ -118,6 +118,7 @@ for step in range(3):
         "h = (h * mask).mean(dim=1)  # HERE",
         "h = h * real[:, :, None]\n    h = torch.mean(h, 1)  # HERE",
         "h *= mask\n    h = h.mean(-2)  # HERE",
+        "h = torch.einsum('btd,btk->bd', h, mask) / h.size(1)  # HERE",
     ],
 )
 def test_a_mean_that_counts_what_is_hidden_is_told(pooled: str, tmp_path: Path) -> None:

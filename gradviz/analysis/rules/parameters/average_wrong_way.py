@@ -93,13 +93,16 @@ class AverageWrongWay(Rule):
         together, first = case.histories.together, updates[0]
         is_one = len(updates) == 1
         keep, take = ("keeps", "takes") if is_one else ("keep", "take")
+        kept, taken = f"{first.kept:.3g}", f"{first.taken:.3g}"
+        is_lerp = "lerp" in case.dataflow.log.calls[first.row].function
         return self.finding(
-            f"{together(each.target for each in updates)} {keep} {first.kept:.3g} of the average at each update and "
-            f"{take} {first.taken:.3g} of {together(each.source for each in updates)}: the two factors are swapped",
+            f"{together(each.target for each in updates)} {keep} {kept} of the average at each update and "
+            f"{take} {taken} of {together(each.source for each in updates)}: the two factors are swapped",
             symptom="grad_wrong",
             why="a moving average keeps most of its old value; this one is the trained model of the last step",
-            fix=f"swap the factors{at_line(location)}: {first.taken:.3g} times the average, {first.kept:.3g} times the "
-            "trained values",
+            fix=f"take {kept} of the trained values{at_line(location)}: average.lerp_(trained, {kept})"
+            if is_lerp
+            else f"swap the factors{at_line(location)}: {taken} times the average, {kept} times the trained values",
             location=location,
             tensors=names_of(case.dataflow, [each.target for each in updates]),
             evidence={"parameters": len(updates), "kept": first.kept},

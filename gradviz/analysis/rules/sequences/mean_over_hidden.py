@@ -141,8 +141,8 @@ def _hidden_in_product(
     if len(dead) != 1 or not is_of_yes_and_no(flow, row, dead[0].tensor):
         return None
     shape = shape_of(flow, dead[0].tensor)
-    summed = summed_axes(call, dead[0], len(shape))
-    if not summed or len(summed) != 1:
+    summed = [axis for axis in summed_axes(call, dead[0], len(shape)) or () if shape[axis] > 1]
+    if len(summed) != 1:
         return None
     (axis,) = summed
     is_of_each = axis > 0 and shape[0] > 1 and all(size == 1 for at, size in enumerate(shape) if at not in (0, axis))
