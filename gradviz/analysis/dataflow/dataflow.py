@@ -26,6 +26,7 @@ from heapq import heappop, heappush
 
 from gradviz.analysis.dataflow.call_index import CallIndex
 from gradviz.analysis.dataflow.cuts import TAKES_ONLY_THE_SHAPE, Cut, find_cuts
+from gradviz.analysis.dataflow.values.calls_on_lists import CallsOnLists
 from gradviz.analysis.dataflow.values.outside_torch import Reentry, find_reentries
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
@@ -135,6 +136,11 @@ class Dataflow(CallIndex):
         return [row for row in self.data_assignments.get(tensor, ()) if calls[row].inputs[-1].tensor not in own]
 
     # -- cuts ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def lists(self) -> CallsOnLists:
+        """Its calls on lists of tensors, one for each element."""
+        return CallsOnLists(self.log.calls)
 
     @cached_property
     def cuts(self) -> tuple[Cut, ...]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import islice
 
 from msgspec import Struct
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.graph.call_log import Call
 
@@ -50,12 +50,9 @@ def fresh_averages(histories: ParameterHistories) -> Iterator[FreshAverages]:
 
 
 def _scaled(flow: Dataflow, row: int, tensor: int) -> list[int]:
-    """The calls that multiply a tensor by a decay, or move it towards another one."""
-    return [
-        user
-        for user in flow.users(tensor, row)
-        if any(_decays(call, tensor) for call in single_calls(flow.log.calls[user]))
-    ]
+    """The first two calls that multiply a tensor by a decay, or move it towards another one."""
+    users = (user for user in flow.users(tensor, row) if _decays(flow.lists.single(user, tensor), tensor))
+    return list(islice(users, 2))
 
 
 def _decays(call: Call, tensor: int) -> bool:

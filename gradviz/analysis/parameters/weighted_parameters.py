@@ -13,7 +13,6 @@ from functools import cached_property
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import as_single_call
 from gradviz.graph.call_log import Call, TensorUse
 
 Sum = dict[int, float]
@@ -30,6 +29,8 @@ class WeightedParameters:
 
     def __init__(self, flow: Dataflow) -> None:
         self._flow = flow
+        self._outputs: dict[int, dict[int | None, list[int]]] = {}
+        """By call on lists, by storage: what it returns there."""
 
     def base(self, tensor: int) -> int:
         """The parameter whose memory a tensor shares as a whole, or the first tensor in its memory; else itself."""
@@ -56,9 +57,20 @@ class WeightedParameters:
 
     def call_on(self, row: int, tensor: int) -> Call:
         """What a call does for a tensor that it changes, also through another tensor with the same memory."""
-        call = self._flow.log.calls[row]
-        changed = [use.tensor for use in call.outputs if self._is_in_memory_of(use.tensor, tensor)]
-        return as_single_call(call, changed[0]) if changed else call
+        changed = self._output(row, tensor)
+        return self._flow.log.calls[row] if changed is None else self._flow.lists.single(row, changed)
+
+    def _output(self, row: int, tensor: int) -> int | None:
+        """What a call returns in the memory of a tensor, as a whole."""
+        outputs, storage = self._flow.log.calls[row].outputs, self._flow.log.tensors[tensor].storage
+        found = [use.tensor for use in outputs]
+        if len(found) > _BOTH:
+            if row not in self._outputs:
+                self._outputs[row] = defaultdict(list)
+                for each in found:
+                    self._outputs[row][self._flow.log.tensors[each].storage].append(each)
+            found = self._outputs[row].get(storage, [])
+        return next((each for each in found if self._is_in_memory_of(each, tensor)), None)
 
     def _newest(self, tensor: int, before: int) -> int | None:
         """The newest call before another one that made a tensor or changed its memory as a whole."""
@@ -71,9 +83,8 @@ class WeightedParameters:
         return max(rows, default=None)
 
     def _parts(self, row: int, tensor: int) -> list[tuple[int, float]] | None:
-        call = self.call_on(row, tensor)
-        is_whole = any(self._is_in_memory_of(use.tensor, tensor) for use in call.outputs)
-        return parts_of(self._flow, call, row) if is_whole else None
+        changed = self._output(row, tensor)
+        return None if changed is None else parts_of(self._flow, self._flow.lists.single(row, changed), row)
 
     def _is_in_memory_of(self, one: int, other: int) -> bool:
         tensors = self._flow.log.tensors

@@ -4,7 +4,7 @@
 >>> def use(tensor, place): return TensorUse(tensor, place, 0, False, False)
 >>> both = (use(3, "return[0]"), use(4, "return[1]"))
 >>> call = Call("torch._foreach_mul", inputs=(use(1, "0[0]"), use(2, "0[1]")), outputs=both, scalars={"1": 0.5})
->>> one = as_single_call(call, 4)
+>>> one = CallsOnLists([call]).single(0, 4)
 >>> one.function, [use.tensor for use in one.inputs], one.scalars
 ('torch.mul', [2], {'1': 0.5})
 """
@@ -12,53 +12,65 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
 from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.model import Scalar
 
 _PREFIX = "torch._foreach_"
 _ITEM = re.compile(r"\[(\d+)\]$")
 
 
-def as_single_call(call: Call, tensor: int) -> Call:
-    """What a call on lists does for one of the tensors that it returns; any other call as it is."""
-    if not call.function.startswith(_PREFIX):
-        return call
-    item = next((_item(use.place) for use in call.outputs if use.tensor == tensor), None)
-    return call if item is None else _element(call, item)
+class CallsOnLists:
+    """The calls of a log for each element of their lists, which are taken apart once."""
+
+    def __init__(self, calls: Sequence[Call]) -> None:
+        self._calls = calls
+        self._singles: dict[int, tuple[Call, ...]] = {}
+        self._by_tensor: dict[int, dict[int, Call]] = {}
+
+    def singles(self, row: int) -> tuple[Call, ...]:
+        """The call for each element of its lists; any other call as it is."""
+        call = self._calls[row]
+        if not call.function.startswith(_PREFIX):
+            return (call,)
+        if row not in self._singles:
+            self._singles[row] = tuple(_single_calls(call))
+        return self._singles[row]
+
+    def single(self, row: int, tensor: int) -> Call:
+        """What a call on lists does for one of the tensors that it takes or returns; any other call as it is."""
+        call = self._calls[row]
+        if not call.function.startswith(_PREFIX):
+            return call
+        if row not in self._by_tensor:
+            singles = self.singles(row)
+            taken = {use.tensor: each for each in singles for use in each.inputs}
+            self._by_tensor[row] = taken | {use.tensor: each for each in singles for use in each.outputs}
+        return self._by_tensor[row].get(tensor, call)
 
 
-def single_calls(call: Call) -> tuple[Call, ...]:
-    """The call for each element of its lists; any other call as it is."""
-    if not call.function.startswith(_PREFIX):
-        return (call,)
-    items = dict.fromkeys(item for use in call.outputs if (item := _item(use.place)) is not None)
-    by_item: dict[str | None, list[TensorUse]] = {}
+def _single_calls(call: Call) -> Iterator[Call]:
+    inputs: dict[str | None, list[TensorUse]] = defaultdict(list)
     for use in call.inputs:
-        by_item.setdefault(_item(use.place), []).append(use)
-    outputs = {_item(use.place): use for use in call.outputs}
-    return tuple(_made_of(call, item, by_item.get(item, []), by_item.get(None, []), outputs[item]) for item in items)
-
-
-def _element(call: Call, item: str) -> Call:
-    own = [use for use in call.inputs if _item(use.place) == item]
-    for_all = [use for use in call.inputs if _item(use.place) is None]
-    return _made_of(call, item, own, for_all, next(use for use in call.outputs if _item(use.place) == item))
-
-
-def _made_of(call: Call, item: str, own: list[TensorUse], for_all: list[TensorUse], output: TensorUse) -> Call:
+        inputs[_item(use.place)].append(use)
+    numbers: dict[str | None, dict[str, Scalar]] = defaultdict(dict)
+    for place, number in call.scalars.items():
+        numbers[_item(place)][_without_item(place)] = number
     name = "torch." + call.function.removeprefix(_PREFIX)
-    numbers = {place: number for place, number in call.scalars.items() if _item(place) is None}
-    numbers |= {_without_item(place): number for place, number in call.scalars.items() if _item(place) == item}
-    inputs = sorted((*own, *for_all), key=lambda use: use.place)
-    return replace(
-        call,
-        function=name,
-        inputs=tuple([_renamed(use) for use in inputs]),
-        outputs=(_renamed(output),),
-        scalars=numbers,
-    )
+    for item, use in {_item(use.place): use for use in call.outputs}.items():
+        if item is not None:
+            taken = sorted((*inputs[item], *inputs[None]), key=lambda use: use.place)
+            yield replace(
+                call,
+                function=name,
+                inputs=tuple([_renamed(each) for each in taken]),
+                outputs=(_renamed(use),),
+                scalars=numbers[None] | numbers[item],
+            )
 
 
 def _renamed(use: TensorUse) -> TensorUse:

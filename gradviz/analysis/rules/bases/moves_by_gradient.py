@@ -11,7 +11,6 @@ from msgspec import Struct
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import as_single_call, single_calls
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -20,14 +19,14 @@ def goes_up_gradient(case: Case, tensor: int, row: int) -> bool:
     """Whether a call adds a positive multiple of a tensor's own gradient, or of sums of it, to the tensor."""
     flow = case.dataflow
     own = {tensor, *flow.sharing_memory(tensor)}
-    of_it = (each for each in single_calls(flow.log.calls[row]) if any(use.tensor in own for use in each.changed))
+    of_it = (each for each in flow.lists.singles(row) if any(use.tensor in own for use in each.changed))
     call = next(of_it, flow.log.calls[row])
     if plain_name(call.function) in ("copy", "set") and call.inputs:
         # The sum is new memory, which is written there.
         made = flow.newest_producer(call.inputs[-1].tensor, row)
         if made is None:
             return False
-        call = as_single_call(flow.log.calls[made], call.inputs[-1].tensor)
+        call = flow.lists.single(made, call.inputs[-1].tensor)
         own |= {use.tensor for use in call.inputs if _is_taken_from(flow, use.tensor, made, tensor)}
     name, added = plain_name(call.function), [use for use in call.inputs if use.tensor not in own]
     if name in _PRODUCTS:
@@ -139,7 +138,7 @@ def _made_from(flow: Dataflow, asked: TensorUse, between: tuple[int, int], wante
         for row in flow.users(tensor, between[0]):
             if row >= between[1]:
                 break
-            for call in single_calls(flow.log.calls[row]) if flow.log.calls[row].kind == "operation" else ():
+            for call in flow.lists.singles(row) if flow.log.calls[row].kind == "operation" else ():
                 is_of_it = any(use.tensor in shared for use in call.inputs)
                 made = {_memory(flow, use) for use in call.outputs} - {_memory(flow, asked)}
                 if is_of_it and made & wanted:

@@ -11,7 +11,6 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import as_single_call, single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
@@ -165,7 +164,7 @@ def _first_corrections(flow: Dataflow) -> Iterator[tuple[int, float]]:
     lines: dict[tuple[int | None, float], list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
         is_division = plain_name(call.function).removeprefix("_foreach_") == "div"
-        for single in single_calls(call) if is_division else ():
+        for single in flow.lists.singles(row) if is_division else ():
             divisor, tolerance = _divisor(flow, single, row)
             beta = None if divisor is None else _factor_of_average(flow, single.inputs[0].tensor, row)
             corrections = (1 - beta, sqrt(1 - beta)) if beta is not None else ()
@@ -192,7 +191,7 @@ def _factor_of_average(flow: Dataflow, tensor: int, row: int) -> float | None:
     while waiting and len(seen) < _MAX_CALLS:
         tensor, before = waiting.pop()
         for made in flow.producers(tensor, before)[-_FEW:]:
-            call = as_single_call(flow.log.calls[made], tensor)
+            call = flow.lists.single(made, tensor)
             if made <= since or made in seen:
                 continue
             seen.add(made)

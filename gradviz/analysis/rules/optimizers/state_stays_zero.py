@@ -13,7 +13,6 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
@@ -67,7 +66,7 @@ class StateStaysZero(Rule):
         flow = case.dataflow
         sites: dict[int | None, list[tuple[int, int | None, int]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            for each in single_calls(call) if call.kind == "operation" and call.outputs else ():
+            for each in flow.lists.singles(row) if call.kind == "operation" and call.outputs else ():
                 name, pair = plain_name(each.function), each.inputs[:2]
                 for use, other in permutations(pair) if name in _SUMS and len(pair) > 1 else ():
                     leaf = _leaf_of_gradient(flow, use.tensor, row)

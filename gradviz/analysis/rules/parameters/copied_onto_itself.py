@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.kept_values import ASSIGNS_DATA, is_changed_beside, taken_from_itself
 from gradviz.analysis.parameters.moving_averages import is_averaged_with_itself, parameter_of
@@ -73,7 +72,7 @@ class CopiedOntoItself(Rule):
         first = next(iter(histories.steps), None)
         by_line: dict[Location | None, list[tuple[int, Call]]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
-            for each in single_calls(call) if first is not None and row > first and len(call.inputs) > 1 else ():
+            for each in flow.lists.singles(row) if first is not None and row > first and len(call.inputs) > 1 else ():
                 if len(each.inputs) > 1 and _is_of_itself(case, row, each):
                     by_line[location_of_call(flow, row)].append((row, each))
         told = [self._finding(case, location, calls) for location, calls in by_line.items()]

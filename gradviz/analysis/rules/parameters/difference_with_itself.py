@@ -8,7 +8,6 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -64,7 +63,7 @@ class DifferenceWithItself(Rule):
         for row, call in enumerate(flow.log.calls):
             if call.call_site in told:
                 continue
-            found = next((each for each in single_calls(call) if _is_of_one_memory(flow, each, trained)), None)
+            found = next((each for each in flow.lists.singles(row) if _is_of_one_memory(flow, each, trained)), None)
             if found is not None:
                 told.add(call.call_site)
                 yield self._finding(flow, row, found)

@@ -12,7 +12,6 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.graph.call_log import Call
@@ -169,7 +168,7 @@ def _updated_by(flow: Dataflow, row: int, call: Call, still: set[int]) -> list[i
     if not still or _name(call) not in _SUMS:
         return []
     found = []
-    for uses in (each.inputs for each in single_calls(call)):
+    for uses in (each.inputs for each in flow.lists.singles(row)):
         for use in uses if len(uses) > 1 else ():
             parameter = _parameter_of(flow, use.tensor, row, still)
             others = (other for other in uses if other is not use)

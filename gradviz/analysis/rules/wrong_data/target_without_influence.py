@@ -9,7 +9,6 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
@@ -92,7 +91,7 @@ def _difference(flow: Dataflow, backward: int, root: int) -> int | None:
     """The call that subtracts data from what a network computed, or the other way round."""
     rows = list(linear_rows(flow, backward, root))
     for row in rows:
-        for call in single_calls(flow.log.calls[row]):
+        for call in flow.lists.singles(row):
             if not _subtracts(call) or len(call.inputs) != _SIDES or len(call.live_inputs) != 1:
                 continue
             live = call.live_inputs[0]

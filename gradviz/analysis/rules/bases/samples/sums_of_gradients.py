@@ -12,9 +12,7 @@ from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.clipping import is_clipping
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.gradients.accumulation import Undivided, are_pieces, is_mean, steps_sometimes
-from gradviz.graph.call_log import Call
 
 _ADDS = frozenset({"add", "stack", "sum", "clone", "detach", "to", "copy"})
 _EMPTY = frozenset({"zeros", "zeros_like", "zero", "empty_like", "new_zeros"})
@@ -85,15 +83,16 @@ def _added(flow: Dataflow, tensor: int, before: int, since: int) -> set[int]:
             if call.kind == "backward":
                 found.add(row)
             elif call.function != "torch.autograd.grad":
-                above = _summands(call, given)
+                above = _summands(flow, row, given)
                 if above is None:
                     return set()
                 waiting += [(each, row) for each in above]
     return found if len(seen) < _MAX_CALLS else set()
 
 
-def _summands(call: Call, result: int) -> list[int] | None:
+def _summands(flow: Dataflow, row: int, result: int) -> list[int] | None:
     """What a call adds up to a result; None if it does something else."""
+    call = flow.log.calls[row]
     name = plain_name(call.function).removeprefix("_foreach_")
     if name in _EMPTY:
         return []
@@ -101,6 +100,6 @@ def _summands(call: Call, result: int) -> list[int] | None:
     is_plain = name != "add" or ("alpha" not in call.scalars and number == 0)
     if name not in _ADDS or not is_plain:
         return None
-    each = next((one for one in single_calls(call) if any(use.tensor == result for use in one.outputs)), call)
+    each = flow.lists.single(row, result)
     uses = each.inputs[1:] if name == "copy" else each.inputs
     return [use.tensor for use in uses if use.tensor != result]

@@ -9,7 +9,6 @@ from math import prod
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.dataflow.values.calls_on_lists import single_calls
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
 
 _MIN_TIMES = 4
@@ -25,7 +24,7 @@ def dropped_counts(flow: Dataflow) -> dict[int, list[int]]:
     found: dict[int, list[int]] = defaultdict(list)
     for row, call in enumerate(flow.log.calls):
         is_sum = plain_name(call.function).removeprefix("_foreach_") in _COUNTS and not call.node_count
-        for single in single_calls(call) if is_sum and not call.changed else ():
+        for single in flow.lists.singles(row) if is_sum and not call.changed else ():
             if len(single.inputs) == 1 and len(single.outputs) == 1 and _is_dropped(flow, single.outputs[0].tensor):
                 found[single.inputs[0].tensor].append(row)
     return {
