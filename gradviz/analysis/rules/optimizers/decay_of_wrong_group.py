@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.rates.decays_by_hand import decays_by_hand
+from gradviz.analysis.rules.bases.formulas.decays_by_hand import decays_by_hand
 
 
 class DecayOfWrongGroup(Rule):

@@ -135,10 +135,10 @@ _STEPS = frozenset({"add", "sub", "mul", "div", "neg"})
 
 def _clip(flow: Dataflow, row: int, call: Call) -> _Clip | None:
     made = flow.newest_producer(call.inputs[0].tensor, row)
-    scaled = None if made is None else flow.log.calls[made]
-    if made is None or scaled is None:
+    scaled = None if made is None else flow.lists.single(made, call.inputs[0].tensor)
+    if made is None or scaled is None or plain_name(scaled.function) not in ("mul", "div"):
         return None
-    shape, factors = shape_of(flow, call.inputs[0].tensor), _factors(scaled, call.inputs[0].tensor)
+    shape, factors = shape_of(flow, call.inputs[0].tensor), scaled.inputs if len(scaled.inputs) == _BOTH else ()
     each = next((use for use in factors if shape_of(flow, use.tensor) == shape), None)
     factor = next((use for use in factors if shape_of(flow, use.tensor) == ()), None)
     if each is None or factor is None:
@@ -147,17 +147,6 @@ def _clip(flow: Dataflow, row: int, call: Call) -> _Clip | None:
     is_bound = any(plain_name(one.function) in _BOUNDS for _, one in above)
     norm = next((number for number, one in above if _is_of_all(flow, number, one, each)), None)
     return _Clip(norm, made, shape) if norm is not None and is_bound else None
-
-
-def _factors(scaled: Call, result: int) -> tuple[TensorUse, ...]:
-    """What was multiplied, or divided, to make a result; of ``_foreach_mul``, for that one of its results."""
-    name = plain_name(scaled.function)
-    if name in ("mul", "div"):
-        return scaled.inputs if len(scaled.inputs) == _BOTH else ()
-    if name not in ("_foreach_mul", "_foreach_div"):
-        return ()
-    place = next((use.place.partition("[")[2] for use in scaled.outputs if use.tensor == result), "")
-    return tuple(use for use in scaled.inputs if use.place in (f"0[{place}", f"1[{place}", "1", "other"))
 
 
 def _numbers(flow: Dataflow, call: Call) -> tuple[TensorUse, ...]:

@@ -12,7 +12,6 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call
 
 
 class StepsFromTheStart(Rule):
@@ -139,13 +138,7 @@ def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int, int
         if not users:
             return None
         row, given = users[0]
-        call = flow.log.calls[row]
-        if plain_name(call.function) in _FOREACH:
-            return _of_list(flow, row, given)
-        scaled = _scaled_in_list(call, given) if plain_name(call.function) in _SCALE_LISTS else None
-        if scaled is not None:
-            given = scaled
-            continue
+        call = flow.lists.single(row, given)
         others = [use.tensor for use in call.inputs if use.tensor != given]
         if plain_name(call.function) in _SUBTRACTS and len(others) == 1 and len(call.outputs) == 1:
             is_in_place = _memory(flow, call.outputs[0].tensor) == _memory(flow, others[0])
@@ -164,25 +157,4 @@ def _users(flow: Dataflow, tensor: int, after: int) -> list[tuple[int, int]]:
     return sorted(found)[:1]
 
 
-def _of_list(flow: Dataflow, row: int, given: int) -> tuple[int, int, int] | None:
-    """The same of ``torch._foreach_sub(weights, gradients)``; None in place, or if the second has no such gradient."""
-    call = flow.log.calls[row]
-    place = next((use.place for use in call.inputs if use.tensor == given), "")
-    number = place.removeprefix("1[").removesuffix("]")
-    base = next((use.tensor for use in call.inputs if use.place == f"0[{number}]"), None)
-    result = next((use.tensor for use in call.outputs if use.place == f"return[{number}]"), None)
-    if base is None or result is None or not place.startswith("1[") or _memory(flow, base) == _memory(flow, result):
-        return None
-    return row, base, result
-
-
-def _scaled_in_list(call: Call, given: int) -> int | None:
-    """What ``torch._foreach_mul(gradients, rate)`` makes of one gradient."""
-    place = next((use.place for use in call.inputs if use.tensor == given), "")
-    wanted = place.replace("0[", "return[", 1)
-    return next((use.tensor for use in call.outputs if use.place == wanted), None) if place.startswith("0[") else None
-
-
-_SCALE_LISTS = frozenset({"_foreach_mul", "_foreach_div", "_foreach_neg"})
 _MOST_WRAPPERS = 20
-_FOREACH = frozenset({"_foreach_add", "_foreach_sub"})

@@ -10,9 +10,8 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.signed_terms import number_of
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.graph.call_log import Call
 
-_ADD = frozenset({"add", "_foreach_add"})
 _BOTH = 2
 _HALF = 0.5
 _MIN_TIMES = 2
@@ -38,8 +37,9 @@ def decays_by_hand(flow: Dataflow) -> list[Decay]:
         call = flow.log.calls[row]
         if call.kind != "operation" or call.inside is not None or call.grad_mode == "enabled":
             continue
-        for parameter, number in _decays_in(flow, row, call):
-            found[parameter].append(Decay(row, parameter, number))
+        for each in flow.lists.singles(row):
+            for parameter, number in _decays_in(flow, row, each):
+                found[parameter].append(Decay(row, parameter, number))
         updated |= {use.tensor: row for use in call.changed if _is_trained(flow, use.tensor)}
     decays = {each[-1].parameter: each[-1] for each in found.values() if len(each) >= _MIN_TIMES}
     sites = {flow.log.calls[updated[each]].call_site for each in decays if each in updated}
@@ -57,32 +57,21 @@ def _is_trained(flow: Dataflow, tensor: int) -> bool:
 def _decays_in(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[int, float]]:
     """The parameters that a call adds to their gradients, or shrinks, each with the number."""
     name = plain_name(call.function)
-    if name in _ADD and len(call.inputs) >= _BOTH:
+    if name == "add" and len(call.inputs) >= _BOTH:
         alpha = abs(number_of(call, "alpha", missing=1.0))
-        pairs = [call.inputs[:_BOTH]] if name == "add" else _pairs_of_lists(call)
-        for one, other in pairs:
-            for gradient, added in ((one.tensor, other.tensor), (other.tensor, one.tensor)):
-                of = flow.log.tensors[gradient].gradient_of
-                if of is not None and of == added:
-                    # The parameter plus its gradient is a step.
-                    yield from ((of, alpha),) if gradient == one.tensor else ()
-                elif of is not None:
-                    number = _times_parameter(flow, added, row, of)
-                    yield from () if number is None else ((of, alpha * number),)
+        one, other = call.inputs[:_BOTH]
+        for gradient, added in ((one.tensor, other.tensor), (other.tensor, one.tensor)):
+            of = flow.log.tensors[gradient].gradient_of
+            if of is not None and of == added:
+                # The parameter plus its gradient is a step.
+                yield from ((of, alpha),) if gradient == one.tensor else ()
+            elif of is not None:
+                number = _times_parameter(flow, added, row, of)
+                yield from () if number is None else ((of, alpha * number),)
     elif name == "mul" and len(call.inputs) == 1 and call.changed and _is_trained(flow, call.inputs[0].tensor):
         number = number_of(call, "1", missing=0.0)
         if _HALF < number <= 1:
             yield call.inputs[0].tensor, 1 - number
-
-
-def _pairs_of_lists(call: Call) -> list[tuple[TensorUse, ...]]:
-    """The members of two lists that belong together: ``0[3]`` and ``1[3]``."""
-    places = {use.place: use for use in call.inputs}
-    return [
-        (use, places[f"1{place[1:]}"])
-        for place, use in places.items()
-        if place.startswith("0[") and f"1{place[1:]}" in places
-    ]
 
 
 def _times_parameter(flow: Dataflow, tensor: int, row: int, parameter: int) -> float | None:
