@@ -99,22 +99,24 @@ def new_values(case: Case) -> Iterator[NewValues]:
         # Inputs may be moved up a loss on purpose, as an attack does; the weights of a model then have gradients, too.
         for row, following in pairwise(rows if _are_weights(flow, rows[-1]) else ()):
             call = flow.log.calls[row]
-            wanted = {_memory(flow, use) for use in flow.log.calls[following].asked}
+            wanted = {flow.memory_of(use.tensor) for use in flow.log.calls[following].asked}
             for asked, gradient in zip(call.asked, call.outputs, strict=True):
                 made = _made_from(flow, asked, (row, following), wanted)
                 if made is not None:
-                    yield NewValues(made[0], row, _adds(flow, *made, row, _memory(flow, gradient)))
+                    yield NewValues(made[0], row, _adds(flow, *made, row, flow.memory_of(gradient.tensor)))
 
 
 def _are_weights(flow: Dataflow, backward: int) -> bool:
     """Whether what a call asks for is all that the loss could train, and a layer has one of it for its weight."""
     call = flow.log.calls[backward]
-    asked = {_memory(flow, use) for use in call.asked}
+    asked = {flow.memory_of(use.tensor) for use in call.asked}
     above = {row for root in call.roots for row in flow.ancestors(root.tensor, backward, flow.step_before(backward))}
     uses = [(flow.log.calls[row], use) for row in above for use in flow.log.calls[row].inputs]
-    others = any(use.is_live_leaf and _memory(flow, use) not in asked for _, use in uses)
+    others = any(use.is_live_leaf and flow.memory_of(use.tensor) not in asked for _, use in uses)
     return not others and any(
-        plain_name(user.function) in _LAYERS and use.place in ("1", "2", "weight") and _memory(flow, use) in asked
+        plain_name(user.function) in _LAYERS
+        and use.place in ("1", "2", "weight")
+        and flow.memory_of(use.tensor) in asked
         for user, use in uses
     )
 
@@ -123,12 +125,6 @@ _LAYERS = frozenset({
     "linear", "matmul", "mm", "addmm", "bmm", "mv", "einsum", "conv1d", "conv2d", "conv3d", "embedding", "layer_norm",
     "batch_norm", "mul",
 })  # fmt: skip
-
-
-def _memory(flow: Dataflow, use: TensorUse) -> int:
-    """The number of its memory; for a tensor without any, one of its own."""
-    storage = flow.log.tensors[use.tensor].storage
-    return -1 - use.tensor if storage is None else storage
 
 
 def _made_from(flow: Dataflow, asked: TensorUse, between: tuple[int, int], wanted: set[int]) -> tuple[int, Call] | None:
@@ -140,7 +136,7 @@ def _made_from(flow: Dataflow, asked: TensorUse, between: tuple[int, int], wante
                 break
             for call in flow.lists.singles(row) if flow.log.calls[row].kind == "operation" else ():
                 is_of_it = any(use.tensor in shared for use in call.inputs)
-                made = {_memory(flow, use) for use in call.outputs} - {_memory(flow, asked)}
+                made = {flow.memory_of(use.tensor) for use in call.outputs} - {flow.memory_of(asked.tensor)}
                 if is_of_it and made & wanted:
                     return row, call
     return None
@@ -151,18 +147,18 @@ def _adds(flow: Dataflow, row: int, call: Call, backward: int, gradient: int) ->
     name = plain_name(call.function)
     if name in _PRODUCTS:
         factors = [use for use in call.inputs if use.place in _FACTORS]
-        own = [use for use in factors if _memory(flow, use) == gradient]
-        others = [flow.values_of(use, row) for use in factors if _memory(flow, use) != gradient]
+        own = [use for use in factors if flow.memory_of(use.tensor) == gradient]
+        others = [flow.values_of(use, row) for use in factors if flow.memory_of(use.tensor) != gradient]
         known = [each.minimum for each in others if each is not None and each.minimum is not None]
         is_positive = len(own) == 1 and len(known) == 1 and known[0] >= 0
         return is_positive and number_of(call, "value", missing=1.0) > 0
     if name != "add" or number_of(call, "alpha", missing=1.0) < 0:
         return False
-    if any(_memory(flow, use) == gradient for use in call.inputs):
+    if any(flow.memory_of(use.tensor) == gradient for use in call.inputs):
         return True
     makers = [flow.log.calls[each] for use in call.inputs for each in flow.ancestors(use.tensor, row, since=backward)]
     is_turned = any(
         plain_name(each.function) in ("neg", "sub") or number_of(each, "1", "alpha", "value", missing=1.0) < 0
         for each in makers
     )
-    return not is_turned and any(_memory(flow, use) == gradient for each in makers for use in each.inputs)
+    return not is_turned and any(flow.memory_of(use.tensor) == gradient for each in makers for use in each.inputs)

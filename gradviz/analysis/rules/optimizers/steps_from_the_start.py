@@ -114,20 +114,14 @@ def _steps(flow: Dataflow) -> Iterator[_Step]:
             if found is None:
                 continue
             number, base, result = found
-            before, site = made.get(_memory(flow, of.tensor)), flow.log.calls[number].call_site
+            before, site = made.get(flow.memory_of(of.tensor)), flow.log.calls[number].call_site
             is_restart = before is not None and flow.log.calls[before.call].call_site == site
             restarts = 0
-            if before is not None and is_restart and _memory(flow, before.base) == _memory(flow, base):
+            if before is not None and is_restart and flow.memory_of(before.base) == flow.memory_of(base):
                 restarts = before.restarts + 1
             step = _Step(number, base, restarts)
-            made[_memory(flow, result)] = step
+            made[flow.memory_of(result)] = step
             yield step
-
-
-def _memory(flow: Dataflow, tensor: int) -> int:
-    """The number of the storage of a tensor; one below zero for a tensor that has none."""
-    storage = flow.log.tensors[tensor].storage
-    return -1 - tensor if storage is None else storage
 
 
 def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int, int] | None:
@@ -141,7 +135,7 @@ def _subtraction(flow: Dataflow, gradient: int, row: int) -> tuple[int, int, int
         call = flow.lists.single(row, given)
         others = [use.tensor for use in call.inputs if use.tensor != given]
         if plain_name(call.function) in _SUBTRACTS and len(others) == 1 and len(call.outputs) == 1:
-            is_in_place = _memory(flow, call.outputs[0].tensor) == _memory(flow, others[0])
+            is_in_place = flow.memory_of(call.outputs[0].tensor) == flow.memory_of(others[0])
             return None if is_in_place else (row, others[0], call.outputs[0].tensor)
         if others or len(call.outputs) != 1:
             return None
