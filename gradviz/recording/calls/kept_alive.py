@@ -9,7 +9,6 @@ a list, so the lines that store something are found in the source: ``self.maps.a
 from __future__ import annotations
 
 import ast
-import linecache
 import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping
@@ -25,6 +24,7 @@ from gradviz.recording.calls.known_tensors import KnownTensor
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.forward.tensors_in_containers import MAX_ELEMENTS, closure_variables, stored_attributes
+from gradviz.recording.run.parsed_files import nodes_of
 from gradviz.recording.torch_access.modules import own_buffers, own_modules
 
 _MAX_LOOKS = 50_000
@@ -113,8 +113,6 @@ _OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
 
 Line = tuple[str, int]
 
-_MAX_SOURCE_LINES = 20_000
-"""Of one file; a longer file was generated."""
 _PUTTING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault", "push", "put"})
 _CONTAINER = re.compile(r"(?:^|\.)([^\W\d]\w*)((?:\[[^\]]*\])+)")
 """In ``agent.saved['log_probs'][3]``: the name of what is indexed, and all keys."""
@@ -162,12 +160,7 @@ class StoringLines:
 
 def _stores(file: str) -> Iterator[tuple[ast.expr | ast.stmt, ast.expr, bool]]:
     """Statements that store something in a container: node, expression of the container, and whether it is a call."""
-    lines = linecache.getlines(file)
-    try:
-        tree = ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")
-    except (SyntaxError, ValueError, RecursionError):
-        return  # For example a notebook's magic commands.
-    for node in ast.walk(tree):
+    for node in nodes_of(file) or ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PUTTING:
             yield node, node.func.value, True
         elif isinstance(node, ast.Assign):

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from gradviz.recording.forward.module_tree import parameters_inside
+from gradviz.recording.run.parsed_files import nodes_of
 from gradviz.recording.torch_access.modules import own_modules, own_parameters
 
 _SWITCH = "requires_grad"
@@ -20,7 +21,6 @@ _ALIKE = 0.8
 OF_OTHER_LIBRARIES = frozenset({"trainable", "is_trainable", "learnable"})
 """Switches that other libraries have, and that programs define for themselves: without effect if nothing reads them."""
 _MAX_NOTED = 2_000
-_MAX_SOURCE_LINES = 20_000
 _CONTAINERS = (torch.nn.Sequential, torch.nn.ModuleList, torch.nn.ModuleDict)
 
 
@@ -133,17 +133,9 @@ class AttributeLines:
         return False
 
 
-def _nodes_of(file: str, name: str) -> list[ast.AST] | None:
+def _nodes_of(file: str, name: str) -> tuple[ast.AST, ...] | None:
     """The nodes of a file that has a name in it; None if it cannot be parsed."""
-    lines = linecache.getlines(file)
-    if not any(name in line for line in lines):
-        return []
-    if len(lines) > _MAX_SOURCE_LINES:
-        return None
-    try:
-        return list(ast.walk(ast.parse("".join(lines))))
-    except (SyntaxError, ValueError, RecursionError):
-        return None  # For example a notebook's magic commands.
+    return nodes_of(file) if any(name in line for line in linecache.getlines(file)) else ()
 
 
 def _lines_that_set(file: str, name: str) -> Iterator[int]:

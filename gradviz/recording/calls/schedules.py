@@ -7,7 +7,6 @@ step of an optimizer, and when the program ends. Only the numbers that a schedul
 from __future__ import annotations
 
 import ast
-import linecache
 import math
 import re
 import weakref
@@ -21,11 +20,11 @@ import torch
 from gradviz.recording.calls.row_writer import CallWriter
 from gradviz.recording.calls.rows import Row
 from gradviz.recording.run.line_attribution import calling_frame
+from gradviz.recording.run.parsed_files import nodes_of
 from gradviz.recording.torch_access.patches import Replacement
 from gradviz.recording.torch_access.tensors import DISABLE_TORCH_FUNCTION
 
 _MAX_SCHEDULES = 1_000
-_MAX_SOURCE_LINES = 20_000
 _MAX_READINGS = 200
 _LENGTHS = ("total_steps", "T_max", "total_iters")
 """Attributes of schedules that are made for a number of steps."""
@@ -208,16 +207,8 @@ def is_stepped_in_source(file: str, line: int, own_files: Iterable[str]) -> bool
     return any(name in held or _LIKE_A_SCHEDULE.search(name) for each in own_files for name in _stepped_in(each))
 
 
-def _nodes_of(file: str) -> tuple[ast.AST, ...]:
-    lines = linecache.getlines(file)
-    try:
-        return tuple(ast.walk(ast.parse("".join(lines) if len(lines) <= _MAX_SOURCE_LINES else "")))
-    except (SyntaxError, ValueError, RecursionError):
-        return ()  # For example a notebook's magic commands.
-
-
 def _stepped_in(file: str) -> Iterator[str]:
-    for node in _nodes_of(file):
+    for node in nodes_of(file) or ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "step":
             yield _last_name(node.func.value)
 
@@ -225,7 +216,7 @@ def _stepped_in(file: str) -> Iterator[str]:
 def _names_assigned_at(file: str, line: int) -> frozenset[str]:
     targets = (
         target
-        for node in _nodes_of(file)
+        for node in nodes_of(file) or ()
         if isinstance(node, ast.Assign) and node.lineno <= line <= (node.end_lineno or node.lineno)
         for target in node.targets
     )

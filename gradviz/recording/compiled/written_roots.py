@@ -7,7 +7,6 @@ name is read from the line of the call.
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Iterator
 from functools import lru_cache
 from types import FrameType
@@ -15,6 +14,7 @@ from typing import Any
 
 from gradviz.recording.backward.backward_watch import BackwardRequest
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
+from gradviz.recording.run.parsed_files import nodes_of
 
 
 def written_roots(request: BackwardRequest) -> dict[str, Any]:
@@ -30,11 +30,7 @@ def written_roots(request: BackwardRequest) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _names_at(file: str, line: int, function: str) -> tuple[str, ...]:
-    try:
-        tree = ast.parse("".join(linecache.getlines(file)))
-    except (SyntaxError, ValueError):  # changed since, or no Python
-        return ()
-    calls = [each for each in ast.walk(tree) if _is_called(each, function) and _is_at(each, line)]
+    calls = [each for each in nodes_of(file) or () if _is_called(each, function) and _is_at(each, line)]
     names = [tuple(_names_of(each)) for each in calls]
     return names[0] if len(names) == 1 else ()
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from gradviz.recording.frame_variables import local_variables
 from gradviz.recording.run.file_kinds import is_gradviz_code, is_torch_file
 from gradviz.recording.run.line_attribution import function_name
+from gradviz.recording.run.parsed_files import nodes_of
 
 _WORDS = ("no_grad", "inference_mode", "set_grad_enabled")
 _DECORATED = frozenset({"ctx_factory", "func"})
@@ -159,12 +160,7 @@ def _decorators_in(file: str) -> list[tuple[int, int, int]]:
     ]
 
 
-def _nodes_of(file: str) -> Iterator[ast.AST]:
-    source = "".join(linecache.getlines(file))
-    if not any(word in source for word in _WORDS):
-        return
-    try:
-        tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return
-    yield from ast.walk(tree)
+def _nodes_of(file: str) -> tuple[ast.AST, ...]:
+    """None of a file that has none of the words: most files of libraries are never parsed."""
+    has_words = any(word in line for line in linecache.getlines(file) for word in _WORDS)
+    return (nodes_of(file) if has_words else None) or ()

@@ -6,19 +6,17 @@ import ast
 import linecache
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 
 from gradviz.capture.rank_end import CodeLine
+from gradviz.recording.run.parsed_files import tree_of
 
 MAX_EXITS = 3
-MAX_SOURCE = 1_000_000
-"""Characters; of a longer file only the text of lines is read."""
 
 
 def code_line(file: str, line: int, function: str = "") -> CodeLine:
     """What is known of a line."""
     around = _Around(line)
-    tree = _tree(file)
+    tree = tree_of(file)
     if tree is not None:
         around.look_in(tree)
     return CodeLine(
@@ -81,14 +79,3 @@ def _exits_of(loop: ast.AST) -> Iterator[tuple[int, str]]:
             yield part.lineno, type(part).__name__.lower()
         elif not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             waiting.extend(reversed(list(ast.iter_child_nodes(part))))
-
-
-@cache
-def _tree(file: str) -> ast.Module | None:
-    source = "".join(linecache.getlines(file))
-    if not source or len(source) > MAX_SOURCE:
-        return None
-    try:
-        return ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError):
-        return None  # not what runs: it was changed since
