@@ -344,6 +344,10 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Whether a group went up the gradient at a step: ``maximize=True``."""
     epsilons: tuple[Number | None, ...] = ()
     """``eps`` of each group; None where it has none, or it is not a number."""
+    made_rates: tuple[Number | None, ...] = ()
+    """The learning rate that each group was added with."""
+    levelled_steps: Count = 0
+    """The steps at which all groups had the same learning rate, though they were added with different ones."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -166,6 +166,8 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 first_rate=0.1,
                 maximizes=True,
                 epsilons=(1e-8,),
+                made_rates=(0.1,),
+                levelled_steps=2,
             )
             for each in calls.optimizers
         ),

@@ -165,6 +165,7 @@ from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeve
 from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
 from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
+from gradviz.analysis.rules.schedules.rates_made_equal import RatesMadeEqual
 from gradviz.analysis.rules.schedules.schedule_counts_batches import ScheduleCountsBatches
 from gradviz.analysis.rules.schedules.schedule_repeats import ScheduleRepeats
 from gradviz.analysis.rules.schedules.schedule_without_effect import ScheduleWithoutEffect
@@ -430,6 +431,7 @@ RULES: tuple[type[Rule], ...] = (
     NotMovedBack,
     StepsUpGradient,
     RateSetElsewhere,
+    RatesMadeEqual,
     OrderAppliedTwice,
     ScaleBoundedOnce,
     TargetNeverUpdated,

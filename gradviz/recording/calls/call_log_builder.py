@@ -237,6 +237,8 @@ class CallLogBuilder:
             known.turns.first,
             known.maximizes,
             tuple(known.epsilons),
+            tuple(known.made_rates.values()),
+            known.levelled_steps,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

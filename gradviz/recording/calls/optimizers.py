@@ -7,7 +7,7 @@ read of every parameter: the frame that reads belongs to the method, and its ``s
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -51,6 +51,15 @@ class KnownOptimizer:
     keeps_state: bool = False
     maximizes: bool = False
     turns: RateTurns = field(default_factory=RateTurns)
+    made_rates: dict[int, float | None] = field(default_factory=dict)
+    """The learning rate that each group was added with, by the ``id()`` of the group."""
+    levelled_steps: int = 0
+
+    def note_group(self, group: Any) -> None:
+        """A group is added: what it does not say itself it will get from the defaults."""
+        if isinstance(group, dict) and id(group) not in self.made_rates:
+            defaults = getattr(self.weak(), "defaults", {})
+            self.made_rates[id(group)] = _number(group.get("lr", defaults.get("lr")))
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
@@ -58,6 +67,7 @@ class KnownOptimizer:
         self.has_moved = self.has_moved or any(rate != 0 for rate in self.learning_rates)
         self.steps_from_zero += not self.has_moved
         self.turns.note(self.learning_rates[0] if self.learning_rates else None)
+        self.levelled_steps += self._is_levelled(groups)
         self.maximizes = self.maximizes or any(group.get("maximize") is True for group in groups)
         for index, (rate, group) in enumerate(zip(self.learning_rates, groups, strict=False)):
             if index == len(self.highest_rates):
@@ -67,6 +77,10 @@ class KnownOptimizer:
             highest = self.highest_rates[index] = max((each for each in known if each is not None), default=None)
             if rate is not None and highest is not None:
                 self.idle_steps[index] += rate < _MIN_RATE * highest
+
+    def _is_levelled(self, groups: Sequence[dict[str, Any]]) -> bool:
+        made = {self.made_rates.get(id(group)) for group in groups} - {None, 0.0}
+        return len(made) > 1 and len(set(self.learning_rates)) == 1
 
     def note_state(self, state: Any) -> None:
         """A step has ended: see whether there is something that the next one needs."""
@@ -194,11 +208,14 @@ class Optimizers:
         method = self._methods.get(frame.f_code)
         if method is None or method[1] != attribute:
             return
-        owner = local_variables(frame).get("self")
+        variables = local_variables(frame)
+        owner = variables.get("self")
         row = self._row_of_method(frame, owner, method[0])
         if not any(use.known is self._writer.uses.tensors.find(tensor) for use in row.inputs[-1:]):
             with measuring():
                 row.inputs.append(self._writer.uses.use(tensor, str(len(row.inputs)), row, is_input=True))
+        if row.kind == "add_param_group" and row.optimizer is not None:
+            row.optimizer.note_group(variables.get("param_group"))
 
     def _row_of_method(self, frame: FrameType, owner: Any, kind: CallKind) -> Row:
         caller = frame.f_back

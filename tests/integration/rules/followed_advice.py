@@ -75,6 +75,9 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV689": (("multiply them with the same mask", (("= s.sum(-1)", "= ((1 - mask) * s).sum(-1)"),)),),
     "GV683": (('reduction="none"', (("% 3)", '% 3, reduction="none")'),)),),
     "GV742": (("subtract it: p.sub_", (("p.add_(p.grad, alpha=0.1)", "p.sub_(0.1 * p.grad)"),)),),
+    "GV721": (
+        ("give OneCycleLR one number for each group: max_lr=[0.001, 0.1]", (("max_lr=0.1", "max_lr=[0.001, 0.1]"),)),
+    ),
     "GV743": (
         (
             "for group in optimizer.param_groups",

@@ -29,6 +29,14 @@ for step in range(6):
     {rate}
     loss = F.cross_entropy(model(x), y)"""
 ALL, TWO = "model.parameters()", "[dict(params=model[0].parameters()), dict(params=model[2].parameters())]"
+SLOW_AND_FAST = "[dict(params=model[0].parameters(), lr=0.001), dict(params=model[2].parameters())]"
+
+
+def with_schedule(schedule: str) -> str:
+    made = with_rate("pass", SLOW_AND_FAST).replace(
+        "for step", f"schedule = torch.optim.lr_scheduler.{schedule}\nfor step"
+    )
+    return made + "    schedule.step()\n"
 
 
 def by_hand(step: str, loss: str = ERROR) -> str:
@@ -61,6 +69,17 @@ FAULTS = {
     ("rate_set_elsewhere", "another key"): with_rate(
         'for group in optimizer.param_groups: group["learning_rate"] = 0.1 * 0.5**step  # HERE'
     ),
+    ("rates_made_equal", "one cycle"): with_schedule("OneCycleLR(optimizer, 0.1, total_steps=6)  # HERE"),
+    ("rates_made_equal", "a cycle"): with_schedule("CyclicLR(optimizer, 0.01, 0.1, step_size_up=3)  # HERE"),
+    ("rates_made_equal", "by hand"): with_rate(
+        'for group in optimizer.param_groups: group["lr"] = 0.1 * 0.5**step  # HERE', SLOW_AND_FAST
+    ),
+    ("rates_made_equal", "one by one"): with_rate(
+        'optimizer.param_groups[0]["lr"] = optimizer.param_groups[1]["lr"] = 0.1 * 0.5**step  # HERE', SLOW_AND_FAST
+    ),
+    ("rates_made_equal", "a group that is added later"): with_rate(
+        'for group in optimizer.param_groups: group["lr"] = 0.1 * 0.5**step  # HERE', "model[0].parameters()"
+    ).replace("for step", "optimizer.add_param_group(dict(params=model[2].parameters(), lr=1.0))\nfor step"),
 }
 
 HEALTHY = {
@@ -81,6 +100,12 @@ HEALTHY = {
         'optimizer.param_groups[0]["learning_rate"] = 1; print(optimizer.param_groups[0]["learning_rate"])'
     ),
     "the only group": with_rate('optimizer.param_groups[0]["lr"] = 0.1 * 0.5**step'),
+    "one cycle with a rate for each group": with_schedule("OneCycleLR(optimizer, [0.001, 0.1], total_steps=6)"),
+    "factors of the rate of each group": with_schedule("LambdaLR(optimizer, lambda step: 0.5**step)"),
+    "rates that both end at zero": with_schedule("LambdaLR(optimizer, lambda step: max(0, 1 - step / 4))"),
+    "a group that begins with zero and joins": with_rate(
+        'optimizer.param_groups[0]["lr"] = 0.1 * (step > 0)', SLOW_AND_FAST.replace("0.001", "0.0")
+    ),
     "every group": with_rate('for group in optimizer.param_groups: group["lr"] = 0.1 * 0.5**step', TWO),
     "each of two groups by its own line": with_rate(
         'optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["lr"] = 0.1 / (step + 1), 0.2 / (step + 1)', TWO

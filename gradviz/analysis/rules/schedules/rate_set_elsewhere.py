@@ -21,8 +21,8 @@ class RateSetElsewhere(Rule):
     -------------
     ``optimizer.lr = ...`` and ``optimizer.defaults["lr"] = ...``, a rate in a copy of the groups, such as those of
     ``optimizer.state_dict()``, and ``group["learning_rate"]``, where the rate of the optimizer never changes; and
-    ``optimizer.param_groups[0]["lr"] = ...`` for an optimizer with several groups, of which only the first one changes
-    its rate, though no line names the others.
+    ``optimizer.param_groups[0]["lr"] = ...`` for an optimizer with several groups of one rate, of which only the first
+    one changes its rate, though no line names the others.
 
     Why it matters
     --------------
@@ -122,6 +122,7 @@ def _has_no_effect(case: Case, optimizer: LoggedOptimizer, place: str) -> bool:
     others = zip(rates, optimizer.highest_rates[1:], strict=False)
     return (
         optimizer.rate_changes > 0
+        and len(set(optimizer.made_rates)) <= 1  # Else each group has its own on purpose.
         and bool(rates)
         and all(rate is not None and rate == highest for rate, highest in others)
         and not any("param_groups" in text and "[0]" not in text for text in _texts(case))

@@ -31,10 +31,15 @@ def line_of_schedule(case: Case, step: Location | None) -> Location | None:
     Args:
         step: a line that steps the optimizer; schedules of its file are looked for.
     """
-    written, made = (_lines_with(case, step, pattern) for pattern in (_WRITES_A_RATE, _MAKES_A_SCHEDULE))
+    written, made = lines_that_write_rates(case, step), _lines_with(case, step, _MAKES_A_SCHEDULE)
     if len(written) == 1:
         return _call_that_gives_it(case, written[0]) or written[0]
     return made[0] if len(made) == 1 else None
+
+
+def lines_that_write_rates(case: Case, step: Location | None) -> list[Location]:
+    """The lines that write a learning rate into a group, in the file of a line that steps the optimizer."""
+    return _lines_with(case, step, _WRITES_A_RATE)
 
 
 def _call_that_gives_it(case: Case, written: Location) -> Location | None:
