@@ -162,6 +162,7 @@ from gradviz.analysis.rules.reinforcement.returns_from_before import ReturnsFrom
 from gradviz.analysis.rules.reinforcement.share_lost_on_grid import ShareLostOnGrid
 from gradviz.analysis.rules.reinforcement.squash_not_counted import SquashNotCounted
 from gradviz.analysis.rules.reinforcement.target_never_updated import TargetNeverUpdated
+from gradviz.analysis.rules.reinforcement.target_of_normalized import TargetOfNormalized
 from gradviz.analysis.rules.schedules.plateau_of_wrong_side import PlateauOfWrongSide
 from gradviz.analysis.rules.schedules.rate_multiplied_twice import RateMultipliedTwice
 from gradviz.analysis.rules.schedules.rate_set_elsewhere import RateSetElsewhere
@@ -359,6 +360,7 @@ RULES: tuple[type[Rule], ...] = (
     PositionsOfSamples,
     OtherTemperature,
     AdvantageReversed,
+    TargetOfNormalized,
     MeanOverHidden,
     DropoutBeforeLoss,
     BootstrapsAtEnds,

@@ -78,6 +78,18 @@ FOLLOWED: dict[str, tuple[tuple[str, Edits], ...]] = {
     "GV721": (
         ("give OneCycleLR one number for each group: max_lr=[0.001, 0.1]", (("max_lr=0.1", "max_lr=[0.001, 0.1]"),)),
     ),
+    "GV722": (
+        (
+            "add the values first",
+            (
+                ("    returns = advantages + kept\n", ""),
+                (
+                    "    advantages = rewards - kept\n",
+                    "    advantages = rewards - kept\n    returns = advantages + kept\n",
+                ),
+            ),
+        ),
+    ),
     "GV743": (
         (
             "for group in optimizer.param_groups",

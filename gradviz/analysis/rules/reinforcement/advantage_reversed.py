@@ -9,13 +9,14 @@ from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
+from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import (
     Term,
     is_number_first,
     number_of,
     signed_terms,
 )
+from gradviz.analysis.rules.bases.losses.targets.fitted_values import ALL_VALUES, fitted_values
 from gradviz.graph.call_log import Call
 
 
@@ -69,7 +70,7 @@ class AdvantageReversed(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        fitted = set(_fitted_values(flow))
+        fitted = set(fitted_values(flow))
         for backward in case.histories.last_trained_backward_of_each_line if fitted else ():
             for use in flow.log.calls[backward].roots:
                 for term in signed_terms(flow, backward, use.tensor):
@@ -95,8 +96,6 @@ class AdvantageReversed(Rule):
 
 
 _BOTH = 2
-_ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss"})
-_SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
 _PRODUCTS = frozenset({"mul", "dot", "inner", "vdot", "vecdot", "einsum", "tensordot", "matmul", "mv"})
 _NORMALIZES = frozenset({"div", "sub", "add", "mul", "detach", "clamp", "neg", "layer_norm", "tanh"})
 _LOSSES_OF_ACTIONS = frozenset({"cross_entropy", "nll_loss", "binary_cross_entropy_with_logits"})
@@ -104,30 +103,6 @@ _LOSSES_OF_ACTIONS = frozenset({"cross_entropy", "nll_loss", "binary_cross_entro
 _CHOICES = frozenset({"gather", "log_softmax", "take_along_dim", "logsigmoid"})
 """They return log-probabilities of actions, which may be added up or negated before they are weighed."""
 _MAX_STEPS = 8
-
-
-def _fitted_values(flow: Dataflow) -> Iterator[tuple[int, int]]:
-    """For each error: the prediction and its target, before changes of shape."""
-    for row, call in enumerate(flow.log.calls):
-        if len(call.inputs) == _BOTH and len(call.live_inputs) == 1 and _is_error(flow, row, call):
-            live, dead = sorted(call.inputs, key=lambda use: not use.requires_grad)
-            yield tensor_before(flow, live.tensor, row, _PASSED), tensor_before(flow, dead.tensor, row, _PASSED)
-
-
-def _is_error(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call compares two tensors, or returns their difference, of which a square or a norm is taken."""
-    name = plain_name(call.function)
-    if name in _ERRORS:
-        return True
-    users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row)) if call.outputs else ()
-    return name == "sub" and any(
-        plain_name(user.function) in _SQUARES
-        or (plain_name(user.function) in _PRODUCTS and len({use.tensor for use in user.inputs}) == 1 < len(user.inputs))
-        for user in users
-    )
-
-
-_PASSED = frozenset({"detach", "clone", *SHAPE_ONLY}) - {"getitem"}
 
 
 def _difference_as_weight(flow: Dataflow, term: Term) -> tuple[int, tuple[int, int]] | None:
@@ -169,7 +144,7 @@ def _sides(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
     if len(call.inputs) != _BOTH:
         return None
     name = plain_name(call.function)
-    sides = [tensor_before(flow, use.tensor, row, _PASSED) for use in call.inputs]
+    sides = [tensor_before(flow, use.tensor, row, ALL_VALUES) for use in call.inputs]
     if name == "sub":
         return (sides[1], sides[0]) if call.function.rpartition(".")[2] == "__rsub__" else (sides[0], sides[1])
     if name == "add" and number_of(call, "alpha", missing=1.0) < 0:
@@ -177,7 +152,7 @@ def _sides(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
     for position, side in enumerate(sides) if name == "add" else ():
         made = flow.newest_producer(side, row)
         if made is not None and plain_name(flow.log.calls[made].function) == "neg":
-            negated = tensor_before(flow, flow.log.calls[made].inputs[0].tensor, made, _PASSED)
+            negated = tensor_before(flow, flow.log.calls[made].inputs[0].tensor, made, ALL_VALUES)
             return sides[1 - position], negated
     return None
 
