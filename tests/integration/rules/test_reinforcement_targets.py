@@ -64,6 +64,14 @@ NOT_COUNTED = (
     "u = distribution.rsample()\n    action, score = torch.tanh(u), distribution.log_prob(u)  # HERE",
     "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
     "    score = -0.5 * ((u - mean) / std).pow(2) - log_std  # HERE",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -F.gaussian_nll_loss(mean, u, std.square(), full=True, reduction='none')  # HERE",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -0.5 * torch.mul(mean - u, torch.exp(-log_std)).square() - log_std  # HERE",
+    "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
+    "    score = -F.mse_loss(u, mean, reduction='none') / (2 * std.square()) - log_std  # HERE",
+    "u = mean + std * torch.randn_like(std)\n    action, far = u.tanh(), (u - mean) / std\n"
+    "    score = -0.5 * torch.einsum('nd,nd->n', far, far)[:, None] - log_std  # HERE",
 )
 COUNTED = (
     "u = distribution.rsample()\n    action = torch.tanh(u)\n"
@@ -74,6 +82,12 @@ COUNTED = (
     "    squashed = torch.distributions.TransformedDistribution(distribution, tanh)\n"
     "    action = squashed.rsample()\n    score = squashed.log_prob(action)",
     "action = distribution.rsample()\n    score = distribution.log_prob(action)",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -F.gaussian_nll_loss(mean, u, std.square(), reduction='none') - torch.log1p(-action.square() + 1e-6)",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -F.gaussian_nll_loss(mean, action, std.square(), reduction='none')",
+    "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
+    "    score = F.mse_loss(u, u.detach(), reduction='none') + (mean - 1).square()",
 )
 
 

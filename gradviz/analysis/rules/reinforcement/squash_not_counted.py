@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
 from gradviz.graph.call_log import TensorUse
 
@@ -21,7 +22,7 @@ class SquashNotCounted(Rule):
     What it finds
     -------------
     A loss that contains both the log-probability of a sample ``u`` of a normal distribution, with a gradient through
-    ``u``, and a network's answer to ``tanh(u)``, where nothing takes the logarithm of the slope of ``tanh`` into
+    ``u``, also as ``gaussian_nll_loss()`` or by its formula, and a network's answer to ``tanh(u)``, where nothing takes the logarithm of the slope of ``tanh`` into
     account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``.
 
     Why it matters
@@ -148,8 +149,13 @@ def _score_of(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None
     u = flow.log.calls[squash].inputs[0].tensor
     for row in above:
         call = flow.log.calls[row]
-        is_distance = plain_name(call.function) == "sub" and len(call.live_inputs) == _BOTH
-        if is_distance and call.inputs[0].tensor == u and (square := _square_of(flow, call.outputs[0].tensor, row)):
+        sides = [use.tensor for use in call.inputs[:_BOTH]]
+        if len(call.live_inputs) < _BOTH or u not in sides:
+            continue
+        name = plain_name(call.function)
+        if name in _SQUARED_DISTANCES:
+            return row
+        if name == "sub" and (square := _square_of(flow, call.outputs[0].tensor, row)):
             return square
     return _score_of_noise(flow, squash, above)
 
@@ -198,15 +204,23 @@ _MAX_STEPS = 8
 _ADDS = frozenset({"add", "sub", "mul", "neg", "sum", "div"})
 
 
+_SQUARED_DISTANCES = frozenset({"gaussian_nll_loss", "mse_loss"})
+"""They compare a number with a mean, of which both have a gradient."""
+
+
 def _square_of(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The call that squares a tensor, perhaps after it was divided by a scale."""
-    for user in flow.users(tensor, row):
-        call = flow.log.calls[user]
-        name = plain_name(call.function)
-        if name != "mul" and is_squared(call):
-            return user
-        if name == "div" and call.outputs:
-            return _square_of(flow, call.outputs[0].tensor, user)
+    for _ in range(_MAX_STEPS):
+        scaled = None
+        for user in flow.users(tensor, row):
+            call = flow.log.calls[user]
+            if is_square(call):
+                return user
+            if plain_name(call.function) in ("div", "mul", "neg") and call.outputs and scaled is None:
+                scaled = user
+        if scaled is None:
+            return None
+        tensor, row = flow.log.calls[scaled].outputs[0].tensor, scaled
     return None
 
 
