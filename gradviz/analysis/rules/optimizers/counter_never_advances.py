@@ -15,6 +15,7 @@ from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.lost_counts import LostCount, lost_counts
 from gradviz.analysis.rules.bases.sources.rates.still_counters import StillCounter, still_counters
 from gradviz.analysis.rules.bases.sources.rates.tensor_counters import (
     counter_behind,
@@ -33,8 +34,9 @@ class CounterNeverAdvances(Rule):
     -------------
     A variable such as ``step`` or ``self.count`` that is set to 0 or 1, and by nothing else in its file, where a loop
     or a method of a training computes with it again and again; a counter that is a tensor, to which each step adds a
-    number without keeping the sum; and running averages that each step divides by ``1 - beta``, the bias correction of
-    the first step.
+    number without keeping the sum; statements that compute the next count and keep it nowhere, such as
+    ``state._replace(step=state.step + 1)``; and running averages that each step divides by ``1 - beta``, the bias
+    correction of the first step.
 
     Why it matters
     --------------
@@ -81,6 +83,10 @@ class CounterNeverAdvances(Rule):
                 if _is_read_again(ran, tree, counter):
                     told.add(Location(file, counter.read))
                     yield self._still(file, counter)
+            for lost in lost_counts(tree):
+                if Location(file, lost.line) not in told and _is_lost_again(ran, tree, lost):
+                    told.add(Location(file, lost.line))
+                    yield self._lost(file, lost)
         dropped = {
             counter: rows for counter, rows in dropped_counts(flow).items() if _is_statement(case, flow, rows[-1])
         }
@@ -104,6 +110,16 @@ class CounterNeverAdvances(Rule):
             fix=f"count: {counter.name} += 1 after each step",
             location=Location(file, counter.line),
             symptom_location=Location(file, counter.read),
+        )
+
+    def _lost(self, file: str, lost: LostCount) -> Finding:
+        return self.finding(
+            f"line {lost.line} computes the next {lost.name} and does not keep it: the counter has its first value at "
+            "each step",
+            symptom="grad_wrong",
+            why=lost.why,
+            fix=lost.fix,
+            location=Location(file, lost.line),
         )
 
     def _dropped(self, flow: Dataflow, rows: list[int]) -> Finding:
@@ -156,6 +172,15 @@ def _is_read_again(ran: LinesThatRan, tree: SourceTree, counter: StillCounter) -
         if ran.has_backward(rows) and ran.runs_again(tree, loop):
             return True
     return not counter.loops and ran.moments(ran.rows_in(counter.read, counter.read)) >= _MIN_TIMES
+
+
+def _is_lost_again(ran: LinesThatRan, tree: SourceTree, lost: LostCount) -> bool:
+    """Whether the statement runs many times, in a loop that takes steps or in a function that such a loop calls."""
+    for loop in lost.loops:
+        rows = ran.rows_in(loop.lineno, loop.end_lineno or loop.lineno)
+        if ran.has_backward(rows) and ran.runs_again(tree, loop):
+            return True
+    return lost.around is not None and ran.moments(ran.rows_in(*lost.around)) >= _MIN_TIMES
 
 
 def _first_corrections(flow: Dataflow) -> Iterator[tuple[int, float]]:
