@@ -22,8 +22,8 @@ class SquashNotCounted(Rule):
     What it finds
     -------------
     A loss that contains both the log-probability of a sample ``u`` of a normal distribution, with a gradient through
-    ``u``, also as ``gaussian_nll_loss()`` or by its formula, and a network's answer to ``tanh(u)``, where nothing takes the logarithm of the slope of ``tanh`` into
-    account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``.
+    ``u``, also as ``gaussian_nll_loss()`` or by its formula, and a network's answer to ``tanh(u)``, where nothing takes
+    the logarithm of the slope of ``tanh`` into account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``.
 
     Why it matters
     --------------

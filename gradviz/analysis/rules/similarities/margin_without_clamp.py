@@ -23,8 +23,8 @@ class MarginWithoutClamp(Rule):
     What it finds
     -------------
     A loss that is linear in ``d_pos - d_neg + margin``, the difference of two distances or scores that the same
-    function made, also as ``d_pos - (d_neg - margin)``, where the margin may be a tensor that stays; or in
-    ``1 - y * score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
+    function made, also as ``d_pos - (d_neg - margin)``, where the margin may be a tensor that stays; or in ``1 - y *
+    score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
 
     Why it matters
     --------------

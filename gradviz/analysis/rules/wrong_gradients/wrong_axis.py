@@ -22,12 +22,13 @@ class WrongAxis(Rule):
 
     What it finds
     -------------
-    A softmax over one axis, also by its formula, whose result is then used as probabilities or weights along another one, and never along its
-    own: a categorical distribution, a loss with classes, attention weights that a matrix product or an ``einsum`` sums
-    over the other of two positions, weights over the first axis whose products are summed over another one, a divergence of scores of
-    which a ``cross_entropy`` or an ``argmax`` takes the classes along another axis. And vectors that ``normalize()``
-    scales over the first axis, before products over the last one that should be cosines. Likewise a table of
-    log-probabilities of the next state that the forward recursion of a hidden Markov model sums over its own axis.
+    A softmax over one axis, also by its formula, whose result is then used as probabilities or weights along another
+    one, and never along its own: a categorical distribution, a loss with classes, attention weights that a matrix
+    product or an ``einsum`` sums over the other of two positions, weights over the first axis whose products are summed
+    over another one, a divergence of scores of which a ``cross_entropy`` or an ``argmax`` takes the classes along
+    another axis. And vectors that ``normalize()`` scales over the first axis, before products over the last one that
+    should be cosines. Likewise a table of log-probabilities of the next state that the forward recursion of a hidden
+    Markov model sums over its own axis.
 
     Why it matters
     --------------

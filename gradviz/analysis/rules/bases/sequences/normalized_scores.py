@@ -1,5 +1,5 @@
-"""Calls that normalize values along one axis: ``softmax()``, ``normalize()``, and by their formulas ``x - x.logsumexp()``
-and ``x.exp() / x.exp().sum()``."""
+"""Calls that normalize values along one axis: ``softmax()``, ``normalize()``, and by their formulas
+``x - x.logsumexp()`` and ``x.exp() / x.exp().sum()``."""
 
 from __future__ import annotations
 
