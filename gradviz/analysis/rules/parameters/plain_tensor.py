@@ -14,11 +14,11 @@ from gradviz.analysis.finding import Finding, Location, Severity, location_of_li
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
+from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
-_KEPT = re.compile(r"^\s*self\.(?P<name>\w+)\s*(:[^=]+)?=[^=]")
-_MADE_INSIDE = re.compile(r"^\s*self\.\w+\s*(:[^=]+)?=\s*(\w+\.)*(?!\w*Tensor\()[A-Z]\w*\(")
-"""An object that keeps the tensor itself, such as ``self.noise = Normal(0.0, 1.0)``."""
+_IN_INIT = re.compile(r"__init__(\.<locals>\.<(list|dict|set)comp>|\.<locals>\.<genexpr>)*$")
 _CLASS = re.compile(r"^\s*class \w+\s*(\((?P<bases>[^)]*))?")
 _MIN_STEPS = 2
 _MAX_CALLS = 20
@@ -34,11 +34,12 @@ class PlainTensor(Rule):
 
     What it finds
     -------------
-    A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, and that the module
-    uses together with trained values at every step. It is a warning if the tensor was drawn at random (nothing trains
-    or saves these numbers), or if it changes nothing (zeros that are added, ones that are multiplied), and an error if
-    it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on purpose. Of the tensors that
-    the program changes itself, only running averages of means and deviations are told, as a warning.
+    A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, or in a dict or list,
+    and that the module uses together with trained values at every step. It is a warning if the tensor was drawn at
+    random (nothing trains or saves these numbers), or if it changes nothing (zeros that are added, ones that are
+    multiplied), and an error if it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on
+    purpose. Of the tensors that the program changes itself, only running averages of means and deviations are told, as
+    a warning.
 
     Why it matters
     --------------
@@ -101,6 +102,7 @@ class PlainTensor(Rule):
                         kept[use.tensor] = _attribute(case, use.tensor)
                     if kept[use.tensor] is not None:
                         uses[use.tensor].setdefault(step, row)
+        told = set[tuple[str, Location | None]]()
         for tensor, name in kept.items():
             rows = list(uses[tensor].values())
             if name is None or len(rows) < _MIN_STEPS:
@@ -112,7 +114,10 @@ class PlainTensor(Rule):
             if made is not None and uses_as_noise(case, made):
                 continue
             if all(_meets_trained_values(case, tensor, row) for row in rows[:_MIN_STEPS]):
-                yield self._finding(case, tensor, name, rows[0])
+                finding = self._finding(case, tensor, name, rows[0])
+                if (name, finding.location) not in told:  # A dict or a list has several.
+                    told.add((name, finding.location))
+                    yield finding
 
     def _finding(self, case: Case, tensor: int, name: str, row: int) -> Finding:
         flow = case.dataflow
@@ -197,11 +202,11 @@ def _attribute(case: Case, tensor: int) -> str | None:
         return None
     line = flow.line_of(known.producer)
     made = location_of_line(line)
-    if line is None or made is None or not line.function.endswith("__init__"):
+    if line is None or made is None or not _IN_INIT.search(line.function):
         return None
-    text = case.source_line(made) or ""
-    found = None if _MADE_INSIDE.match(text) else _KEPT.match(text)
-    return found["name"] if found is not None and _is_in_a_module(case, made) else None
+    tree, text = tree_of(case.capture.sources.get(made.file) or {1: ""}), (case.source_line(made) or "").strip()
+    found = attribute_that_keeps(tree, made.line) if tree.module.body else attribute_that_keeps(tree_of({1: text}), 1)
+    return found if found is not None and _is_in_a_module(case, made) else None
 
 
 def _is_in_a_module(case: Case, made: Location) -> bool:
