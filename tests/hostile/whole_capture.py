@@ -166,6 +166,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 first_rate=0.1,
                 maximizes=True,
                 epsilons=(1e-8,),
+                given_rate=0.1,
             )
             for each in calls.optimizers
         ),

@@ -50,6 +50,7 @@ class KnownOptimizer:
     has_moved: bool = False
     keeps_state: bool = False
     maximizes: bool = False
+    given_rate: float | None = None
     turns: RateTurns = field(default_factory=RateTurns)
 
     def note_rates(self) -> None:
@@ -97,6 +98,13 @@ class _Before(NamedTuple):
             return self.gradient is not None
         is_changed = id(now) == self.gradient[0] and version_of(now) != self.gradient[1]
         return is_changed and now.layout == torch.strided and not now.count_nonzero()
+
+
+def _given_rate(optimizer: Any, group: object) -> float | None:
+    """The learning rate of a group that an optimizer is given: its own one, or the one for all."""
+    defaults = getattr(optimizer, "defaults", None)
+    own = group.get("lr") if isinstance(group, dict) else None
+    return _number(own if own is not None or not isinstance(defaults, dict) else defaults.get("lr"))
 
 
 def _is_changed(before: list[_Before]) -> bool:
@@ -211,6 +219,8 @@ class Optimizers:
             row.optimizer = self.find(owner)
             if kind == "add_param_group":
                 self.name_now(frame)
+                if row.optimizer.given_rate is None:
+                    row.optimizer.given_rate = _given_rate(owner, local_variables(frame).get("param_group"))
         self._current = key, row
         return row
 
