@@ -14,9 +14,9 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.seeds_between import may_be_seeded, may_callers_seed
+from gradviz.analysis.rules.bases.batches.split_lists import split_by_two
 from gradviz.analysis.rules.bases.sources.own_files import own_files
-from gradviz.analysis.rules.bases.sources.seeds_between import may_be_seeded, may_callers_seed
-from gradviz.analysis.rules.bases.sources.split_lists import split_by_two
 from gradviz.graph.call_log import Call
 
 

@@ -126,7 +126,7 @@ def _is_over_samples(flow: Dataflow, row: int, call: Call, shapes: set[Shape]) -
         len(shape) < _BOTH
         or shape[0] < _BOTH
         or shape[1:] != made
-        or summed_axes(call, call.inputs[0], len(shape)) != {0}
+        or summed_axes(call, call.inputs[0], len(shape)) != frozenset({0})
     ):
         return False
     return made in shapes or (len(made) == 1 and _is_of_parameters(flow, row, call, shapes))

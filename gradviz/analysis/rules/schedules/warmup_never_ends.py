@@ -70,15 +70,16 @@ class WarmupNeverEnds(Rule):
             rates = _first_last_and_chosen(optimizer)
             by_hand = _chosen_by_hand(case, optimizer) if rates is None else None
             if rates is not None:
-                yield self._finding(case, number, *rates, **places_of_schedule(case, number))
+                yield self._finding(case, number, rates, places_of_schedule(case, number))
             elif by_hand is not None:
                 rates = _first_last_and_chosen(optimizer, by_hand.rate)
                 if rates is not None:
-                    yield self._finding(case, number, *rates, location=by_hand.location)
+                    yield self._finding(case, number, rates, {"location": by_hand.location})
 
     def _finding(
-        self, case: Case, number: int, first: float, last: float, chosen: float, **places: Location | None
+        self, case: Case, number: int, rates: tuple[float, float, float], places: dict[str, Location | None]
     ) -> Finding:
+        first, last, chosen = rates
         optimizer = case.dataflow.log.optimizers[number]
         name = optimizer_words(optimizer)
         return self.finding(
@@ -114,14 +115,14 @@ def _chosen_by_hand(case: Case, optimizer: LoggedOptimizer) -> _ByHand | None:
             if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr"
         ]
         if len(written) == 1 and optimizer.given_rate in _numbers(tree, written[0][1]):
-            return _ByHand(optimizer.given_rate, Location(file, written[0][0].lineno))
+            return _ByHand(float(optimizer.given_rate or 0), Location(file, written[0][0].lineno))
     return None
 
 
 def _numbers(tree: SourceTree, value: ast.expr) -> set[object]:
     """The numbers in a value, and in those of the variables and functions in it; without 1, where ramps end."""
     parts = what_it_is_made_of(tree, value)
-    return {node.value for part in parts for node in ast.walk(part) if isinstance(node, ast.Constant)} - {1}
+    return set[object](node.value for part in parts for node in ast.walk(part) if isinstance(node, ast.Constant)) - {1}
 
 
 def _first_last_and_chosen(optimizer: LoggedOptimizer, given: float | None = None) -> tuple[float, float, float] | None:

@@ -82,7 +82,7 @@ def _divisor(flow: Dataflow, call: Call, row: int) -> float | None:
         number = None if values is None else values.minimum
     if type(number) not in (int, float) or not number:
         return None
-    return float(number) if plain_name(call.function) == "div" else 1 / float(number)  # type: ignore[arg-type]
+    return float(number) if plain_name(call.function) == "div" else 1 / float(number)
 
 
 def _looks_for_inf(flow: Dataflow, backward: int, step: int) -> bool:
@@ -121,7 +121,7 @@ def _may_be_scaled(flow: Dataflow, backward: int) -> bool:
         if plain_name(call.function) not in ("mul", "div"):
             continue
         numbers = (number for number in call.scalars.values() if type(number) in (int, float) and number)
-        sizes = (abs(float(number)) for number in numbers)  # type: ignore[arg-type]
+        sizes = (abs(float(number)) for number in numbers)
         if any(max(size, 1 / size) >= _LEAST_SCALE for size in sizes):
             return True
         if any(prod(shape_of(flow, use.tensor)) == 1 and _is_large(flow, use, row) for use in call.inputs):
