@@ -97,7 +97,7 @@ def test_an_overlap_is_one_of_probabilities(given: str, dice: str, tmp_path: Pat
 def test_a_ratio_with_squares_is_wrong_for_logarithms(given: str, squares: str, tmp_path: Path) -> None:
     """With squares, it is largest where numbers of any sign equal the target; those below zero never do."""
     dice = (
-        "both = torch.einsum('nchw,nchw->nc', p, target)  # HERE\n"
+        "both = torch.einsum('nchw,nchw->nc', p, target)\n"
         f"    return 1 - ((2 * both + 1) / ({squares} + target.sum((2, 3)) + 1)).mean()"
     )
     logits = "torch.cat([model(image), -model(image)], 1)"
@@ -106,6 +106,7 @@ def test_a_ratio_with_squares_is_wrong_for_logarithms(given: str, squares: str, 
         "target = (image > 0).float()", "target = torch.cat([image > 0, image <= 0], 1).float()"
     )
     if "log" in given.partition("(")[0]:
+        script = ", target)  # HERE\n".join(script.rsplit(", target)\n", 1))  # where the function gets them
         assert_first_alarm(script + TRAIN, "overlap_of_logits", tmp_path)
     else:
         assert "overlap_of_logits" not in causes(script + TRAIN, tmp_path)

@@ -7,9 +7,15 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    line_that_gave,
+    location_of_call,
+    operation,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.areas import product_with_target, summed
 from gradviz.analysis.rules.bases.formulas.products import is_square
@@ -83,14 +89,20 @@ class OverlapOfLogits(Rule):
     def _finding(self, flow: Dataflow, product: int, area: int) -> Finding:
         values, made = flow.values(area, product), value_maker(flow, area, product)
         bounds = "" if values is None else f" from {values.minimum:.3g} to {values.maximum:.3g}"
+        is_logarithm = made is not None and plain_name(made[1].function) in _LOGARITHMS
+        # Logarithms are for another loss: a function of overlaps should not get them.
+        given = line_that_gave(flow, product, made[0]) if made is not None and is_logarithm else None
         by = "" if made is None else f", which {operation(made[1])}() made{at_line(flow.line_of(made[0]))}"
         return self.finding(
             f"the overlap with a target of zeros and ones is computed of values{bounds}{by}: they are no probabilities",
             symptom="grad_wrong",
             why="a ratio of overlapping to all area has its best value at the target for values between 0 and 1 only; "
             "with others, sums of both signs cancel, and it grows without end",
-            fix="take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
-            location=location_of_call(flow, product),
+            fix="take probabilities first: exp() of their logarithms"
+            if is_logarithm
+            else "take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
+            location=location_of_line(given or flow.line_of(product)),
+            symptom_location=None if given is None else location_of_call(flow, product),
         )
 
 
@@ -105,6 +117,7 @@ class _Overlap(Struct, frozen=True):
 
 
 _BOTH = 2
+_LOGARITHMS = frozenset({"log_softmax", "logsigmoid", "log"})
 _SLACK = 0.05
 
 
