@@ -96,6 +96,15 @@ def test_a_squashed_action_with_the_probability_of_what_was_squashed_is_told(act
     assert_first_alarm(HEAD + ACTIONS.format(action=action) + TRAIN, "squash_not_counted", tmp_path)
 
 
+def test_a_step_of_the_critic_between_an_action_and_its_loss_hides_nothing(tmp_path: Path) -> None:
+    action = NOT_COUNTED[0] + "\n    fit = (reads(action.detach()) - 1).square().mean()\n"
+    action += "    of_critic.zero_grad()\n    fit.backward()\n    of_critic.step()"
+    critic = "for step in range(3):\n"
+    made = "reads = nn.Linear(2, 1)\nof_critic = torch.optim.SGD(reads.parameters(), lr=0.1)\n"
+    script = ACTIONS.format(action=action).replace(critic, made + critic)
+    assert_first_alarm(HEAD + script + TRAIN, "squash_not_counted", tmp_path)
+
+
 @pytest.mark.parametrize("action", COUNTED)
 def test_squashed_actions_with_their_own_probability_are_right(action: str, tmp_path: Path) -> None:
     assert "squash_not_counted" not in causes(HEAD + ACTIONS.format(action=action) + TRAIN, tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
@@ -71,7 +73,7 @@ class SquashNotCounted(Rule):
         flow, told = case.dataflow, set[int | None]()
         for backward in case.histories.last_trained_backward_of_each_line:
             for root in flow.log.calls[backward].roots:
-                above = flow.ancestors(root.tensor, backward, since=flow.step_before(backward))
+                above = flow.ancestors(root.tensor, backward, since=_own_step_before(case.histories, backward))
                 for squash in (row for row in above if _is_squash(flow, row)):
                     score = _score_of(flow, squash, above)
                     site = flow.log.calls[squash].call_site
@@ -94,6 +96,17 @@ class SquashNotCounted(Rule):
 
 _LOGARITHMS = frozenset({"log", "log1p", "softplus", "logsigmoid", "log10"})
 _BOTH = 2
+
+
+def _own_step_before(histories: ParameterHistories, backward: int) -> int:
+    """The step before a backward of the optimizer that steps after it: that of a critic may come between what an actor
+    computes and its own backward."""
+    index = bisect_left(histories.steps, backward)
+    if index == len(histories.steps):
+        return histories.flow.step_before(backward)
+    own = histories.steps_by_optimizer[histories.log.calls[histories.steps[index]].optimizer]
+    place = bisect_left(own, backward)
+    return own[place - 1] if place else 0
 
 
 def _is_squash(flow: Dataflow, row: int) -> bool:
