@@ -20,6 +20,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
 
@@ -28,6 +29,7 @@ _CONTAINERS = frozenset({"dict", "list", "tuple"})
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set)
 
 
+@lru_cache(maxsize=256)
 def attribute_that_keeps(tree: SourceTree, line: int) -> str | None:
     """None if the statement on this line keeps them in no attribute, or gives them to an object that may be a module or
     a parameter."""
