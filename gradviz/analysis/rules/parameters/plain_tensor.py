@@ -14,12 +14,11 @@ from gradviz.analysis.finding import Finding, Location, Severity, location_of_li
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
-from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps
+from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps, is_in_a_module
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
 _IN_INIT = re.compile(r"__init__(\.<locals>\.<(list|dict|set)comp>|\.<locals>\.<genexpr>)*$")
-_CLASS = re.compile(r"^\s*class \w+\s*(\((?P<bases>[^)]*))?")
 _MIN_STEPS = 2
 _MAX_CALLS = 20
 _NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
@@ -133,7 +132,8 @@ class PlainTensor(Rule):
             severity="error" if dead else severity,
             why="a module's parameters() and state_dict() have only what was assigned as torch.nn.Parameter, or "
             "registered as a buffer",
-            fix=f"if it should train, assign torch.nn.Parameter(...); else call register_buffer({name!r}, ...)",
+            fix="if it should train, assign torch.nn.Parameter(...), and several of them in torch.nn.ParameterDict or "
+            f"ParameterList; else call register_buffer({name!r}, ...)",
             location=location,
             tensors=dead,
         )
@@ -206,17 +206,7 @@ def _attribute(case: Case, tensor: int) -> str | None:
         return None
     tree, text = tree_of(case.capture.sources.get(made.file) or {1: ""}), (case.source_line(made) or "").strip()
     found = attribute_that_keeps(tree, made.line) if tree.module.body else attribute_that_keeps(tree_of({1: text}), 1)
-    return found if found is not None and _is_in_a_module(case, made) else None
-
-
-def _is_in_a_module(case: Case, made: Location) -> bool:
-    """Whether the class around a line is a module, as far as its text tells."""
-    for number in range(made.line - 1, 0, -1):
-        found = _CLASS.match(case.source_line(Location(made.file, number)) or "")
-        if found is not None:
-            bases = found["bases"] or ""
-            return "Module" in bases or "nn." in bases
-    return False
+    return found if found is not None and is_in_a_module(case, made) else None
 
 
 def _meets_trained_values(case: Case, tensor: int, row: int) -> bool:

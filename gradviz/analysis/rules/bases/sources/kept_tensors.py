@@ -20,10 +20,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from functools import lru_cache
 
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name
 
+_CLASS = re.compile(r"^\s*class \w+\s*(\((?P<bases>[^)]*))?")
 _PUT_IN = frozenset({"append", "add", "extend", "insert", "update", "setdefault"})
 _CONTAINERS = frozenset({"dict", "list", "tuple"})
 _DISPLAYS = (ast.List, ast.Tuple, ast.Set)
@@ -93,3 +97,13 @@ def _contains(value: ast.expr, name: str) -> bool:
     if isinstance(value, _DISPLAYS):
         return any(_contains(each, name) for each in value.elts)
     return isinstance(value, ast.Name) and value.id == name
+
+
+def is_in_a_module(case: Case, made: Location) -> bool:
+    """Whether the class around a line is a module, as far as its text tells."""
+    for number in range(made.line - 1, 0, -1):
+        found = _CLASS.match(case.source_line(Location(made.file, number)) or "")
+        if found is not None:
+            bases = found["bases"] or ""
+            return "Module" in bases or "nn." in bases
+    return False
