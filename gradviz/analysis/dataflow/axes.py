@@ -54,10 +54,9 @@ def ends_of_axes(flow: Dataflow, row: int, tensor: int, until: int) -> Iterator[
             use = next(each for each in call.inputs if each.tensor == given)
             end = _end(flow, user, call, use, axes)
             if end is not None:
-                kind, axis = end
-                named = axes[axis]
-                found = frozenset() if named is None else frozenset({named})
-                yield End(user, kind, found, axis, is_weighed, is_divided)
+                kind, used = end
+                found = frozenset(named for axis in used if (named := axes[axis]) is not None)
+                yield End(user, kind, found, used[0], is_weighed, is_divided)
                 continue
             name = plain_name(call.function)
             others = len(call.inputs) > 1
@@ -72,7 +71,7 @@ def ends_of_axes(flow: Dataflow, row: int, tensor: int, until: int) -> Iterator[
 
 
 _MAX_FOLLOWED = 60
-_WEIGH = frozenset({"mul", "where"})
+_WEIGH = frozenset({"mul", "where", "einsum"})
 
 
 def axis_of(call: Call, rank: int, position: str = "1") -> int | None:
@@ -96,7 +95,15 @@ def axes_of(call: Call, rank: int) -> list[int]:
 # -- what uses an axis up ----------------------------------------------------------------------------------------------
 
 
-def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tuple[EndKind, int] | None:
+def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tuple[EndKind, tuple[int, ...]] | None:
+    if plain_name(call.function) == "einsum":
+        summed = tuple(sorted(summed_by_einsum(call, use) or ()))
+        return ("contracted" if len(call.inputs) > 1 else "summed", summed) if summed else None
+    end = _end_along_one(flow, row, call, use, axes)
+    return None if end is None else (end[0], (end[1],))
+
+
+def _end_along_one(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tuple[EndKind, int] | None:
     name, rank = plain_name(call.function), len(axes)
     if name in _PRODUCTS and rank >= 2:
         return "contracted", rank - 1 if use is call.inputs[0] else rank - 2
@@ -139,6 +146,24 @@ _CHOOSE = frozenset({"gather", "take_along_dim"})
 """With one index for each sample, they choose its class."""
 
 
+def summed_by_einsum(call: Call, use: TensorUse) -> frozenset[int] | None:
+    """The axes of one input that ``einsum`` sums over; None where the equation does not tell."""
+    terms = terms_of_einsum(call)
+    index = next((at for at, each in enumerate(call.inputs) if each is use), None)
+    if terms is None or index is None or index >= len(terms) - 1:
+        return None
+    return frozenset(axis for axis, letter in enumerate(terms[index]) if letter not in terms[-1])
+
+
+def terms_of_einsum(call: Call) -> list[str] | None:
+    """The letters of each input, and those of the result at last; None where the equation does not tell them."""
+    equation = call.scalars.get("0", call.scalars.get("equation"))
+    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+        return None
+    given, _, result = equation.replace(" ", "").partition("->")
+    return [*given.split(","), result]
+
+
 # -- where an axis goes ------------------------------------------------------------------------------------------------
 
 
@@ -147,6 +172,8 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
     rank, shape = len(axes), shape_of(flow, result)
     if name in _ELEMENTWISE:
         return (None,) * (len(shape) - rank) + axes if len(shape) >= rank else None
+    if name == "einsum":
+        return _moved_by_einsum(call, axes)
     if name in ("transpose", "swapaxes", "swapdims"):
         one, other = (call.scalars.get(place) for place in ("1", "2"))
         if type(one) is not int or type(other) is not int:
@@ -174,6 +201,16 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
         is_last_kept = name != "expand" and len(shape) > 1 and shape[-1:] == before[-1:]
         return (*(None for _ in shape[1:]), axes[-1]) if is_last_kept else None
     return None
+
+
+def _moved_by_einsum(call: Call, axes: Axes) -> Axes | None:
+    """The axes of a result that sums over no axis of the input with these axes."""
+    terms = terms_of_einsum(call)
+    given = next((each for each in terms[:-1] if len(each) == len(axes)), None) if terms is not None else None
+    is_plain = terms is not None and sum(len(each) == len(axes) for each in terms[:-1]) == 1
+    if terms is None or given is None or not is_plain or len(set(given)) != len(given):
+        return None
+    return tuple(axes[given.index(letter)] if letter in given else None for letter in terms[-1])
 
 
 _ELEMENTWISE = frozenset({

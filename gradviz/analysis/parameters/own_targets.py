@@ -48,6 +48,8 @@ class OwnTarget(Struct, frozen=True):
     that takes the target's part of its result."""
     backward: int
     parameters: tuple[int, ...]
+    model: int
+    """The call of the trained model, also where `source` is another one."""
 
 
 class _Side(Struct, frozen=True):
@@ -92,7 +94,7 @@ def _bootstrapped(
             continue
         shared = _trained_behind(histories, side) & _trained_behind(histories, other)
         if shared:
-            yield OwnTarget("bootstrapped", row, _begin(side, other), backward, tuple(sorted(shared)))
+            yield OwnTarget("bootstrapped", row, _begin(side, other), backward, tuple(sorted(shared)), side.sources[0])
 
 
 def _begin(target: _Side, prediction: _Side) -> int:
@@ -113,7 +115,7 @@ def _weight(histories: ParameterHistories, backward: int, row: int, operands: li
         side = _side(flow, weight.tensor, row)
         parameters = _trained_behind(histories, side)
         if side.sources and parameters and drawn_from.isdisjoint(_outputs(flow, side.sources)):
-            yield OwnTarget("weight", row, side.sources[0], backward, tuple(sorted(parameters)))
+            yield OwnTarget("weight", row, side.sources[0], backward, tuple(sorted(parameters)), side.sources[0])
 
 
 def _advantage(
@@ -132,7 +134,7 @@ def _advantage(
             behind = frozenset(histories.live_leaves((value,), made)[0]) & histories.trained
             others = alive_above(flow, ((weighted.tensor, row),))
             if _is_fitted(flow, made, backward) and behind and not _is_of(flow, weighted.tensor, row, value):
-                yield OwnTarget("weight", row, made, backward, tuple(sorted(behind - others) or sorted(behind)))
+                yield OwnTarget("weight", row, made, backward, tuple(sorted(behind - others) or sorted(behind)), made)
                 break
 
 

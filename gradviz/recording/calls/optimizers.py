@@ -58,8 +58,9 @@ class KnownOptimizer:
     def note_group(self, group: Any) -> None:
         """A group is added: what it does not say itself it will get from the defaults."""
         if isinstance(group, dict) and id(group) not in self.made_rates:
-            defaults = getattr(self.weak(), "defaults", {})
-            self.made_rates[id(group)] = _number(group.get("lr", defaults.get("lr")))
+            defaults = getattr(self.weak(), "defaults", None)
+            of_all = defaults.get("lr") if isinstance(defaults, dict) else None
+            self.made_rates[id(group)] = _number(group.get("lr", of_all))
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""

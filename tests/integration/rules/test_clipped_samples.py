@@ -24,6 +24,10 @@ for step in range(4):
     optimizer.step()
 """
 END = "\n    for name, p in net.named_parameters():\n        g = each[name]\n        "
+ROW = (
+    "\n    for p, piece in zip(net.parameters(), total.split([p.numel() for p in net.parameters()])):\n"
+    "        p.grad = piece.view_as(p) / 12"
+)
 FAULTY = (
     END + "factor = (1 / (g.norm() + 1e-6)).clamp(max=1)  # HERE\n        p.grad = (g * factor).mean(0)",
     END + "size = g.pow(2).sum().sqrt()  # HERE\n        factor = torch.clamp(0.5 / size, max=1.0)\n"
@@ -31,12 +35,23 @@ FAULTY = (
     # One norm of all parameters.
     "norms = torch.stack([g.norm() for g in each.values()])  # HERE\n    size = norms.norm()" + END
     + "scaled = g / torch.clamp(size / 0.5, min=1.0)\n        p.grad = scaled.mean(0)",
+    # All parameters in a row.
+    "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1)\n    size = flat.norm(2)  # HERE\n"
+    "    total = (flat * (0.5 / size).clamp(max=1.0).unsqueeze(-1)).sum(0)" + ROW,
+    "flat = torch.hstack([g.reshape(12, -1) for g in each.values()])\n    size = flat.square().sum()  # HERE\n"
+    "    total = torch.einsum('np->p', flat) * (0.5 * size.rsqrt()).clamp(max=1.0)" + ROW,
+    END + "factor = torch.clamp(0.5 / torch.linalg.vector_norm(g), max=1.0)  # HERE\n"
+    "        p.grad = g.mean(0) * factor",
 )  # fmt: skip
 HEALTHY = (
     END + "size = g.flatten(1).norm(dim=1)\n        factor = (1 / (size + 1e-6)).clamp(max=1)\n"
     "        p.grad = (g * factor.view(-1, *[1] * (g.dim() - 1))).mean(0)",
     "size = torch.stack([g.flatten(1).norm(dim=1) for g in each.values()]).norm(dim=0)\n"
     "    factor = (0.5 / size).clamp(max=1)" + END + "p.grad = torch.einsum('b,b...->...', factor, g) / 12",
+    "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1)\n    size = flat.norm(2, dim=1)\n"
+    "    total = (flat * (0.5 / size).clamp(max=1.0).unsqueeze(-1)).sum(0)" + ROW,
+    "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1).mean(0)\n"
+    "    total = 12 * flat * (0.5 / flat.norm()).clamp(max=1.0)" + ROW,
     # The mean is clipped.
     END + "mean = g.mean(0)\n        p.grad = mean * (1 / (mean.norm() + 1e-6)).clamp(max=1)",
     # A number that the gradients have no part in.

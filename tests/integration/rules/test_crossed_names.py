@@ -92,3 +92,50 @@ def test_a_call_that_never_ran_is_left_alone(tmp_path: Path) -> None:
     unused = f"\ndef unused(rewards, values):\n    return gain_of(values, rewards)\n{ACTOR}"
     script = unused.format(define=GAIN, use="gain = gain_of(rewards, values)")
     assert alarms(HEAD + script + TRAIN, tmp_path) == []
+
+
+STATES = """
+net, out = nn.{made}, nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*net.parameters(), *out.parameters()], lr=0.1)
+for step in range(2):
+    x, a, b = torch.randn(3, 8, 2), torch.zeros({zeros}), torch.zeros({zeros})
+    for part in x{parts}:
+        {call}
+    loss = out({read}).square().mean()
+"""
+CELL = {"made": "LSTMCell(2, 4)", "zeros": "8, 4", "parts": ""}
+LAYER = {"made": "LSTM(2, 4)", "zeros": "1, 8, 4", "parts": ".split(1)"}
+
+
+@pytest.mark.parametrize(
+    ("made", "call", "read"),
+    [
+        (CELL, "b, a = net(part, (a, b))  # HERE", "a"),
+        (CELL, "a, b = net(part, (b, a))  # HERE", "a"),
+        (CELL, "a, b = (each.detach() for each in net(part, (b, a)))  # HERE", "net(part, (a, b))[0]"),
+        (LAYER, "y, (b, a) = net(part, (a, b))  # HERE", "y"),
+    ],
+)
+def test_states_that_an_lstm_gets_in_the_other_order_are_told(
+    made: dict[str, str], call: str, read: str, tmp_path: Path
+) -> None:
+    script = HEAD + STATES.format(**made, call=call, read=read) + TRAIN
+    here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
+    found = [each for each in alarms(script, tmp_path) if each.cause == "arguments_in_other_order"]
+    assert [each.location and each.location.line for each in found] == [here]
+
+
+@pytest.mark.parametrize(
+    ("made", "call", "read"),
+    [
+        (CELL, "a, b = net(part, (a, b))", "a"),
+        (CELL, "b, a = net(part, (b, a))", "b"),
+        (CELL, "a, b = net(part, (a.detach(), 0.9 * b))", "b"),
+        (CELL, "a, a = net(part, (a, a))", "a"),
+        (LAYER, "y, (a, b) = net(part, (a, b))", "y"),
+        (LAYER, "y, (a, b) = net(part)", "b"),
+    ],
+)
+def test_states_in_their_order_are_right(made: dict[str, str], call: str, read: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + STATES.format(**made, call=call, read=read) + TRAIN, tmp_path)
+    assert "arguments_in_other_order" not in {each.cause for each in found}

@@ -312,5 +312,55 @@ def test_a_step_on_scaled_gradients_that_the_scaler_refuses_to_follow_is_told(tm
     assert_first_alarm(HEAD + SCALED + _inner(body), "clip_misplaced", tmp_path)
 
 
+SCALED_BY_HAND = """
+model, scale = nn.Linear(4, 3), torch.tensor(512.0)
+x, y = torch.randn(6, 4), torch.randint(0, 3, (6,))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+def is_finite(grads):
+    return all(torch.isfinite(g).all() for g in grads)
+for step in range(3):
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x), y{sum})
+    {backward}
+    grads = [p.grad for p in model.parameters()]
+    {divide}
+    if is_finite(grads):
+        optimizer.step()
+"""
+DIVISIONS = (
+    "torch._foreach_div_(grads, 1024.0)",
+    "torch._foreach_mul_(grads, 1 / 1024)",
+    "[g.mul_(1 / scale) for g in grads]",
+    "for p in model.parameters(): p.grad /= scale",
+    "for p in model.parameters(): p.grad.data.div_(2.0**12)",
+)
+
+
+@pytest.mark.parametrize("divide", DIVISIONS)
+def test_a_loss_that_a_scaler_by_hand_did_not_multiply_is_told(divide: str, tmp_path: Path) -> None:
+    script = HEAD + SCALED_BY_HAND.format(sum="", backward="loss.backward()  # HERE", divide=divide)
+    assert_first_alarm(script, "unscaled_loss", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("backward", "divide", "total"),
+    [
+        ("(loss * 1024.0).backward()", DIVISIONS[0], ""),
+        ("(scale * loss).backward()", DIVISIONS[2], ""),
+        ("loss.backward(scale)", DIVISIONS[3], ""),
+        ("(loss * 32 * 32).backward()", DIVISIONS[0], ""),
+        ("loss.backward()", "torch._foreach_div_(grads, 3.0)", ""),
+        ("loss.backward()", "torch._foreach_div_(grads, 16.0)", ", reduction='sum'"),
+        ("[F.cross_entropy(model(x), y).backward() for _ in range(16)]", "torch._foreach_div_(grads, 16.0)", ""),
+    ],
+)
+def test_scaled_losses_sums_and_accumulated_gradients_are_right(
+    backward: str, divide: str, total: str, tmp_path: Path
+) -> None:
+    script = HEAD + SCALED_BY_HAND.format(sum=total, backward=backward, divide=divide)
+    script = script.replace("(6, 4)", "(16, 4)").replace("(6,)", "(16,)") if total else script
+    assert "unscaled_loss" not in {each.cause for each in alarms(script, tmp_path)}
+
+
 def _inner(body: str) -> str:
     return "".join(f"    {line}\n" for line in body.splitlines())

@@ -60,3 +60,36 @@ def test_levels_along_the_targets_are_told(loss: str, tmp_path: Path) -> None:
 def test_levels_along_the_predictions_are_left_alone(loss: str, tmp_path: Path) -> None:
     found = alarms(HEAD + NETWORK.format(loss=loss) + TRAIN, tmp_path)
     assert "levels_along_targets" not in [each.cause for each in found]
+
+
+MAPPED = """
+def of_one(now, then):
+    {errors}
+    {weights}
+    return (w * e.abs()).mean({targets}).sum()
+loss = torch.func.vmap(of_one)(now, then).mean()"""
+LOWER = "w = torch.where(e.detach() < 0, 1 - tau{view}, tau{view})"
+TARGET_FIRST = {"errors": "e = then[None, :] - now[:, None]", "targets": 1}
+TARGET_LAST = {"errors": "e = now[:, None] - then[None, :]", "targets": 1}
+IN_COLUMNS = {"errors": "e = then[:, None] - now[None, :]", "targets": 0}
+
+
+@pytest.mark.parametrize(
+    ("errors", "weights", "is_right"),
+    [
+        (TARGET_FIRST, LOWER.format(view=""), False),
+        (TARGET_FIRST, "w = (tau - (e < 0).float()).abs()", False),
+        (TARGET_LAST, "w = torch.where(e > 0, 1 - tau, tau)", False),
+        (IN_COLUMNS, LOWER.format(view="[:, None]"), False),
+        (TARGET_FIRST, LOWER.format(view="[:, None]"), True),
+        (TARGET_FIRST, "w = (tau[:, None] - (e < 0).float()).abs()", True),
+        (TARGET_LAST, "w = (tau[:, None] - e.gt(0).float()).abs()", True),
+        (IN_COLUMNS, LOWER.format(view=""), True),
+    ],
+)
+def test_levels_inside_of_vmap(errors: dict[str, str], weights: str, is_right: bool, tmp_path: Path) -> None:
+    mapped = MAPPED.format(**errors, weights=f"{weights}  # HERE").replace("\n", "\n    ")
+    script = HEAD + NETWORK.format(loss=mapped) + TRAIN
+    here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
+    found = [each for each in alarms(script, tmp_path) if each.cause == "levels_along_targets"]
+    assert [each.location and each.location.line for each in found] == ([] if is_right else [here])

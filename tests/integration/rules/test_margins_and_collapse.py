@@ -15,9 +15,9 @@ def causes(script: str, folder: Path) -> set[str]:
 
 
 TRIPLETS = """
-encoder = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
-optimizer = torch.optim.SGD(encoder.parameters(), lr=0.01)
-labels = torch.tensor([1.0, -1.0] * 4)
+encoder, scorer = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3)), nn.Linear(3, 1)
+optimizer = torch.optim.SGD([*encoder.parameters(), *scorer.parameters()], lr=0.01)
+labels, margin = torch.tensor([1.0, -1.0] * 4), torch.tensor(0.3)
 for step in range(3):
     a, p, n = (encoder(torch.randn(8, 6)) for _ in range(3))
     {loss}
@@ -27,6 +27,12 @@ WITHOUT_CLAMP = (
     "gap = 0.2 + (a - p).norm(dim=1) - (a - n).norm(dim=1)  # HERE\n    loss = gap.mean()",
     "near, far = (a - p).square().sum(1), (a - n).square().sum(1)\n    loss = ((near - far) + 1.0).sum() / 8  # HERE",
     "loss = torch.mean(1 - labels * a[:, 0])  # HERE",
+    "loss = torch.add(torch.linalg.vecdot(a, n) - torch.linalg.vecdot(a, p), 0.3).mean()  # HERE",
+    "good, bad = torch.einsum('nd,nd->n', a, p), torch.einsum('nd,nd->n', a, n)\n"
+    "    loss = (bad - (good - margin)).mean()  # HERE",
+    "loss = torch.sub((a * n).sum(1), (a * p).sum(1)).add_(margin).mean()  # HERE",
+    "loss = (scorer(n) - scorer(p) + 0.4).mean()  # HERE",
+    "loss = (torch.bmm(a[:, None], n[..., None]) - torch.bmm(a[:, None], p[..., None])).add(0.4).mean()  # HERE",
 )
 CUT_OFF = (
     "loss = (F.pairwise_distance(a, p) - F.pairwise_distance(a, n) + 0.5).relu().mean()",
@@ -37,6 +43,11 @@ CUT_OFF = (
     "loss = (1 - F.cosine_similarity(a, p.detach())).mean()",
     "loss = (a - p.detach()).square().mean() + 1.0",
     "loss = a.mean() - p.mean() + 0.1 * a.square().mean()",
+    "loss = torch.add(torch.linalg.vecdot(a, n) - torch.linalg.vecdot(a, p), 0.3).relu().mean()",
+    "good, bad = (a * p).sum(1), (a * n).sum(1)\n    loss = F.relu(bad - (good - margin)).mean()",
+    "loss = (scorer(n) - scorer(p) + 1e-8).mean() + a.square().mean()",
+    "loss = 0.5 * (1 + scorer(a) - scorer(p) - scorer(a).exp() / scorer(p).exp()).mul(-1).mean()",
+    "base = p.detach().norm()\n    loss = ((a - p).norm(dim=1) - (a - n).norm(dim=1) + base).mean()",
 )
 
 
@@ -114,7 +125,17 @@ for step in range(3):
 """
 
 
-@pytest.mark.parametrize("add", ["return F.relu(x + x)", "x += x", "return torch.add(x, x)"])
+@pytest.mark.parametrize(
+    "add",
+    [
+        "return F.relu(x + x)",
+        "x += x",
+        "return torch.add(x, x)",
+        "return torch._foreach_add([x], [x])[0]",
+        "return torch.stack([x, x]).sum(0)",
+        "return sum([x, x])",
+    ],
+)
 def test_a_residual_connection_without_its_input_is_told(add: str, tmp_path: Path) -> None:
     forward = f"x = F.relu(self.first(x))\n        x = self.second(x)\n        {add}  # HERE\n        return x"
     assert_first_alarm(HEAD + BLOCK.format(forward=forward) + TRAIN, "added_to_itself", tmp_path)
@@ -127,6 +148,9 @@ def test_a_residual_connection_without_its_input_is_told(add: str, tmp_path: Pat
         "x = x + self.first(x)\n        return x + self.second(x)",
         "h = self.second(F.relu(self.first(x)))\n        return 2 * h + x * x",
         "x = self.first(x)\n        return torch.cat([x, x], dim=1)[:, :4] + self.second(x)",
+        "return torch._foreach_add([x, x], [self.second(x), self.first(x)])[0]",
+        "h = self.first(x)\n        return torch.stack([h, self.second(h)]).sum(0) + sum([h])",
+        "h = self.first(x)\n        return x + torch.stack([h, h]).sum(1).mean()",
     ],
 )
 def test_sums_with_the_input_and_doubled_results_are_right(forward: str, tmp_path: Path) -> None:

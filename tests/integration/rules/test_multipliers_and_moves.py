@@ -126,7 +126,39 @@ for step in range(4):
     dual.step()
 """
 
+CONSTRAINTS = """
+plan, raw, limits = nn.Linear(4, 3), nn.Parameter(torch.zeros(2)), torch.tensor([0.1, 0.2])
+primal, dual = torch.optim.SGD(plan.parameters(), lr=0.1), torch.optim.SGD([raw], lr=0.1{options})
+for step in range(3):
+    p = F.softplus(plan(torch.randn(16, 4)))
+    costs, value = torch.stack((p.mean(), p.square().mean())), F.softplus(raw)
+    loss = {penalty} - p[:, 0].mean()
+    primal.zero_grad()
+    loss.backward(retain_graph=True)
+    primal.step()
+    dual_loss = {dual}
+    dual.zero_grad()
+    dual_loss.backward()
+    dual.step()
+"""
+
 FAULTS = {
+    ("multiplier_reversed", "multipliers of two constraints with dot()"): CONSTRAINTS.format(
+        penalty="torch.dot(value.detach(), costs - limits)",
+        dual="torch.dot(value, costs.detach() - limits)  # HERE", options="",
+    ),
+    ("multiplier_reversed", "the same as a sum of products"): CONSTRAINTS.format(
+        penalty="(value.detach() * (costs - limits)).sum()",
+        dual="((costs - limits).detach() * value).sum()  # HERE", options="",
+    ),
+    ("multiplier_reversed", "the same with addcmul() and einsum"): CONSTRAINTS.format(
+        penalty="torch.einsum('c,c->', value.detach(), costs - limits)",
+        dual="torch.addcmul(torch.zeros(2), value, costs.detach() - limits).sum()  # HERE", options="",
+    ),
+    ("multiplier_reversed", "a Lagrangian of several constraints"): LAGRANGIAN.format(
+        lagrangian="fit + F.softplus(raw) @ (torch.stack((cost, cost**2)) - torch.tensor([0.2, 0.1]))  # HERE",
+        options="",
+    ).replace("torch.zeros(())", "torch.zeros(2)"),
     ("copied_onto_itself", "the way back to data that has moved, too"): KEPT.format(
         keep="kept[p] = p.data  # HERE", move="p.add_(0.05 * p.grad)", back="p.data = kept[p]"
     ),
@@ -232,6 +264,22 @@ HEALTHY = {
     + LOOP + ACTIONS + "    error = q.square().mean()\n    loss = log_alpha.exp().detach() * error" + TRAIN
     + "    alpha_loss = log_alpha.exp() * error.detach() - log_alpha\n" + ALPHA,
     "the way back of a list of copies": LISTS.format(saved="[p.clone() for p in model.parameters()]"),
+    "multipliers of two constraints that go up": CONSTRAINTS.format(
+        penalty="torch.dot(value.detach(), costs - limits)",
+        dual="-torch.dot(value, costs.detach() - limits)", options="",
+    ),
+    "multipliers of two constraints that go up by their optimizer": CONSTRAINTS.format(
+        penalty="torch.dot(value.detach(), costs - limits)",
+        dual="torch.dot(value, costs.detach() - limits)", options=", maximize=True",
+    ),
+    "multipliers of two constraints with a negative product": CONSTRAINTS.format(
+        penalty="(value.detach() * (costs - limits)).sum()",
+        dual="torch.addcmul(torch.zeros(2), value, costs.detach() - limits, value=-1).sum()", options="",
+    ),
+    "weights of two costs that both losses lower": CONSTRAINTS.format(
+        penalty="torch.dot(value.detach(), costs)", dual="torch.dot(value, costs.detach()) - value.log().sum()",
+        options="",
+    ),
     "a Lagrangian with a multiplier that goes up": LAGRANGIAN.format(
         lagrangian="fit + F.softplus(raw) * (cost - 0.2)", options=", maximize=True"
     ),

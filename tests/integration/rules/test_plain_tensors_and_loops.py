@@ -176,3 +176,49 @@ def test_running_averages_that_are_no_buffers_are_told(kept: str, mean: str, upd
 def test_buffers_and_other_states_are_right(kept: str, mean: str, update: str, tmp_path: Path) -> None:
     script = HEAD + AVERAGED.format(kept=kept, mean=mean, update=update) + TRAIN
     assert "plain_tensor" not in {each.cause for each in alarms(script, tmp_path)}
+
+
+SEVERAL = """
+class Filter(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rates, self.bias = (1, 2), nn.Parameter(torch.zeros(4))
+        {kept}
+
+    def forward(self, x):
+        return sum(x @ self.gains[r] for r in {numbers}) + self.bias
+
+model = nn.Sequential(nn.Linear(3, 4), Filter())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = (model(torch.randn(8, 3)) - 1).square().mean()"""
+IN_CONTAINERS = (
+    ("self.gains = {r: torch.randn(4, 4) / 4 for r in self.rates}  # HERE", "self.rates"),
+    ("self.gains = [torch.randn(4, 4) for _ in self.rates]  # HERE", "(0, 1)"),
+    ("self.gains = []\n        for _ in self.rates:\n            self.gains.append(torch.rand(4, 4))  # HERE",
+     "(0, 1)"),
+    ("gains = {}\n        for r in self.rates:\n            gains[r] = torch.randn(4, 4)  # HERE\n"
+     "        self.gains = gains", "self.rates"),
+    ("self.gains = {\n            r: torch.randn(4, 4)  # HERE\n            for r in self.rates\n        }", "(1, 2)"),
+)  # fmt: skip
+ELSEWHERE = (
+    ("self.gains = nn.ParameterList(torch.randn(4, 4) for _ in self.rates)", "(0, 1)"),
+    ("self.gains = [nn.Parameter(torch.randn(4, 4)) for _ in self.rates]", "(0, 1)"),
+    ("self.gains = {r: torch.eye(4) * r for r in self.rates}", "self.rates"),
+    ("for r in self.rates:\n            self.register_buffer(f'g{r}', torch.randn(4, 4))\n"
+     "        self.gains = {r: getattr(self, f'g{r}') for r in self.rates}", "self.rates"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("kept", "numbers"), IN_CONTAINERS)
+def test_random_tensors_in_dicts_and_lists_are_told(kept: str, numbers: str, tmp_path: Path) -> None:
+    script = HEAD + SEVERAL.format(kept=kept, numbers=numbers) + TRAIN
+    here = next(number for number, line in enumerate(script.splitlines(), start=1) if line.endswith("# HERE"))
+    found = [(each.cause, each.location and each.location.line) for each in alarms(script, tmp_path)]
+    assert found == [("plain_tensor", here)]
+
+
+@pytest.mark.parametrize(("kept", "numbers"), ELSEWHERE)
+def test_parameters_buffers_and_constants_in_containers_are_right(kept: str, numbers: str, tmp_path: Path) -> None:
+    script = HEAD + SEVERAL.format(kept=kept, numbers=numbers) + TRAIN
+    assert "plain_tensor" not in {each.cause for each in alarms(script, tmp_path)}

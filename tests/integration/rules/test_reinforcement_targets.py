@@ -64,6 +64,14 @@ NOT_COUNTED = (
     "u = distribution.rsample()\n    action, score = torch.tanh(u), distribution.log_prob(u)  # HERE",
     "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
     "    score = -0.5 * ((u - mean) / std).pow(2) - log_std  # HERE",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -F.gaussian_nll_loss(mean, u, std.square(), full=True, reduction='none')  # HERE",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -0.5 * torch.mul(mean - u, torch.exp(-log_std)).square() - log_std  # HERE",
+    "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
+    "    score = -F.mse_loss(u, mean, reduction='none') / (2 * std.square()) - log_std  # HERE",
+    "u = mean + std * torch.randn_like(std)\n    action, far = u.tanh(), (u - mean) / std\n"
+    "    score = -0.5 * torch.einsum('nd,nd->n', far, far)[:, None] - log_std  # HERE",
 )
 COUNTED = (
     "u = distribution.rsample()\n    action = torch.tanh(u)\n"
@@ -74,12 +82,27 @@ COUNTED = (
     "    squashed = torch.distributions.TransformedDistribution(distribution, tanh)\n"
     "    action = squashed.rsample()\n    score = squashed.log_prob(action)",
     "action = distribution.rsample()\n    score = distribution.log_prob(action)",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -F.gaussian_nll_loss(mean, u, std.square(), reduction='none') - torch.log1p(-action.square() + 1e-6)",
+    "u = torch.addcmul(mean, std, torch.randn_like(mean))\n    action = u.tanh()\n"
+    "    score = -F.gaussian_nll_loss(mean, action, std.square(), reduction='none')",
+    "u = mean + std * torch.randn_like(std)\n    action = u.tanh()\n"
+    "    score = F.mse_loss(u, u.detach(), reduction='none') + (mean - 1).square()",
 )
 
 
 @pytest.mark.parametrize("action", NOT_COUNTED)
 def test_a_squashed_action_with_the_probability_of_what_was_squashed_is_told(action: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + ACTIONS.format(action=action) + TRAIN, "squash_not_counted", tmp_path)
+
+
+def test_a_step_of_the_critic_between_an_action_and_its_loss_hides_nothing(tmp_path: Path) -> None:
+    action = NOT_COUNTED[0] + "\n    fit = (reads(action.detach()) - 1).square().mean()\n"
+    action += "    of_critic.zero_grad()\n    fit.backward()\n    of_critic.step()"
+    critic = "for step in range(3):\n"
+    made = "reads = nn.Linear(2, 1)\nof_critic = torch.optim.SGD(reads.parameters(), lr=0.1)\n"
+    script = ACTIONS.format(action=action).replace(critic, made + critic)
+    assert_first_alarm(HEAD + script + TRAIN, "squash_not_counted", tmp_path)
 
 
 @pytest.mark.parametrize("action", COUNTED)
@@ -302,6 +325,15 @@ WITH_GRADIENT = (
         total = r + 0.95 * torch.lerp(v, total, 0.8)
         goal.append(total)
     goal = torch.stack(goal[::-1])
+""",
+    """
+    def bootstrapped(rewards, values):
+        total, goal = values[-1], []
+        for r, v in zip(rewards.flip(0), values[1:].flip(0)):
+            total = r + 0.95 * torch.lerp(v, total, 0.8)
+            goal.append(total)
+        return torch.stack(goal[::-1])
+    goal = bootstrapped(reward, values)  # HERE
 """,
     "    goal = torch.add(reward, values.narrow(0, 1, 5), alpha=0.9)  # HERE",
     """

@@ -333,6 +333,22 @@ FAULTS = {
             target="torch.einsum('ba,ba->b', d.probs, slow(s2)) + 0.2 * (d.probs * d.probs.log()).sum(1)  # HERE"
         ),
     ),
+    "the same with entr()": (
+        "entropy_contradicts",
+        DISCRETE.format(
+            target="torch.sub((d.probs * slow(s2)).sum(1), torch.special.entr(d.probs).sum(1), alpha=0.2)  # HERE"
+        ),
+    ),
+    "the same with xlogy()": (
+        "entropy_contradicts",
+        DISCRETE.format(target="((d.probs * slow(s2)).sum(1) + 0.2 * torch.xlogy(d.probs, d.probs).sum(1))  # HERE"),
+    ),
+    "the same with addcmul()": (
+        "entropy_contradicts",
+        DISCRETE.format(
+            target="torch.addcmul(d.probs * slow(s2), d.probs, pi(s2).log_softmax(1), value=0.2).sum(1)  # HERE"
+        ),
+    ),
     "the policy is paid for certainty": (
         "entropy_contradicts",
         soft(actor_loss="(-alpha * lp - worth).mean()  # HERE"),
@@ -386,6 +402,15 @@ HEALTHY = {
     ),
     "the same with named axes": DISCRETE.format(
         target="torch.einsum('ba,ba->b', d.probs, slow(s2)) - 0.2 * (d.probs * d.probs.log()).sum(1)"
+    ),
+    "the same with entr()": DISCRETE.format(
+        target="torch.add((d.probs * slow(s2)).sum(1), torch.special.entr(d.probs).sum(1), alpha=0.2)"
+    ),
+    "the same with xlogy()": DISCRETE.format(
+        target="((d.probs * slow(s2)).sum(1) - 0.2 * torch.xlogy(d.probs, d.probs).sum(1))"
+    ),
+    "the same with addcmul()": DISCRETE.format(
+        target="torch.addcmul(d.probs * slow(s2), d.probs, pi(s2).log_softmax(1), value=-0.2).sum(1)"
     ),
     "what is missing of the overlap": areas("    loss = 1 - dice.mean()"),
     "the negative overlap": areas("    loss = -dice.mean()"),

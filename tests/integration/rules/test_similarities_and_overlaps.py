@@ -75,6 +75,8 @@ DICE = (
     "    return 1 - ((2 * common + 1) / (p.sum((1, 2, 3)) + target.sum((1, 2, 3)) + 1)).mean()",
     "p, target = p.flatten(), target.flatten()\n    both = (p * target).sum()  # HERE\n"
     "    return 1 - both / (p.sum() + target.sum() - both + 1e-6)",
+    "both = torch.einsum('nchw,nchw->n', p, target)  # HERE\n"
+    "    return 1 - (2 * both * (torch.einsum('nchw->n', p) + target.sum((1, 2, 3)) + 1).reciprocal()).mean()",
 )
 
 
@@ -86,6 +88,28 @@ def test_an_overlap_is_one_of_probabilities(given: str, dice: str, tmp_path: Pat
         assert_first_alarm(script, "overlap_of_logits", tmp_path)
     else:
         assert causes(script, tmp_path) == set()
+
+
+@pytest.mark.parametrize(
+    "squares", ["(p * p).sum((2, 3))", "torch.einsum('nchw->nc', p.square())", "(p**2).sum((2, 3))"]
+)
+@pytest.mark.parametrize("given", ["F.log_softmax({}, 1)", "F.logsigmoid({})", "F.softmax({}, 1)", "{}"])
+def test_a_ratio_with_squares_is_wrong_for_logarithms(given: str, squares: str, tmp_path: Path) -> None:
+    """With squares, it is largest where numbers of any sign equal the target; those below zero never do."""
+    dice = (
+        "both = torch.einsum('nchw,nchw->nc', p, target)\n"
+        f"    return 1 - ((2 * both + 1) / ({squares} + target.sum((2, 3)) + 1)).mean()"
+    )
+    logits = "torch.cat([model(image), -model(image)], 1)"
+    script = AREAS.format(given=given.format(logits), dice=dice)
+    script = HEAD + script.replace(
+        "target = (image > 0).float()", "target = torch.cat([image > 0, image <= 0], 1).float()"
+    )
+    if "log" in given.partition("(")[0]:
+        script = ", target)  # HERE\n".join(script.rsplit(", target)\n", 1))  # where the function gets them
+        assert_first_alarm(script + TRAIN, "overlap_of_logits", tmp_path)
+    else:
+        assert "overlap_of_logits" not in causes(script + TRAIN, tmp_path)
 
 
 def test_a_ratio_of_other_sums_is_no_overlap(tmp_path: Path) -> None:

@@ -30,6 +30,35 @@ TWICE = (
     "train, _ = torch.randperm(50).split([40, 10])\n_, held_out = torch.randperm(50).split([40, 10])  # HERE",
     "train = torch.randperm(50).narrow(0, 0, 40)\nheld_out = torch.rand(50).argsort()[40:]  # HERE",
 )
+AS_LISTS = (
+    "train = torch.randperm(50).tolist()[:40]\nheld_out = torch.randperm(50).tolist()[40:]  # HERE",
+    "order = list(torch.randperm(50))\ntrain = order[:40]\nother = list(torch.randperm(50))  # HERE\n"
+    "held_out = other[40:]",
+    "def part(n, last):\n    order = torch.randperm(n).tolist()  # HERE\n"
+    "    return order[40:] if last else order[:40]\ntrain, held_out = part(50, False), part(50, True)",
+    "whole = torch.utils.data.TensorDataset(inputs, targets)\n"
+    "first, _ = torch.utils.data.random_split(whole, [40, 10])\n"
+    "train = first.indices\n_, second = torch.utils.data.random_split(whole, [40, 10])  # HERE\n"
+    "held_out = second.indices",
+    "whole = list(range(50))\ntrain = list(torch.utils.data.random_split(whole, [0.8, 0.2])[0])\n"
+    "held_out = list(torch.utils.data.random_split(whole, [0.8, 0.2])[1])  # HERE",
+)
+LISTS_OF_ONE = (
+    "order = torch.randperm(50).tolist()\ntrain, held_out = order[:40], order[40:]",
+    "def part(n, last):\n    torch.manual_seed(3)\n    order = torch.randperm(n).tolist()\n"
+    "    return order[40:] if last else order[:40]\ntrain, held_out = part(50, False), part(50, True)",
+    "train = torch.randperm(50).tolist()[:40]\nheld_out = torch.randperm(50).tolist()[:10]",
+    "def part(n):\n    order = torch.randperm(n).tolist()\n    return order[:40], order[40:]\n"
+    "train, held_out = part(50)\nothers = part(50)",
+    "whole = list(range(50))\nfirst, second = torch.utils.data.random_split(whole, [40, 10])\n"
+    "train, held_out = first.indices, second.indices",
+    "whole, seed = list(range(50)), torch.Generator\n"
+    "train = list(torch.utils.data.random_split(whole, [40, 10], generator=seed().manual_seed(1))[0])\n"
+    "held_out = list(torch.utils.data.random_split(whole, [40, 10], generator=seed().manual_seed(1))[1])",
+    "whole, more = list(range(50)), list(range(50))\n"
+    "train = list(torch.utils.data.random_split(whole, [40, 10])[0])\n"
+    "held_out = list(torch.utils.data.random_split(more, [40, 10])[1])",
+)
 ONCE = (
     "order = torch.randperm(50)\ntrain, held_out = order[:40], order[40:]",
     "held_out = torch.randperm(50, generator=torch.Generator().manual_seed(3))[40:]\n"
@@ -48,12 +77,12 @@ ONCE = (
 )
 
 
-@pytest.mark.parametrize("split", TWICE)
+@pytest.mark.parametrize("split", TWICE + AS_LISTS)
 def test_two_parts_of_two_permutations_overlap(split: str, tmp_path: Path) -> None:
     assert_first_alarm(HEAD + SPLIT.format(split=split) + TRAIN + CHECKS, "split_twice", tmp_path)
 
 
-@pytest.mark.parametrize("split", ONCE)
+@pytest.mark.parametrize("split", ONCE + LISTS_OF_ONE)
 def test_two_parts_of_one_permutation_are_right_and_so_are_samples(split: str, tmp_path: Path) -> None:
     assert not alarms(HEAD + SPLIT.format(split=split) + TRAIN + CHECKS, tmp_path)
 

@@ -64,6 +64,59 @@ FAULTY = (
     script(before=OWN.format(**BY_STATE | {"for_each": "state['n'] = torch.ones(())  # HERE"}).replace(*LERP)),
     script(before=f"{SGD}\nsteps = torch.ones(())", first=RATE.replace("step + 1", "steps"), last="steps + 1  # HERE"),
 )
+KEPT = """
+import dataclasses
+from typing import NamedTuple
+class Progress(NamedTuple):
+    step: int = 0
+class Run:
+    def __init__(self):
+        self.progress, self.count = Progress(), 0
+    def factor(self):
+        return 0.1 * min(1.0, (self.progress.step + self.count + 1) / 50)
+    def advance(self, net):
+        size = net.weight.detach().norm()
+        {count}
+        return size
+run = Run()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+"""
+SET = "for group in optimizer.param_groups:\n        group['lr'] = run.factor()"
+
+
+def kept(count: str) -> str:
+    return script(before=KEPT.format(count=count), first=SET, last="run.advance(net)")
+
+
+LOST = (
+    kept("self.progress._replace(step=self.progress.step + 1)  # HERE"),
+    kept("self.count + 1  # HERE"),
+    kept("count = self.count\n        count += 1  # HERE"),
+    kept("dataclasses.replace(self.progress, step=self.progress.step + 1)  # HERE").replace(
+        "class Progress(NamedTuple)", "@dataclasses.dataclass\nclass Progress"
+    ),
+    script(before=f"{SGD}\nstep = 0", first=RATE, last="step =+ 1  # HERE"),
+)
+STEPS_ON = (
+    kept("self.progress = self.progress._replace(step=self.progress.step + 1)"),
+    kept("self.count = self.count + 1"),
+    kept("count = self.count\n        count += 1\n        self.count = count"),
+    kept("first = +1\n        self.count += first"),
+    kept("name = 'a'\n        name.replace('a', 'b')\n        self.count += 1"),
+    script(before=f"{SGD}\nsign = -1", first="sign = +1"),
+)
+
+
+@pytest.mark.parametrize("text", LOST)
+def test_a_count_that_is_not_kept_is_told_where_it_is_lost(text: str, tmp_path: Path) -> None:
+    assert_first_alarm(text, "counter_never_advances", tmp_path)
+
+
+@pytest.mark.parametrize("text", STEPS_ON)
+def test_counts_that_are_kept_raise_no_alarm(text: str, tmp_path: Path) -> None:
+    assert "counter_never_advances" not in {each.cause for each in alarms(text, tmp_path)}
+
+
 HEALTHY = (
     script(before=f"{SGD}\nstep = 0", first=RATE, last="step += 1"),
     script(before=OWN.format(**BY_STATE | {"for_each": "state['n'] = 0", "count": "state['n'] += 1"})),

@@ -151,3 +151,21 @@ def test_what_changes_under_another_name_is_told(script: str, tmp_path: Path) ->
 @pytest.mark.parametrize("script", RIGHT)
 def test_copies_and_new_tensors_are_right(script: str, tmp_path: Path) -> None:
     assert CAUSE not in causes(HEAD + script, tmp_path)
+
+
+@pytest.mark.parametrize("view", ["view(8, 2, 4)", "unflatten(1, (2, 4))", "unsqueeze(1)"])
+@pytest.mark.parametrize("is_copied", [False, True])
+def test_a_view_of_another_shape_is_told_where_it_is_changed(view: str, is_copied: bool, tmp_path: Path) -> None:
+    script = f"""
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = torch.randn(8, 8)
+    parts = x.{view}{".clone()" if is_copied else ""}
+    parts.mul_(torch.rand(parts.shape) > 0.5)  # HERE
+    loss = (model(parts.flatten(1)) - x).square().mean()
+"""
+    if is_copied:
+        assert CAUSE not in causes(HEAD + script + TRAIN, tmp_path)
+    else:
+        assert_first_alarm(HEAD + script + TRAIN, CAUSE, tmp_path)

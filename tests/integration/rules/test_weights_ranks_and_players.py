@@ -83,6 +83,16 @@ def test_weights_of_samples_or_of_other_things(lines: str, tmp_path: Path) -> No
         "    loss = ((-rank.float() / 5).exp() * (score - y) ** 2).sum()\n",
         "    kept = score.abs().argsort(-1) < 3  # HERE\n"
         "    loss = ((score * kept).sum(-1) - y[:, 0]).square().mean()\n",
+        "    error = ((score - y) ** 2).mean(1)\n    place = error.detach().argsort(descending=True)  # HERE\n"
+        "    loss = torch.dot(error, (-places[:8].float()).exp().index_select(0, place)) / 8\n",
+        "    error = ((score - y) ** 2).mean(1)\n    place = (-error).sort().indices  # HERE\n"
+        "    w = torch.linspace(2.0, 0.1, 8)[place]\n    loss = (w / w.sum() * error).sum()\n",
+        "    error = (score - y) ** 2\n    place = error.detach().argsort(-1)  # HERE\n"
+        "    w = F.embedding(place, torch.linspace(2.0, 0.1, 10)[:, None]).squeeze(-1)\n"
+        "    loss = (w * error).mean()\n",
+        "    error = (score - y) ** 2\n    place = error.detach().argsort(-1)  # HERE\n"
+        "    w = torch.linspace(2.0, 0.1, 10).expand(8, 10).gather(1, place)\n"
+        "    loss = torch.linalg.vecdot(w, error).mean()\n",
     ],
 )
 def test_an_order_that_is_taken_for_ranks(lines: str, tmp_path: Path) -> None:
@@ -100,6 +110,12 @@ def test_an_order_that_is_taken_for_ranks(lines: str, tmp_path: Path) -> None:
         "    order = y.argsort(-1, descending=True)\n"
         "    loss = (score.gather(-1, order) - 1 / torch.log2(places + 2.0)).square().mean()\n",
         "    kept = torch.rand(8, 10).argsort(-1) < 6\n    loss = ((score - y) ** 2)[kept].mean()\n",
+        "    error = ((score - y) ** 2).mean(1)\n    rank = error.detach().argsort(descending=True).argsort()\n"
+        "    loss = torch.dot(error, (-places[:8].float()).exp()[rank]) / 8\n",
+        "    error = ((score - y) ** 2).mean(1)\n    order = error.detach().argsort(descending=True)\n"
+        "    loss = torch.dot(error[order], torch.linspace(2.0, 0.1, 8))\n",
+        "    error = ((score - y) ** 2).mean(1)\n    order = error.detach().argsort(descending=True)[:4]\n"
+        "    loss = (error[order] * y[order].mean(1).abs()).mean()\n",
         "    found = (score.detach().argsort(-1, descending=True) < 4).float()\n"
         "    precision = (found.cumsum(-1) / (places + 1)).mean().item()\n    loss = ((score - y) ** 2).mean()\n",
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import accumulate
 
@@ -10,11 +10,13 @@ from msgspec import Struct
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.unread_names import indent_of
+from gradviz.analysis.rules.bases.batches.seeds_between import may_be_seeded, may_callers_seed
+from gradviz.analysis.rules.bases.batches.split_lists import split_by_two
+from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.graph.call_log import Call
 
 
@@ -25,8 +27,9 @@ class SplitTwice(Rule):
     -------------
     Two calls of ``randperm()``, or of ``rand(n).argsort()``, of the same length, of which one is only used up to an
     index, and the other one only from that index on: by slices, ``split()`` or ``narrow()``, also where a function or a
-    class that is called for each of the two parts draws. Programs that seed a generator on one of these lines, between
-    them, or before them in such a function, are left alone: both permutations may be the same.
+    class that is called for each of the two parts draws. Also where lists of the permutations are cut, and two calls of
+    ``random_split()`` of the same data of which other parts are used. Programs that seed a generator on one of these
+    lines, between them, or before them in such a function, are left alone: both permutations may be the same.
 
     Why it matters
     --------------
@@ -76,8 +79,37 @@ class SplitTwice(Rule):
             first, second = (location_of_call(flow, row) for row in sorted((head, tail)))
             if first is None or second is None or _are_of_other_data(flow, head, tail):
                 continue
-            if not _may_be_seeded(case, first, second) and not _may_callers_seed(case, head, tail):
+            if not may_be_seeded(case, first, second) and not may_callers_seed(case, head, tail):
                 yield self._finding(heads[key], first, second)
+
+        yield from self._of_lists(case, {location_of_call(case.dataflow, part.call) for part in parts})
+
+    def _of_lists(self, case: Case, known: set[Location | None]) -> Iterator[Finding]:
+        """Permutations that are cut as lists of Python, and random splits."""
+        for file, tree in own_files(case):
+            drawn = _draws_by_line(case, file)
+            for one, other in split_by_two(tree):
+                first, second = Location(file, one.line), Location(file, other.line)
+                rows = [drawn[line] for line in (one.line, other.line) if drawn[line]]
+                is_drawn = len(rows) == _BOTH and (one is not other or len(rows[0]) >= _BOTH)
+                if not is_drawn or {first, second} & known:
+                    continue
+                head, tail = rows[0][0], rows[1][-1]
+                if not may_be_seeded(case, first, second) and not may_callers_seed(case, head, tail):
+                    count = shape_of(case.dataflow, case.dataflow.log.calls[head].outputs[0].tensor)[0]
+                    yield self._of_list(count, first, second)
+
+    def _of_list(self, count: int, first: Location, second: Location) -> Finding:
+        return self.finding(
+            f"two different permutations of {count:,} are split, and the program uses one part of the first and the "
+            "other part of the second, so the two parts overlap",
+            symptom="grad_wrong",
+            why="what is held out is a sample of all, of which most is trained on",
+            fix="split once, and take both parts of it: train, held_out = random_split(data, sizes)",
+            location=second,
+            symptom_location=first if first != second else None,
+            evidence={"samples": count},
+        )
 
     def _finding(self, part: _Part, first: Location, second: Location) -> Finding:
         count, bound = part.count, part.bound % part.count
@@ -92,6 +124,19 @@ class SplitTwice(Rule):
             symptom_location=first if first != second else None,
             evidence={"samples": count, "split_at": bound},
         )
+
+
+_BOTH = 2
+
+
+def _draws_by_line(case: Case, file: str) -> dict[int, list[int]]:
+    """By line of a file: the permutations that it drew."""
+    flow, found = case.dataflow, defaultdict[int, list[int]](list)
+    for row, call in enumerate(flow.log.calls):
+        location = location_of_call(flow, row) if plain_name(call.function) == "randperm" and call.outputs else None
+        if location is not None and location.file == file:
+            found[location.line].append(row)
+    return found
 
 
 class _Part(Struct, frozen=True):
@@ -177,54 +222,3 @@ def _chosen_from(flow: Dataflow, row: int) -> Iterator[int]:
                 call = flow.log.calls[user]
                 if plain_name(call.function) in ("getitem", "index_select") and call.inputs[0].tensor != use.tensor:
                     yield call.inputs[0].tensor
-
-
-# -- seeds -------------------------------------------------------------------------------------------------------------
-
-_FAR = 20
-_SEEDS = re.compile("seed|generator|rng")
-
-
-def _may_callers_seed(case: Case, head: int, tail: int) -> bool:
-    """Whether a function that leads to both calls may seed before each: in the lines up to it, from the line where the
-    ways to the two calls part."""
-    ways = [list(callers(case.dataflow, row))[::-1] for row in sorted((head, tail))]
-    for one, other in zip(*ways, strict=False):
-        if (one.file, one.line) != (other.file, other.line):
-            low, high = sorted((one.line, other.line))
-            return one.file == other.file and _has_seed(case, one.file, low, high)
-        if _has_seed(case, one.file, _first_of_block(case, one.file, one.line), one.line):
-            return True
-    return False
-
-
-def _has_seed(case: Case, file: str, low: int, high: int) -> bool:
-    return any(_SEEDS.search(case.source_line(Location(file, line)) or "") for line in range(low, high + 1))
-
-
-def _may_be_seeded(case: Case, first: Location, second: Location) -> bool:
-    """Whether a seed may make both permutations the same, as far as the lines show it."""
-    if first.file != second.file or abs(second.line - first.line) > _FAR:
-        return True
-    low, high = sorted((first.line, second.line))
-    low = _first_of_block(case, first.file, low) if low == high else low
-    return _has_seed(case, first.file, low, high)
-
-
-def _first_of_block(case: Case, file: str, line: int) -> int:
-    """The line that begins the function, or the loop, around a line: what runs twice may seed before it draws."""
-    text = case.source_line(Location(file, line)) or ""
-    indent, first = indent_of(text), line
-    for above in range(line - 1, max(line - _FAR, 0), -1):
-        text = case.source_line(Location(file, above)) or ""
-        if not indent or (text.strip() and not indent_of(text) and not _BEGINS.match(text)):
-            break
-        first = above
-        if text.strip() and indent_of(text) < indent:
-            indent = indent_of(text)
-            if _BEGINS.match(text):
-                break
-    return first
-
-
-_BEGINS = re.compile(r"\s*(async\s+)?(def|for|while)\b")

@@ -87,14 +87,17 @@ class ChangedUnderTwoNames(Rule):
         if names is None:
             return None
         assigned = Location(location.file, names.line)
+        edited, other = (location, assigned) if names.is_view else (assigned, location)
         return self.finding(
             f"{names.changed} and {names.other} are one tensor: line {location.line} changes {names.changed} in place, "
             f"and so {names.other}, which is read later",
             symptom="grad_wrong",
             why="an assignment copies nothing, and neither do detach(), .data and view()",
-            fix=f"make a copy on line {names.line} with .clone(), or change it out of place: x = x + y for x += y",
-            location=assigned,
-            symptom_location=location,
+            fix=f"change it out of place, x = x + y for x += y, or make a copy on line {names.line} with .clone()"
+            if names.is_view
+            else f"make a copy on line {names.line} with .clone(), or change it out of place: x = x + y for x += y",
+            location=edited,
+            symptom_location=other,
             evidence={"times": times},
         )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -19,7 +21,8 @@ class AddedToItself(Rule):
     What it finds
     -------------
     ``x + x`` of one tensor of a batch in the forward of a trained module, where ``x`` is a name that got a new value on
-    the way: the input of the module, which a residual connection adds, is nowhere any more.
+    the way: the input of the module, which a residual connection adds, is nowhere any more. Also ``sum([x, x])``,
+    ``stack([x, x]).sum(0)`` and ``torch._foreach_add(xs, xs)``.
 
     Why it matters
     --------------
@@ -72,12 +75,13 @@ class AddedToItself(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in told or not _is_sum_of_one(call) or call.scope is None:
+            if call.call_site in told or call.scope is None or not _may_add(call):
                 continue
-            tensor = call.inputs[0].tensor
+            tensor = next((each for one in flow.lists.singles(row) if (each := _doubled(flow, row, one))), None)
             is_own = call.call_site is not None and not flow.log.call_sites[call.call_site].is_library
             if (
-                is_own
+                tensor is not None
+                and is_own
                 and len(shape_of(flow, tensor)) >= _BATCH
                 and flow.is_by_program(call)
                 and flow.has_step_after(row)
@@ -95,14 +99,32 @@ class AddedToItself(Rule):
 
 
 _BATCH = 2
+_ADDS = frozenset({"add", "_foreach_add", "sum"})
 
 
-def _is_sum_of_one(call: Call) -> bool:
-    """Whether a call adds a tensor that has a history to itself."""
-    return (
-        plain_name(call.function) == "add"
-        and len(call.inputs) == _BATCH
-        and call.inputs[0].tensor == call.inputs[1].tensor
-        and all(use.has_grad_fn for use in call.inputs)
-        and "alpha" not in call.scalars
-    )
+def _may_add(call: Call) -> bool:
+    return plain_name(call.function) in _ADDS and all(use.has_grad_fn for use in call.inputs)
+
+
+def _doubled(flow: Dataflow, row: int, call: Call) -> int | None:
+    """The tensor with a history that a call adds to itself: in ``x + x``, ``sum([x, x])``, ``stack([x, x]).sum(0)``."""
+    if plain_name(call.function) == "sum" and len(call.inputs) == 1:
+        made = flow.newest_producer(call.inputs[0].tensor, row)
+        stacked = None if made is None else flow.log.calls[made]
+        is_over_parts = axis_of(call, len(shape_of(flow, call.inputs[0].tensor))) == 0
+        if stacked is None or not is_over_parts or plain_name(stacked.function) != "stack":
+            return None
+        parts = [use.tensor for use in stacked.inputs]
+    elif "alpha" in call.scalars or plain_name(call.function) != "add":
+        return None
+    else:
+        parts = [_without_zero(flow, use.tensor, row) for use in call.inputs]
+    return parts[0] if len(parts) == _BATCH and parts[0] == parts[1] else None
+
+
+def _without_zero(flow: Dataflow, tensor: int, row: int) -> int:
+    """What ``0 + x`` adds to 0: Python's ``sum()`` begins with it."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    is_begun = call is not None and plain_name(call.function) == "add" and 0 in call.scalars.values()
+    return call.inputs[0].tensor if call is not None and is_begun and len(call.inputs) == 1 else tensor

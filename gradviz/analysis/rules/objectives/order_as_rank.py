@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from math import prod
 
 from msgspec import Struct
 
@@ -14,6 +15,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import PARTS, SHAPE_ONLY, tensor_before
+from gradviz.analysis.rules.bases.losses.signed_terms import PRODUCTS
 from gradviz.graph.call_log import Call
 
 
@@ -22,10 +24,11 @@ class OrderAsRank(Rule):
 
     What it finds
     -------------
-    The result of ``argsort()`` or the indexes of ``sort()`` in a formula that makes weights of ranks, such as
-    ``1 / log2(rank + 2)``, ``1 / (k + rank)``, ``exp(-rank)``, where a loss uses the weights and nothing uses the
-    result as an index. Also a comparison with a number (``argsort() < k``) that masks what was sorted. An order of
-    random numbers is left alone: its ranks are as random as its indexes.
+    The result of ``argsort()`` or the indexes of ``sort()`` in a formula that makes weights of ranks, such as ``1 /
+    log2(rank + 2)``, ``1 / (k + rank)``, ``exp(-rank)``, where a loss uses the weights and nothing uses the result as
+    an index. Also a comparison with a number (``argsort() < k``) that masks what was sorted, and a lookup in a table of
+    weights (``decay[argsort()]``) that multiplies what was sorted, in its old order. An order of random numbers is left
+    alone: its ranks are as random as its indexes.
 
     Why it matters
     --------------
@@ -146,6 +149,8 @@ def _use_as_rank(flow: Dataflow, row: int) -> int | None:
                 found += [user] if _reaches_a_loss(flow, user) else []
             elif name in _COMPARES and _is_alone(taker) and type(taker.scalars.get("1")) in (int, float):
                 found += [user] if _masks_what_was_sorted(flow, row, user) else []
+            elif name in _LOOKS_UP and _weighs_what_was_sorted(flow, row, user, value.tensor):
+                found.append(user)
             else:
                 return None
     return found[0] if found and not waiting else None
@@ -200,3 +205,39 @@ def _masks_what_was_sorted(flow: Dataflow, row: int, compared: int) -> bool:
                 mask, after = call.outputs[0].tensor, user
                 break
     return False
+
+
+def _weighs_what_was_sorted(flow: Dataflow, row: int, lookup: int, order: int) -> bool:
+    """Whether what an order takes from a table multiplies the very values that were sorted, which stand in their old
+    order."""
+    source = tensor_before(flow, flow.log.calls[row].inputs[0].tensor, row, _SIZES)
+    call = flow.log.calls[lookup]
+    table = next((use.tensor for use in call.inputs if use.tensor != order), None)
+    if table is None or tensor_before(flow, table, lookup, _SIZES) == source:
+        return False
+    taken, after = call.outputs[0].tensor, lookup
+    for _ in range(_MAX_SCALED):
+        users = flow.users(taken, after)
+        for user in users:
+            each = flow.log.calls[user]
+            others = [use.tensor for use in each.inputs if use.tensor != taken]
+            is_product = plain_name(each.function) in PRODUCTS
+            if is_product and any(tensor_before(flow, other, user, _SIZES) == source for other in others):
+                return True
+        scaled = [user for user in users if _is_scaled(flow, flow.log.calls[user], taken)]
+        if not scaled:
+            return False
+        taken, after = flow.log.calls[scaled[-1]].outputs[0].tensor, scaled[-1]
+    return False
+
+
+def _is_scaled(flow: Dataflow, call: Call, tensor: int) -> bool:
+    """Whether a call keeps what it is given, or multiplies all of it with one number."""
+    if not call.outputs or call.inputs[0].tensor != tensor:
+        return False
+    name, rest = plain_name(call.function), call.inputs[1:]
+    return name in _KEEPS or (name in ("mul", "div") and all(prod(shape_of(flow, use.tensor)) == 1 for use in rest))
+
+
+_MAX_SCALED = 4
+_LOOKS_UP = frozenset({"getitem", "index_select", "gather", "take", "take_along_dim", "embedding"})

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec import Struct
+
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation, plain_name
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    line_that_gave,
+    location_of_call,
+    operation,
+    plain_name,
+)
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.areas import product_with_target, summed
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.graph.call_log import Call
 
 
 class OverlapOfLogits(Rule):
@@ -19,7 +29,8 @@ class OverlapOfLogits(Rule):
     What it finds
     -------------
     A ratio whose numerator is a sum of ``p * target``, and whose denominator contains the sum of the same ``p``, where
-    targets lie between 0 and 1 and ``p`` does not, in every step.
+    targets lie between 0 and 1 and ``p`` does not, in every step. If the denominator has the sum of ``p ** 2``, only
+    where all of ``p`` is below zero, as logarithms of probabilities are.
 
     Why it matters
     --------------
@@ -60,52 +71,89 @@ class OverlapOfLogits(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        found: dict[int | None, tuple[int, int]] = {}
+        found: dict[int | None, _Overlap] = {}
         healthy: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
-            is_ratio = plain_name(call.function) == "div" and len(call.live_inputs) == _BOTH == len(call.inputs)
-            overlap = _overlap(flow, row) if is_ratio and flow.has_step_after(row) else None
+            sides = _sides_of_ratio(flow, row, call) if len(call.live_inputs) == _BOTH == len(call.inputs) else None
+            overlap = _overlap(flow, row, *sides) if sides is not None and flow.has_step_after(row) else None
             if overlap is None:
                 continue
-            if _is_clearly_outside(flow, *overlap):
+            if _is_clearly_outside(flow, overlap):
                 found[call.call_site] = overlap
             else:
                 healthy.add(call.call_site)
-        for site, (product, area) in found.items():
+        for site, overlap in found.items():
             if site not in healthy:
-                yield self._finding(flow, product, area)
+                yield self._finding(flow, overlap.product, overlap.area)
 
     def _finding(self, flow: Dataflow, product: int, area: int) -> Finding:
         values, made = flow.values(area, product), value_maker(flow, area, product)
         bounds = "" if values is None else f" from {values.minimum:.3g} to {values.maximum:.3g}"
+        is_logarithm = made is not None and plain_name(made[1].function) in _LOGARITHMS
+        # Logarithms are for another loss: a function of overlaps should not get them.
+        given = line_that_gave(flow, product, made[0]) if made is not None and is_logarithm else None
         by = "" if made is None else f", which {operation(made[1])}() made{at_line(flow.line_of(made[0]))}"
         return self.finding(
             f"the overlap with a target of zeros and ones is computed of values{bounds}{by}: they are no probabilities",
             symptom="grad_wrong",
             why="a ratio of overlapping to all area has its best value at the target for values between 0 and 1 only; "
             "with others, sums of both signs cancel, and it grows without end",
-            fix="take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
-            location=location_of_call(flow, product),
+            fix="take probabilities first: exp() of their logarithms"
+            if is_logarithm
+            else "take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
+            location=location_of_line(given or flow.line_of(product)),
+            symptom_location=None if given is None else location_of_call(flow, product),
         )
 
 
+class _Overlap(Struct, frozen=True):
+    """What a ratio compares with a target."""
+
+    product: int
+    """The call that multiplies it with the target."""
+    area: int
+    has_squares: bool
+    """Whether the denominator has only its squares: then the ratio has its best value where it equals the target."""
+
+
 _BOTH = 2
+_LOGARITHMS = frozenset({"log_softmax", "logsigmoid", "log"})
 _SLACK = 0.05
 
 
-def _overlap(flow: Dataflow, row: int) -> tuple[int, int] | None:
-    """The product ``p * target`` of the numerator of a ratio, and ``p``, if the denominator has a sum of ``p``."""
-    above, below = flow.log.calls[row].inputs
-    areas = {tensor for tensor, _ in summed(flow, below.tensor, row)}
-    for tensor, before in summed(flow, above.tensor, row):
-        found = product_with_target(flow, tensor, before)
-        if found is not None and found.area.tensor in areas:
-            return found.product, found.area.tensor
+def _sides_of_ratio(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """The numerator and the denominator of ``a / b`` and ``a * b.reciprocal()``."""
+    one, other = (use.tensor for use in call.inputs)
+    if plain_name(call.function) == "div":
+        return one, other
+    for above, below in ((one, other), (other, one)) if plain_name(call.function) == "mul" else ():
+        made = flow.newest_producer(below, row)
+        turned = None if made is None else flow.log.calls[made]
+        if turned is not None and plain_name(turned.function) == "reciprocal":
+            return above, turned.inputs[0].tensor
     return None
 
 
-def _is_clearly_outside(flow: Dataflow, product: int, area: int) -> bool:
-    values = flow.values(area, product)
+def _overlap(flow: Dataflow, row: int, above: int, below: int) -> _Overlap | None:
+    """The product ``p * target`` of the numerator of a ratio, and ``p``, if the denominator has a sum of ``p`` or of
+    its squares."""
+    areas, squared = set[int](), set[int]()
+    for tensor, before in summed(flow, below, row):
+        areas.add(tensor)
+        made = flow.newest_producer(tensor, before)
+        if made is not None and is_square(flow.log.calls[made]):
+            squared.add(flow.log.calls[made].inputs[0].tensor)
+    for tensor, before in summed(flow, above, row):
+        found = product_with_target(flow, tensor, before)
+        if found is not None and found.area.tensor in areas | squared:
+            return _Overlap(found.product, found.area.tensor, found.area.tensor not in areas)
+    return None
+
+
+def _is_clearly_outside(flow: Dataflow, overlap: _Overlap) -> bool:
+    values = flow.values(overlap.area, overlap.product)
     if values is None or values.minimum is None or values.maximum is None:
         return False
+    if overlap.has_squares:
+        return values.minimum < -_SLACK and values.maximum <= 0
     return values.minimum < -_SLACK or values.maximum > 1 + _SLACK

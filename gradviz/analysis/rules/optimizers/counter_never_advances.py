@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator
-from math import isclose, prod, sqrt
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.first_corrections import first_corrections
+from gradviz.analysis.rules.bases.sources.rates.lost_counts import LostCount, lost_counts
 from gradviz.analysis.rules.bases.sources.rates.still_counters import StillCounter, still_counters
 from gradviz.analysis.rules.bases.sources.rates.tensor_counters import (
     counter_behind,
@@ -23,7 +22,6 @@ from gradviz.analysis.rules.bases.sources.rates.tensor_counters import (
 )
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
 from gradviz.analysis.rules.bases.unread_names import function_around
-from gradviz.graph.call_log import Call
 
 
 class CounterNeverAdvances(Rule):
@@ -33,8 +31,9 @@ class CounterNeverAdvances(Rule):
     -------------
     A variable such as ``step`` or ``self.count`` that is set to 0 or 1, and by nothing else in its file, where a loop
     or a method of a training computes with it again and again; a counter that is a tensor, to which each step adds a
-    number without keeping the sum; and running averages that each step divides by ``1 - beta``, the bias correction of
-    the first step.
+    number without keeping the sum; statements that compute the next count and keep it nowhere, such as
+    ``state._replace(step=state.step + 1)``; and running averages that each step divides by ``1 - beta``, the bias
+    correction of the first step.
 
     Why it matters
     --------------
@@ -81,6 +80,10 @@ class CounterNeverAdvances(Rule):
                 if _is_read_again(ran, tree, counter):
                     told.add(Location(file, counter.read))
                     yield self._still(file, counter)
+            for lost in lost_counts(tree):
+                if Location(file, lost.line) not in told and _is_lost_again(ran, tree, lost):
+                    told.add(Location(file, lost.line))
+                    yield self._lost(file, lost)
         dropped = {
             counter: rows for counter, rows in dropped_counts(flow).items() if _is_statement(case, flow, rows[-1])
         }
@@ -89,7 +92,7 @@ class CounterNeverAdvances(Rule):
             if finding.location not in told:
                 told.add(finding.location)
                 yield finding
-        for row, beta in _first_corrections(flow):
+        for row, beta in first_corrections(flow):
             finding = self._correction(case, row, beta, dropped)
             if told.isdisjoint((finding.location, finding.symptom_location)):
                 told.add(finding.location)
@@ -104,6 +107,16 @@ class CounterNeverAdvances(Rule):
             fix=f"count: {counter.name} += 1 after each step",
             location=Location(file, counter.line),
             symptom_location=Location(file, counter.read),
+        )
+
+    def _lost(self, file: str, lost: LostCount) -> Finding:
+        return self.finding(
+            f"line {lost.line} computes the next {lost.name} and does not keep it: the counter has its first value at "
+            "each step",
+            symptom="grad_wrong",
+            why=lost.why,
+            fix=lost.fix,
+            location=Location(file, lost.line),
         )
 
     def _dropped(self, flow: Dataflow, rows: list[int]) -> Finding:
@@ -137,9 +150,6 @@ class CounterNeverAdvances(Rule):
 
 
 _MIN_TIMES = 4
-_EXACT = 1e-9
-_IN_FLOAT32 = 1e-3
-_BOTH = 2
 _POWER = re.compile(r"\*\*\s*([\w.]+(?:\[[^\]]*\])*)")
 
 
@@ -158,63 +168,13 @@ def _is_read_again(ran: LinesThatRan, tree: SourceTree, counter: StillCounter) -
     return not counter.loops and ran.moments(ran.rows_in(counter.read, counter.read)) >= _MIN_TIMES
 
 
-def _first_corrections(flow: Dataflow) -> Iterator[tuple[int, float]]:
-    """The lines that divide a running average at each step by 1 - beta, with the factor of the average; or its root by
-    the root."""
-    lines: dict[tuple[int | None, float], list[int]] = defaultdict(list)
-    for row, call in enumerate(flow.log.calls):
-        is_division = plain_name(call.function).removeprefix("_foreach_") == "div"
-        for single in flow.lists.singles(row) if is_division else ():
-            divisor, tolerance = _divisor(flow, single, row)
-            beta = None if divisor is None else _factor_of_average(flow, single.inputs[0].tensor, row)
-            corrections = (1 - beta, sqrt(1 - beta)) if beta is not None else ()
-            if any(isclose(divisor or 0.0, each, rel_tol=tolerance) for each in corrections):
-                lines[call.call_site, beta or 0.0].append(row)
-    for (_, beta), rows in lines.items():
-        if len({flow.backward_before(row) for row in rows}) >= _MIN_TIMES:
-            yield rows[-1], beta
-
-
-def _divisor(flow: Dataflow, call: Call, row: int) -> tuple[float | None, float]:
-    """The number between 0 and 1 by which a call divides, also one in a tensor; and how exactly it is known."""
-    divisor, tolerance = call.scalars.get("1", call.scalars.get("other")), _EXACT
-    if len(call.inputs) == _BOTH and prod(shape_of(flow, call.inputs[1].tensor)) == 1:
-        values = flow.values_of(call.inputs[1], row)
-        divisor, tolerance = None if values is None else values.minimum, _IN_FLOAT32
-    is_known = type(divisor) is float and 0 < divisor < 1 and bool(call.inputs)
-    return (divisor if type(divisor) is float and is_known else None), tolerance
-
-
-def _factor_of_average(flow: Dataflow, tensor: int, row: int) -> float | None:
-    """The number by which the old value of an average was multiplied since the last backward."""
-    since, waiting, seen = flow.backward_before(row) or 0, [(tensor, row)], set[int]()
-    while waiting and len(seen) < _MAX_CALLS:
-        tensor, before = waiting.pop()
-        for made in flow.producers(tensor, before)[-_FEW:]:
-            call = flow.lists.single(made, tensor)
-            if made <= since or made in seen:
-                continue
-            seen.add(made)
-            factor = _kept(call)
-            if factor is not None:
-                return factor
-            waiting += [(use.tensor, made) for use in call.inputs]
-    return None
-
-
-def _kept(call: Call) -> float | None:
-    """The factor of the old value in ``m.mul_(0.9)``, and in ``m.lerp_(g, 0.1)``."""
-    name = plain_name(call.function)
-    factor = call.scalars.get("1", call.scalars.get("0")) if name == "mul" else None
-    weight = call.scalars.get("2", call.scalars.get("weight")) if name == "lerp" else None
-    if type(weight) is float:
-        factor = 1 - weight
-    return factor if type(factor) is float and _LEAST < factor < 1 else None
-
-
-_FEW = 3
-_MAX_CALLS = 12
-_LEAST = 0.5
+def _is_lost_again(ran: LinesThatRan, tree: SourceTree, lost: LostCount) -> bool:
+    """Whether the statement runs many times, in a loop that takes steps or in a function that such a loop calls."""
+    for loop in lost.loops:
+        rows = ran.rows_in(loop.lineno, loop.end_lineno or loop.lineno)
+        if ran.has_backward(rows) and ran.runs_again(tree, loop):
+            return True
+    return lost.around is not None and ran.moments(ran.rows_in(*lost.around)) >= _MIN_TIMES
 
 
 def _line_of_tensor(flow: Dataflow, row: int, counter: int | None) -> Location | None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import summed_axes
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -21,9 +23,9 @@ class OneClipForAllSamples(Rule):
 
     What it finds
     -------------
-    A tensor with a gradient of a parameter for each sample, as of ``vmap(grad(...))``, that is multiplied by one number
-    before its samples are added up, where a bound keeps the number small and it was computed from the norm of the
-    whole tensor.
+    A tensor with a gradient of a parameter for each sample, as of ``vmap(grad(...))``, or of all parameters in a row,
+    that is multiplied by one number before its samples are added up, or afterwards, where a bound keeps the number
+    small and it was computed from the norm of the whole tensor.
 
     Why it matters
     --------------
@@ -64,7 +66,9 @@ class OneClipForAllSamples(Rule):
         flow, told = case.dataflow, set[int | None]()
         shapes = {shape_of(flow, number) for number in flow.log.parameters}
         for row, call in enumerate(flow.log.calls):
-            if not _is_over_samples(flow, call, shapes) or not (flow.has_step_after(row) or _is_applied(flow, row)):
+            if not _is_over_samples(flow, row, call, shapes) or not (
+                flow.has_step_after(row) or _is_applied(flow, row)
+            ):
                 continue
             clip = _clip(flow, row, call)
             if clip is not None and flow.log.calls[clip.norm].call_site not in told:
@@ -98,21 +102,60 @@ class _Clip(Struct, frozen=True):
 
 _BOTH = 2
 _MAX_MAKERS = 24
-_REDUCES = frozenset({"sum", "mean"})
+_REDUCES = frozenset({"sum", "mean", "einsum"})
 _TAKES_ALL = frozenset({"norm", "vector_norm", "matrix_norm", "sum", "dot"})
 _BOUNDS = frozenset({"clamp", "clip", "minimum", "min", "where", "clamp_max", "maximum", "max", "clamp_min"})
-_NUMBERS = _TAKES_ALL | _BOUNDS | {"add", "mul", "div", "sqrt", "rsqrt", "reciprocal", "stack", "pow", "square", "cat"}
+_NUMBERS = (
+    _TAKES_ALL
+    | _BOUNDS
+    | {"add", "mul", "div", "sqrt", "rsqrt", "reciprocal", "stack", "pow", "square", "cat"}
+    | SHAPE_ONLY
+)
 _BY_ELEMENT = frozenset(
     {"view", "reshape", "flatten", "square", "pow", "abs", "mul", "detach", "float", "clone", "cat"}
 )
 
 
-def _is_over_samples(flow: Dataflow, call: Call, shapes: set[Shape]) -> bool:
-    """Whether a call adds up the first axis of something without a history, and what is left is as a parameter."""
+def _is_over_samples(flow: Dataflow, row: int, call: Call, shapes: set[Shape]) -> bool:
+    """Whether a call adds up the first axis of something without a history, and what is left is as a parameter, or as
+    several parameters in a row."""
     if plain_name(call.function) not in _REDUCES or call.kind != "operation" or call.live_inputs or not call.outputs:
         return False
     shape, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-    return len(shape) >= _BOTH and shape[0] > 1 and shape[1:] == made in shapes and axes_of(call, len(shape)) == [0]
+    if (
+        len(shape) < _BOTH
+        or shape[0] < _BOTH
+        or shape[1:] != made
+        or summed_axes(call, call.inputs[0], len(shape)) != frozenset({0})
+    ):
+        return False
+    return made in shapes or (len(made) == 1 and _is_of_parameters(flow, row, call, shapes))
+
+
+def _is_of_parameters(flow: Dataflow, row: int, call: Call, shapes: set[Shape]) -> bool:
+    """Whether what a call adds up was put together, for each sample, from tensors that are as parameters."""
+    for made, maker in flow.makers(call.inputs[0].tensor, row, _MAX_SCALED):
+        if plain_name(maker.function) in _JOINS:
+            parts = [(use.tensor, made) for use in maker.inputs]
+            return len(parts) > 1 and all(_shape_before(flow, *part)[1:] in shapes for part in parts)
+        if plain_name(maker.function) not in ("mul", "div"):
+            return False
+    return False
+
+
+_MAX_SCALED = 4
+_JOINS = frozenset({"cat", "hstack", "column_stack"})
+
+
+def _shape_before(flow: Dataflow, tensor: int, row: int) -> Shape:
+    """The shape of a tensor before it was flattened."""
+    for _ in range(_MAX_SCALED):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or plain_name(call.function) not in SHAPE_ONLY or len(call.inputs) != 1:
+            break
+        tensor, row = call.inputs[0].tensor, made
+    return shape_of(flow, tensor)
 
 
 def _is_applied(flow: Dataflow, row: int) -> bool:
@@ -134,19 +177,32 @@ _STEPS = frozenset({"add", "sub", "mul", "div", "neg"})
 
 
 def _clip(flow: Dataflow, row: int, call: Call) -> _Clip | None:
-    made = flow.newest_producer(call.inputs[0].tensor, row)
-    scaled = None if made is None else flow.lists.single(made, call.inputs[0].tensor)
-    if made is None or scaled is None or plain_name(scaled.function) not in ("mul", "div"):
+    """The call that multiplies the gradients of all samples by one number, before they are added up or afterwards."""
+    given, result = call.inputs[0].tensor, call.outputs[0].tensor
+    made = flow.newest_producer(given, row)
+    scaled = None if made is None else flow.lists.single(made, given)
+    if made is not None and scaled is not None and plain_name(scaled.function) in ("mul", "div"):
+        shape = shape_of(flow, given)
+        each = next((use.tensor for use in scaled.inputs if shape_of(flow, use.tensor) == shape), None)
+        if each is not None and (found := _clip_with(flow, made, scaled, each, shape)) is not None:
+            return found
+    for user in flow.users(result, row):
+        scaled = flow.lists.single(user, result)
+        if plain_name(scaled.function) in ("mul", "div"):
+            return _clip_with(flow, user, scaled, given, shape_of(flow, given))
+    return None
+
+
+def _clip_with(flow: Dataflow, row: int, scaled: Call, each: int, shape: Shape) -> _Clip | None:
+    """The norm from which the factor of a call comes, if it is that of these gradients, and bounded."""
+    factors = scaled.inputs if len(scaled.inputs) == _BOTH else ()
+    factor = next((use for use in factors if use.tensor != each and prod(shape_of(flow, use.tensor)) == 1), None)
+    if factor is None:
         return None
-    shape, factors = shape_of(flow, call.inputs[0].tensor), scaled.inputs if len(scaled.inputs) == _BOTH else ()
-    each = next((use for use in factors if shape_of(flow, use.tensor) == shape), None)
-    factor = next((use for use in factors if shape_of(flow, use.tensor) == ()), None)
-    if each is None or factor is None:
-        return None
-    above = list(flow.makers_above(factor.tensor, made, _MAX_MAKERS, lambda one: _numbers(flow, one)))
+    above = list(flow.makers_above(factor.tensor, row, _MAX_MAKERS, lambda one: _numbers(flow, one)))
     is_bound = any(plain_name(one.function) in _BOUNDS for _, one in above)
     norm = next((number for number, one in above if _is_of_all(flow, number, one, each)), None)
-    return _Clip(norm, made, shape) if norm is not None and is_bound else None
+    return _Clip(norm, row, shape) if norm is not None and is_bound else None
 
 
 def _numbers(flow: Dataflow, call: Call) -> tuple[TensorUse, ...]:
@@ -156,15 +212,15 @@ def _numbers(flow: Dataflow, call: Call) -> tuple[TensorUse, ...]:
     return tuple(use for use in call.inputs if len(shape_of(flow, use.tensor)) <= 1)
 
 
-def _is_of_all(flow: Dataflow, row: int, call: Call, each: TensorUse) -> bool:
+def _is_of_all(flow: Dataflow, row: int, call: Call, each: int) -> bool:
     """Whether a call makes one number of all elements of the gradients, or of their squares."""
     if plain_name(call.function) == "_foreach_norm":
-        return any(use.tensor == each.tensor for use in call.inputs)
+        return any(use.tensor == each for use in call.inputs)
     if plain_name(call.function) not in _TAKES_ALL or shape_of(flow, call.outputs[0].tensor):
         return False
     tensor, before = call.inputs[0].tensor, row
     for _ in range(_MAX_MAKERS):
-        if tensor == each.tensor:
+        if tensor == each:
             return True
         made = flow.newest_producer(tensor, before)
         maker = None if made is None else flow.log.calls[made]

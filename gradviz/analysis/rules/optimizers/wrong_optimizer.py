@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -9,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
+from gradviz.analysis.parameters.unchanged_parameters import unchanged_parameters
 from gradviz.analysis.rule import Rule
 
 
@@ -19,6 +21,8 @@ class WrongOptimizer(Rule):
     -------------
     An optimizer that never steps, although a backward brings gradients to its parameters, and another one that steps
     right after that backward: after gradients of the first one were cleared for it, or without a gradient of its own.
+    Also optimizers that step, each after a backward for the parameters of another one, where their own gradients are
+    cleared before their steps.
 
     Why it matters
     --------------
@@ -74,6 +78,38 @@ class WrongOptimizer(Rule):
             if steps:
                 yield self._finding(case, number, held, steps)
 
+        yield from self._exchanged(case)
+
+    def _exchanged(self, case: Case) -> Iterator[Finding]:
+        """Optimizers that step on parameters whose gradients are always cleared before, one finding for each line."""
+        histories, lines = case.histories, defaultdict[int | None, list[tuple[int, int]]](list)
+        idle = {each.tensors[0] for each in unchanged_parameters(histories) if each.reason == "cleared"}
+        for number in {owner for leaf in idle for owner in histories.optimizers_of(leaf)}:
+            steps = histories.steps_by_optimizer.get(number, [])
+            if len(steps) >= _MIN_STEPS and all(_is_after_another(histories, number, row) for row in steps):
+                lines[histories.log.calls[steps[-1]].call_site].append((steps[-1], number))
+        for found in lines.values():
+            yield self._of_others(case, *max(found), [number for _, number in found])
+
+    def _of_others(self, case: Case, step: int, number: int, idle: list[int]) -> Finding:
+        histories = case.histories
+        backward = histories.backward_of_step(step) or step
+        reached, held = histories.reached_by[backward], {each for one in idle for each in histories.held_by(one)}
+        line = location_of_call(histories.flow, backward)
+        return self.finding(
+            f"{_name(case, number)}.step() follows the backward{at_line(line)}, whose gradients are for "
+            f"{histories.together(sorted(reached))}, which it does not hold: {histories.together(sorted(held))} never "
+            "changed",
+            symptom="grad_wrong",
+            why="each optimizer changes only its own parameters, whose gradients are cleared before it steps",
+            fix="step the optimizer of the model whose loss this is: keep models and optimizers in one order, or in "
+            "dicts with the same keys",
+            location=location_of_call(histories.flow, step),
+            symptom_location=line,
+            tensors=names_of(histories.flow, [*sorted(held), *sorted(reached - held)]),
+            evidence={"optimizers": len(idle)},
+        )
+
     def _finding(self, case: Case, idle: int, held: set[int], steps: list[int]) -> Finding:
         histories, log = case.histories, case.dataflow.log
         other = log.calls[steps[0]].optimizer
@@ -91,6 +127,17 @@ class WrongOptimizer(Rule):
             tensors=names_of(histories.flow, [*sorted(held), *sorted(theirs - held)]),
             evidence={"steps": len(steps), "parameters": len(held)},
         )
+
+
+_MIN_STEPS = 2
+
+
+def _is_after_another(histories: ParameterHistories, number: int, step: int) -> bool:
+    """Whether a step follows a backward for parameters of another optimizer, and none for its own."""
+    backward = histories.backward_of_step(step)
+    reached = histories.reached_by.get(backward, frozenset()) if backward is not None else frozenset()
+    is_of_another = any(owner != number for leaf in reached for owner in histories.optimizers_of(leaf))
+    return is_of_another and reached.isdisjoint(histories.held_by(number))
 
 
 def _steps_for(histories: ParameterHistories, step: int, idle: int, held: set[int]) -> bool:

@@ -14,12 +14,11 @@ from gradviz.analysis.finding import Finding, Location, Severity, location_of_li
 from gradviz.analysis.numbers.zero_gradients import ZeroGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.fresh_operands import uses_as_noise
+from gradviz.analysis.rules.bases.sources.kept_tensors import attribute_that_keeps, is_in_a_module
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
-_KEPT = re.compile(r"^\s*self\.(?P<name>\w+)\s*(:[^=]+)?=[^=]")
-_MADE_INSIDE = re.compile(r"^\s*self\.\w+\s*(:[^=]+)?=\s*(\w+\.)*(?!\w*Tensor\()[A-Z]\w*\(")
-"""An object that keeps the tensor itself, such as ``self.noise = Normal(0.0, 1.0)``."""
-_CLASS = re.compile(r"^\s*class \w+\s*(\((?P<bases>[^)]*))?")
+_IN_INIT = re.compile(r"__init__(\.<locals>\.<(list|dict|set)comp>|\.<locals>\.<genexpr>)*$")
 _MIN_STEPS = 2
 _MAX_CALLS = 20
 _NEUTRAL = {"add": 0.0, "sub": 0.0, "mul": 1.0, "div": 1.0}
@@ -34,11 +33,12 @@ class PlainTensor(Rule):
 
     What it finds
     -------------
-    A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, and that the module
-    uses together with trained values at every step. It is a warning if the tensor was drawn at random (nothing trains
-    or saves these numbers), or if it changes nothing (zeros that are added, ones that are multiplied), and an error if
-    it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on purpose. Of the tensors that
-    the program changes itself, only running averages of means and deviations are told, as a warning.
+    A tensor of floating-point or complex numbers that ``__init__`` assigns to ``self`` as it is, or in a dict or list,
+    and that the module uses together with trained values at every step. It is a warning if the tensor was drawn at
+    random (nothing trains or saves these numbers), or if it changes nothing (zeros that are added, ones that are
+    multiplied), and an error if it is zeros that remove a gradient. Else it is a note: the tensor may be a constant on
+    purpose. Of the tensors that the program changes itself, only running averages of means and deviations are told, as
+    a warning.
 
     Why it matters
     --------------
@@ -101,6 +101,7 @@ class PlainTensor(Rule):
                         kept[use.tensor] = _attribute(case, use.tensor)
                     if kept[use.tensor] is not None:
                         uses[use.tensor].setdefault(step, row)
+        told = set[tuple[str, Location | None]]()
         for tensor, name in kept.items():
             rows = list(uses[tensor].values())
             if name is None or len(rows) < _MIN_STEPS:
@@ -112,7 +113,10 @@ class PlainTensor(Rule):
             if made is not None and uses_as_noise(case, made):
                 continue
             if all(_meets_trained_values(case, tensor, row) for row in rows[:_MIN_STEPS]):
-                yield self._finding(case, tensor, name, rows[0])
+                finding = self._finding(case, tensor, name, rows[0])
+                if (name, finding.location) not in told:  # A dict or a list has several.
+                    told.add((name, finding.location))
+                    yield finding
 
     def _finding(self, case: Case, tensor: int, name: str, row: int) -> Finding:
         flow = case.dataflow
@@ -128,7 +132,8 @@ class PlainTensor(Rule):
             severity="error" if dead else severity,
             why="a module's parameters() and state_dict() have only what was assigned as torch.nn.Parameter, or "
             "registered as a buffer",
-            fix=f"if it should train, assign torch.nn.Parameter(...); else call register_buffer({name!r}, ...)",
+            fix="if it should train, assign torch.nn.Parameter(...), and several of them in torch.nn.ParameterDict or "
+            f"ParameterList; else call register_buffer({name!r}, ...)",
             location=location,
             tensors=dead,
         )
@@ -197,21 +202,11 @@ def _attribute(case: Case, tensor: int) -> str | None:
         return None
     line = flow.line_of(known.producer)
     made = location_of_line(line)
-    if line is None or made is None or not line.function.endswith("__init__"):
+    if line is None or made is None or not _IN_INIT.search(line.function):
         return None
-    text = case.source_line(made) or ""
-    found = None if _MADE_INSIDE.match(text) else _KEPT.match(text)
-    return found["name"] if found is not None and _is_in_a_module(case, made) else None
-
-
-def _is_in_a_module(case: Case, made: Location) -> bool:
-    """Whether the class around a line is a module, as far as its text tells."""
-    for number in range(made.line - 1, 0, -1):
-        found = _CLASS.match(case.source_line(Location(made.file, number)) or "")
-        if found is not None:
-            bases = found["bases"] or ""
-            return "Module" in bases or "nn." in bases
-    return False
+    tree, text = tree_of(case.capture.sources.get(made.file) or {1: ""}), (case.source_line(made) or "").strip()
+    found = attribute_that_keeps(tree, made.line) if tree.module.body else attribute_that_keeps(tree_of({1: text}), 1)
+    return found if found is not None and is_in_a_module(case, made) else None
 
 
 def _meets_trained_values(case: Case, tensor: int, row: int) -> bool:

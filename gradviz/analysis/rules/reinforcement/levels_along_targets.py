@@ -12,6 +12,8 @@ from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
+from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -22,7 +24,8 @@ class LevelsAlongTargets(Rule):
     -------------
     A quantile loss of all pairs of predictions and targets, as in QR-DQN and IQN, in which each level between 0 and 1
     goes with one of the targets: ``tau - (error < 0)``, also as ``where()`` or as the larger one of two products, where
-    the predictions are along the other axis of the errors.
+    the predictions are along the other axis of the errors. Inside of ``torch.func.vmap()``, the sign that gets the
+    level as its weight says which of the two are the predictions.
 
     Why it matters
     --------------
@@ -117,12 +120,30 @@ def _pairs_of(flow: Dataflow, row: int, call: Call) -> _Pairs | None:
     else:
         options = []
     for level, table in options:
-        pairs = _errors_above(flow, table.tensor, row) if _is_level(flow, level, row) else None
+        is_target_first = _is_target_first(flow, row, call, level, table)
+        is_level = _is_level(flow, level, row)
+        pairs = _errors_above(flow, table.tensor, row, is_target_first=is_target_first) if is_level else None
         if pairs is not None and _varies(flow, level, pairs.targets, pairs) and not _varies(
             flow, level, pairs.predictions, pairs
         ):  # fmt: skip
             return pairs
     return None
+
+
+def _is_target_first(flow: Dataflow, row: int, call: Call, level: TensorUse, table: TensorUse) -> bool | None:
+    """Whether the errors are targets minus predictions, as the weights tell: errors above zero, of predictions that are
+    too low, have the level as their weight. None where they do not tell it."""
+    names = (plain_name(maker.function) for _, maker in flow.makers(table.tensor, row, _MAX_MAKERS))
+    compares = next((name for name in names if name in _COMPARES), "")
+    is_below = compares in ("lt", "le")
+    if not compares:
+        return None
+    if plain_name(call.function) == "sub":
+        return is_below
+    made = flow.newest_producer(level.tensor, row)
+    is_rest = made is not None and is_number_first(flow.log.calls[made])
+    is_of_true = level.place in ("1", "input")
+    return (is_below is not is_of_true) is not is_rest if plain_name(call.function) == "where" else None
 
 
 def _is_sign(flow: Dataflow, tensor: int, row: int) -> bool:
@@ -148,7 +169,7 @@ def _level_in(flow: Dataflow, use: TensorUse, row: int) -> TensorUse | None:
 
 
 def _is_level(flow: Dataflow, use: TensorUse, row: int) -> bool:
-    values = flow.values_of(use, row)
+    values = flow.values_of(use, row) or flow.values(tensor_before(flow, use.tensor, row, SHAPE_ONLY), row)
     if use.requires_grad or values is None or values.minimum is None or values.maximum is None:
         return False
     # Of max(tau * e, (tau - 1) * e), the second factor is negative.
@@ -161,11 +182,12 @@ def _varies(flow: Dataflow, level: TensorUse, axis: int, pairs: _Pairs) -> bool:
     return place >= 0 and shape[place] > 1
 
 
-def _errors_above(flow: Dataflow, tensor: int, row: int) -> _Pairs | None:
+def _errors_above(flow: Dataflow, tensor: int, row: int, *, is_target_first: bool | None) -> _Pairs | None:
     """The difference of predictions and targets that a table was computed from, element by element."""
     shape = shape_of(flow, tensor)
     for made, call in flow.makers_above(tensor, row, 2 * _MAX_MAKERS, lambda each: _tables(flow, each, shape)):
-        pairs = _pairs(flow, made, call) if plain_name(call.function) == "sub" else None
+        is_difference = plain_name(call.function) == "sub"
+        pairs = _pairs(flow, made, call, is_target_first=is_target_first) if is_difference else None
         if pairs is not None:
             return pairs
     return None
@@ -176,15 +198,29 @@ def _tables(flow: Dataflow, call: Call, shape: Shape) -> tuple[TensorUse, ...]:
     return tuple(use for use in call.inputs if shape_of(flow, use.tensor) == shape) if is_kept else ()
 
 
-def _pairs(flow: Dataflow, row: int, call: Call) -> _Pairs | None:
-    if len(call.inputs) != _BOTH or len(call.live_inputs) != 1 or not call.outputs:
+def _pairs(flow: Dataflow, row: int, call: Call, *, is_target_first: bool | None) -> _Pairs | None:
+    if len(call.inputs) != _BOTH or not call.outputs:
+        return None
+    sides = _sides(flow, row, call, is_target_first=is_target_first)
+    if sides is None:
         return None
     result = shape_of(flow, call.outputs[0].tensor)
-    live, dead = call.live_inputs[0], next(use for use in call.inputs if not use.requires_grad)
+    live, dead = sides
     one, other = (_before_expansion(flow, use.tensor, row, len(result)) for use in (live, dead))
     own = [axis for axis, (size, rest) in enumerate(zip(one, other, strict=True)) if size > 1 == rest]
     theirs = [axis for axis, (size, rest) in enumerate(zip(one, other, strict=True)) if size == 1 < rest]
     return _Pairs(row, result, own[0], theirs[0]) if len(own) == len(theirs) == 1 else None
+
+
+def _sides(flow: Dataflow, row: int, call: Call, *, is_target_first: bool | None) -> tuple[TensorUse, TensorUse] | None:
+    """The predictions and the targets. Inside of ``vmap()`` nothing says what has a gradient, and no value is read."""
+    if len(call.live_inputs) == 1:
+        return call.live_inputs[0], next(use for use in call.inputs if not use.requires_grad)
+    is_hidden = not call.live_inputs and all(flow.values_of(use, row) is None for use in call.inputs)
+    if not is_hidden or is_target_first is None:
+        return None
+    first, second = call.inputs
+    return (second, first) if is_target_first else (first, second)
 
 
 def _before_expansion(flow: Dataflow, tensor: int, row: int, rank: int) -> Shape:

@@ -14,9 +14,10 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.factors import trained_leaf_behind
+from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.objectives import Objective, has_turned_gradients, objectives
-from gradviz.analysis.rules.bases.losses.signed_terms import Term, is_number_first, number_of
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.losses.signed_terms import PRODUCTS, Term, is_number_first, number_of
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class MultiplierReversed(Rule):
@@ -27,7 +28,8 @@ class MultiplierReversed(Rule):
     A trained tensor that one loss multiplies something with, without its gradient, as the temperature of a soft
     actor-critic or the multiplier of a constraint; and whose own loss adds it times the same, where it should subtract
     that, or the other way around. Also a trained number that one loss multiplies with ``cost - budget``, where steps go
-    down that loss for both. A multiplier that another term of its loss holds is left alone.
+    down that loss for both. A row of multipliers, one for each constraint, counts as well, and so does a product that
+    ``torch.dot()`` or ``einsum`` sums up. A multiplier that another term of its loss holds is left alone.
 
     Why it matters
     --------------
@@ -159,34 +161,65 @@ _MOST_CALLS = 10
 def _products(case: Case, term: Term, *, is_trained: bool) -> Iterator[_Product]:
     """The products of a term with a multiplier that has a gradient, or of which only the other factor has one."""
     flow = case.dataflow
-    call = flow.log.calls[term.row]
-    live, dead = call.live_inputs, [use for use in call.inputs if not use.requires_grad]
-    if plain_name(call.function) != "mul" or len(live) != 1 or len(dead) != 1:
+    factors, sign = _factors(flow.log.calls[term.row])
+    live = [use for use in factors if use.requires_grad]
+    dead = [use for use in factors if not use.requires_grad]
+    if len(live) != 1 or len(dead) != 1:
         return
     multiplier, other = (live[0], dead[0]) if is_trained else (dead[0], live[0])
     leaf, turned = trained_leaf_behind(case.histories, multiplier.tensor, term.row, _MULTIPLIERS, beside_data=False)
-    if leaf is None or flow.log.tensors[leaf].facts.shape not in ((), (1,)):
+    if leaf is None:
         return
-    for tensor, sign in _behind(flow, other.tensor, term.row):
+    is_one = flow.log.tensors[leaf].facts.shape in ((), (1,))
+    if not is_one and not (_is_of_multipliers(flow, leaf, multiplier, term.row) and _has_limit(flow, other, term.row)):
+        return
+    for tensor, turn in _behind(flow, other.tensor, term.row):
         made = flow.newest_producer(tensor, term.row)
         if made is not None:
             maker = flow.log.calls[made]
-            yield _Product(leaf, tensor, (maker.function, maker.call_site), turned * sign * term.sign)
+            yield _Product(leaf, tensor, (maker.function, maker.call_site), turned * sign * turn * term.sign)
+
+
+def _factors(call: Call) -> tuple[tuple[TensorUse, ...], int]:
+    """The two tensors that a call multiplies, and the sign with which it adds their product."""
+    name = plain_name(call.function)
+    if name in PRODUCTS and len(call.inputs) == _BOTH:
+        return call.inputs, 1
+    if name == "addcmul":
+        return call.inputs[1:], -1 if number_of(call, "value", missing=1.0) < 0 else 1
+    return (), 1
+
+
+def _is_of_multipliers(flow: Dataflow, leaf: int, multiplier: TensorUse, row: int) -> bool:
+    """Whether a leaf has a multiplier for each of several constraints: a row of numbers, none of them below zero."""
+    values = flow.values_of(multiplier, row)
+    is_positive = values is not None and values.minimum is not None and values.minimum >= 0
+    return len(flow.log.tensors[leaf].facts.shape) == 1 and is_positive
+
+
+def _has_limit(flow: Dataflow, other: TensorUse, row: int) -> bool:
+    """Whether what several multipliers weigh is the distance of something from limits."""
+    made = value_maker(flow, other.tensor, row, through=frozenset({"detach", "data", "clone"}))
+    return made is not None and plain_name(made[1].function) in ("sub", "add")
 
 
 def _multiplier_of_constraint(case: Case, term: Term) -> int | None:
     """The trained number that a loss multiplies with ``cost - budget``, both with a gradient, and adds."""
     flow = case.dataflow
-    call = flow.log.calls[term.row]
-    if plain_name(call.function) != "mul" or len(call.live_inputs) != _BOTH or not term.is_sure or term.sign < 0:
+    factors, sign = _factors(flow.log.calls[term.row])
+    if not all(use.requires_grad for use in factors) or not factors or not term.is_sure or sign * term.sign < 0:
         return None
-    if any(shape_of(flow, use.tensor) not in ((), (1,)) for use in call.inputs):
+    shapes = {shape_of(flow, use.tensor) for use in factors}
+    is_one = shapes <= {(), (1,)}
+    if not is_one and (len(shapes) > 1 or any(len(shape) != 1 for shape in shapes)):
         return None
-    for multiplier, other in (call.inputs, call.inputs[::-1]):
+    for multiplier, other in (factors, factors[::-1]):
         leaf, turned = trained_leaf_behind(case.histories, multiplier.tensor, term.row, _MULTIPLIERS, beside_data=False)
         made = flow.newest_producer(other.tensor, term.row)
         constraint = None if made is None else flow.log.calls[made]
-        if leaf is None or turned < 0 or flow.log.tensors[leaf].facts.shape not in ((), (1,)):
+        if leaf is None or turned < 0:
+            continue
+        if not is_one and not _is_of_multipliers(flow, leaf, multiplier, term.row):
             continue
         if made is None or constraint is None:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -10,7 +11,9 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
+from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared
 from gradviz.graph.call_log import TensorUse
 
@@ -21,8 +24,8 @@ class SquashNotCounted(Rule):
     What it finds
     -------------
     A loss that contains both the log-probability of a sample ``u`` of a normal distribution, with a gradient through
-    ``u``, and a network's answer to ``tanh(u)``, where nothing takes the logarithm of the slope of ``tanh`` into
-    account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``.
+    ``u``, also as ``gaussian_nll_loss()`` or by its formula, and a network's answer to ``tanh(u)``, where nothing takes
+    the logarithm of the slope of ``tanh`` into account: no ``log(1 - a ** 2)``, and no ``softplus`` of ``u``.
 
     Why it matters
     --------------
@@ -70,7 +73,7 @@ class SquashNotCounted(Rule):
         flow, told = case.dataflow, set[int | None]()
         for backward in case.histories.last_trained_backward_of_each_line:
             for root in flow.log.calls[backward].roots:
-                above = flow.ancestors(root.tensor, backward, since=flow.step_before(backward))
+                above = flow.ancestors(root.tensor, backward, since=_own_step_before(case.histories, backward))
                 for squash in (row for row in above if _is_squash(flow, row)):
                     score = _score_of(flow, squash, above)
                     site = flow.log.calls[squash].call_site
@@ -93,6 +96,17 @@ class SquashNotCounted(Rule):
 
 _LOGARITHMS = frozenset({"log", "log1p", "softplus", "logsigmoid", "log10"})
 _BOTH = 2
+
+
+def _own_step_before(histories: ParameterHistories, backward: int) -> int:
+    """The step before a backward of the optimizer that steps after it: that of a critic may come between what an actor
+    computes and its own backward."""
+    index = bisect_left(histories.steps, backward)
+    if index == len(histories.steps):
+        return histories.flow.step_before(backward)
+    own = histories.steps_by_optimizer[histories.log.calls[histories.steps[index]].optimizer]
+    place = bisect_left(own, backward)
+    return own[place - 1] if place else 0
 
 
 def _is_squash(flow: Dataflow, row: int) -> bool:
@@ -148,8 +162,13 @@ def _score_of(flow: Dataflow, squash: int, above: tuple[int, ...]) -> int | None
     u = flow.log.calls[squash].inputs[0].tensor
     for row in above:
         call = flow.log.calls[row]
-        is_distance = plain_name(call.function) == "sub" and len(call.live_inputs) == _BOTH
-        if is_distance and call.inputs[0].tensor == u and (square := _square_of(flow, call.outputs[0].tensor, row)):
+        sides = [use.tensor for use in call.inputs[:_BOTH]]
+        if len(call.live_inputs) < _BOTH or u not in sides:
+            continue
+        name = plain_name(call.function)
+        if name in _SQUARED_DISTANCES:
+            return row
+        if name == "sub" and (square := _square_of(flow, call.outputs[0].tensor, row)):
             return square
     return _score_of_noise(flow, squash, above)
 
@@ -198,15 +217,23 @@ _MAX_STEPS = 8
 _ADDS = frozenset({"add", "sub", "mul", "neg", "sum", "div"})
 
 
+_SQUARED_DISTANCES = frozenset({"gaussian_nll_loss", "mse_loss"})
+"""They compare a number with a mean, of which both have a gradient."""
+
+
 def _square_of(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The call that squares a tensor, perhaps after it was divided by a scale."""
-    for user in flow.users(tensor, row):
-        call = flow.log.calls[user]
-        name = plain_name(call.function)
-        if name != "mul" and is_squared(call):
-            return user
-        if name == "div" and call.outputs:
-            return _square_of(flow, call.outputs[0].tensor, user)
+    for _ in range(_MAX_STEPS):
+        scaled = None
+        for user in flow.users(tensor, row):
+            call = flow.log.calls[user]
+            if is_square(call):
+                return user
+            if plain_name(call.function) in ("div", "mul", "neg") and call.outputs and scaled is None:
+                scaled = user
+        if scaled is None:
+            return None
+        tensor, row = flow.log.calls[scaled].outputs[0].tensor, scaled
     return None
 
 

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.kept_best import Better, better_than_best
 from gradviz.analysis.rules.bases.losses.fits import ERRORS
+from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.plateaus_by_hand import Plateau, plateaus_by_hand
 from gradviz.graph.modules_and_schedules import Schedule
 
 
@@ -21,8 +24,9 @@ class PlateauOfWrongSide(Rule):
     What it finds
     -------------
     ``ReduceLROnPlateau`` with ``mode="min"``, the default, that is told an accuracy; and with ``mode="max"`` that is
-    told a loss. What the number is, shows in what it was computed from: a mean of comparisons with the largest score,
-    or a loss function of torch. Where that cannot be followed, it shows in the names on the line that tells it, such as
+    told a loss; and lines of the program that do the same by hand, ``if accuracy < best``, and lower ``group["lr"]``
+    otherwise. What the number is, shows in what it was computed from: a mean of comparisons with the largest score, or
+    a loss function of torch. Where that cannot be followed, it shows in the names on the line that tells it, such as
     ``val_acc``, in that of the function that computed it, such as ``ndcg``, or in how the program keeps the best one:
     ``if score > best``. Numbers of which nothing tells it, and numbers that are subtracted from something, are left
     alone.
@@ -73,6 +77,25 @@ class PlateauOfWrongSide(Rule):
             if better is not None and better != schedule.mode:
                 yield self._finding(case, schedule, better)
 
+        for file, tree in own_files(case) if case.histories.steps else ():
+            ran = LinesThatRan(case.dataflow, file)
+            for plateau in plateaus_by_hand(tree):
+                better = _better_by_hand(case, ran, plateau)
+                if better is not None and better != plateau.better:
+                    yield self._by_hand(Location(file, plateau.line), plateau, better)
+
+    def _by_hand(self, location: Location, plateau: Plateau, better: Better) -> Finding:
+        what = "an accuracy or another number that should rise" if better == "max" else "a loss"
+        wrong, right = ("smaller", "larger") if better == "max" else ("larger", "smaller")
+        return self.finding(
+            f"{plateau.name} is {what}, and this line takes a {wrong} one for the best: the learning rate is lowered "
+            "while the model gets better",
+            symptom="grad_wrong",
+            why="improvements count as setbacks, and each of them brings the next cut of the learning rate nearer",
+            fix=f"take a {right} one for better, and begin with the worst number of that side",
+            location=location,
+        )
+
     def _finding(self, case: Case, schedule: Schedule, better: Better) -> Finding:
         made = case.location_of_site(schedule.call_site)
         told = case.location_of_site(schedule.readings[0][0])
@@ -104,6 +127,14 @@ def _better(case: Case, schedule: Schedule) -> Better | None:
 _MIN_READINGS = 2
 _MAX_ROWS = 20
 _MAX_CALLS = 12
+
+
+def _better_by_hand(case: Case, ran: LinesThatRan, plateau: Plateau) -> Better | None:
+    """What is better of a number that a program compares itself, as its origin or its names tell."""
+    calls = case.dataflow.log.calls
+    rows = [row for line in plateau.made for row in ran.rows_in(line, line) if type(calls[row].result) is float]
+    named = {_better_in(each) for each in (plateau.name, *plateau.given) if "-" not in each} - {None}
+    return _better_by_origin(case, rows[-_MAX_ROWS:]) or (next(iter(named)) if len(named) == 1 else None)
 
 
 # -- what the numbers were computed from -------------------------------------------------------------------------------

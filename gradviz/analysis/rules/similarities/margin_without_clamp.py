@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
-from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
-from gradviz.graph.call_log import Call
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class MarginWithoutClamp(Rule):
@@ -20,8 +22,9 @@ class MarginWithoutClamp(Rule):
 
     What it finds
     -------------
-    A loss that is linear in ``d_pos - d_neg + margin``, the difference of two results of the same function, or in
-    ``1 - y * score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
+    A loss that is linear in ``d_pos - d_neg + margin``, the difference of two distances or scores that the same
+    function made, also as ``d_pos - (d_neg - margin)``, where the margin may be a tensor that stays; or in ``1 - y *
+    score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
 
     Why it matters
     --------------
@@ -81,26 +84,62 @@ class MarginWithoutClamp(Rule):
 
 
 _BOTH = 2
-_PASSED = frozenset({"mul", "neg", "add"})
+_PASSED = frozenset({"mul", "neg", "add", "sub"})
 
 
 def _margin(flow: Dataflow, row: int) -> float | None:
     """The number that a call adds to a difference of two alike results, or from which it takes labels times scores."""
     call = flow.log.calls[row]
     name = plain_name(call.function)
-    number = number_of(call, *OPERAND, missing=0.0)
-    if name not in ("add", "sub") or len(call.inputs) != 1 or not number:
-        return None
-    is_reversed = call.function.rpartition(".")[2] == "__rsub__"
-    made = value_maker(flow, call.inputs[0].tensor, row)
-    if made is None:
+    number, given = _number_and_tensor(flow, row, call) if name in ("add", "sub") else (0.0, None)
+    made = value_maker(flow, given.tensor, row) if given is not None else None
+    if given is None or not number:
         return None
     if name == "add":
-        is_margin = _is_difference(flow, *made) or _is_in_difference(flow, row, call)
-        is_margin &= number > 0
-    else:
-        is_margin = is_reversed and _is_score_by_label(flow, *made)
+        is_margin = made is not None and (_is_difference(flow, *made) or _is_in_difference(flow, row, call))
+        is_margin |= made is not None and _is_difference(flow, *made, of=_DISTANCES | {"linear"})
+        is_margin &= number > _ROUNDED
+    elif is_number_first(call) or given is not call.inputs[0]:
+        is_margin = made is not None and _is_score_by_label(flow, *made)
+    else:  # what is right has to be better by it: near - (far - margin)
+        is_margin = number > _ROUNDED and _is_taken_away(flow, row, call) and _is_in_difference(flow, row, call)
     return number if is_margin else None
+
+
+_ROUNDED = 1e-5
+"""Less is no margin, but what avoids a zero."""
+
+
+def _number_and_tensor(flow: Dataflow, row: int, call: Call) -> tuple[float, TensorUse | None]:
+    """The number that a call adds or takes away, and the other operand: also a number in a tensor that stays."""
+    if len(call.inputs) == 1:
+        return number_of(call, *OPERAND, missing=0.0), call.inputs[0]
+    kept = [use for use in call.inputs if not use.requires_grad and prod(shape_of(flow, use.tensor)) == 1]
+    if len(call.inputs) != _BOTH or len(call.live_inputs) != 1 or len(kept) != 1:
+        return 0.0, None
+    made = flow.newest_producer(kept[0].tensor, row)
+    is_kept = made is None or made < flow.step_before(row) or flow.log.tensors[kept[0].tensor].role == "buffer"
+    values = flow.values_of(kept[0], row)
+    number = values.minimum if is_kept and values is not None and "alpha" not in call.scalars else None
+    return number or 0.0, call.live_inputs[0]
+
+
+def _before_margin(flow: Dataflow, made: tuple[int, Call] | None) -> tuple[int, Call] | None:
+    """The call that made what a margin in a tensor was added to, or taken away from; any other call as it is."""
+    if made is None or plain_name(made[1].function) not in ("add", "sub"):
+        return made
+    number, given = _number_and_tensor(flow, *made)
+    return value_maker(flow, given.tensor, made[0], through=_PASSED) if number and given is not None else made
+
+
+def _is_taken_away(flow: Dataflow, row: int, call: Call) -> bool:
+    """Whether something subtracts the result of a call."""
+    result = call.outputs[0].tensor
+    users = (flow.log.calls[user] for user in flow.users(result, row))
+    return any(
+        plain_name(user.function) == "sub" and len(user.inputs) == _BOTH and user.inputs[1].tensor == result
+        for user in users
+    )
 
 
 def _is_in_difference(flow: Dataflow, row: int, call: Call) -> bool:
@@ -109,18 +148,21 @@ def _is_in_difference(flow: Dataflow, row: int, call: Call) -> bool:
     return len(users) == 1 and _is_difference(flow, users[0], flow.log.calls[users[0]])
 
 
-def _is_difference(flow: Dataflow, row: int, call: Call) -> bool:
+def _is_difference(flow: Dataflow, row: int, call: Call, of: frozenset[str] | None = None) -> bool:
     """Whether a call subtracts two results of the same function, both with a gradient."""
     if plain_name(call.function) != "sub" or len(call.live_inputs) != _BOTH:
         return False
-    sides = [value_maker(flow, use.tensor, row, through=_PASSED) for use in call.inputs]
+    sides = [_before_margin(flow, value_maker(flow, use.tensor, row, through=_PASSED)) for use in call.inputs]
     names = {plain_name(side[1].function) for side in sides if side is not None}
-    return len(names) == 1 and None not in sides and names <= _DISTANCES
+    if len(names) != 1 or None in sides or not names <= (of or _DISTANCES):
+        return False
+    scores = [side[1].outputs[0].tensor for side in sides if side is not None]
+    return "linear" not in names or all(shape_of(flow, each)[-1:] == (1,) for each in scores)
 
 
 _DISTANCES = frozenset({
     "pairwise_distance", "cosine_similarity", "norm", "vector_norm", "sqrt", "sum", "mean", "cdist", "mse_loss",
-    "diagonal", "max", "min", "amax", "amin",
+    "diagonal", "max", "min", "amax", "amin", "vecdot", "dot", "einsum", "bilinear", "logsumexp", "bmm", "baddbmm",
 })  # fmt: skip
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import call_words, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sequences.swapped_states import swapped_states
 from gradviz.analysis.rules.bases.sources.crossed_names import CrossedNames, crossed_names
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
 from gradviz.analysis.rules.bases.sources.own_files import own_files
@@ -20,7 +23,8 @@ class ArgumentsInOtherOrder(Rule):
     Calls of the program's own functions, methods and modules on lines that ran in training, where the first of two
     values has the name of the second parameter and the second that of the first; and ``values, rewards = f()`` where
     ``f`` returns ``rewards, values``. Letters such as ``x`` and ``t`` only where another call has them in order. What
-    is called in both orders with the same names is left alone.
+    is called in both orders with the same names is left alone. Also an LSTM whose two states are given to it in the
+    other order than that in which it returned them.
 
     Why it matters
     --------------
@@ -66,6 +70,22 @@ class ArgumentsInOtherOrder(Rule):
             for crossed in crossed_names(tree):
                 if any(flow.has_step_after(row) for row in ran.rows_in(crossed.first_line, crossed.line)):
                     yield self._finding(file, crossed)
+
+        for row in swapped_states(flow):
+            if flow.has_step_after(row):
+                yield self._of_states(flow, row)
+
+    def _of_states(self, flow: Dataflow, row: int) -> Finding:
+        name = call_words(flow.log.calls[row])
+        return self.finding(
+            f"{name} gets the cell state that it returned as its hidden state, and the hidden state as its cell state",
+            symptom="grad_wrong",
+            why="it takes and returns the hidden state first and the cell state second, and both have one shape, so "
+            "nothing raises",
+            fix="take them in the order in which they are returned: h, c = cell(x, (h, c)), or out, (h, c) = lstm(x, "
+            "(h, c))",
+            location=location_of_call(flow, row),
+        )
 
     def _finding(self, file: str, crossed: CrossedNames) -> Finding:
         (one, other), (first, second) = crossed.given, crossed.wanted

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
-from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    line_outside_modules,
+    line_that_gave,
+    location_of_call,
+)
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies
@@ -113,7 +119,7 @@ class GradientIntoTarget(Rule):
     def _of_the_model_itself(self, case: Case) -> Iterator[Finding]:
         told: set[Location | None] = set()
         for target in own_targets(case.histories, case.backward_calls):
-            location = location_of_line(line_outside_modules(case.dataflow, target.source))
+            location = _line_of_target(case, target)
             if location not in told:
                 told.add(location)
                 yield self._own_target(case, target, location)
@@ -157,6 +163,14 @@ class GradientIntoTarget(Rule):
             tensors=names_of(flow, targets),
             evidence={"parameters": len(targets)},
         )
+
+
+def _line_of_target(case: Case, target: OwnTarget) -> Location | None:
+    """Where to cut off a target: at the model that computes it; if the prediction is of the same call, where the target
+    takes its part, or where the function that does so is given the whole."""
+    flow = case.dataflow
+    given = line_that_gave(flow, target.source, target.model) if target.source != target.model else None
+    return location_of_line(given or line_outside_modules(flow, target.source))
 
 
 _FOLLOWS = "the program overwrites them with trained parameters"

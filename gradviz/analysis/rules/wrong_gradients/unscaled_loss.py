@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.samples.unscaled_by_hand import Unscaled, unscaled_by_hand
 
 
 class UnscaledLoss(Rule):
@@ -22,7 +23,9 @@ class UnscaledLoss(Rule):
     -------------
     ``scaler.step(optimizer)`` of a ``GradScaler`` after the backward of a loss that did not go through
     ``scaler.scale()``, also of one of several losses; torch refuses it only if nothing was ever scaled. Losses that the
-    program multiplies itself by what ``get_scale()`` returns are left alone.
+    program multiplies itself by what ``get_scale()`` returns are left alone. Also a scaler that the program writes
+    itself: gradients that are divided by a power of two before each step, where it looks for Inf or calls the number a
+    scale, of a loss that no such number multiplies.
 
     Why it matters
     --------------
@@ -74,6 +77,27 @@ class UnscaledLoss(Rule):
             rows = [backward for _, backward in found[-_MAX_LOOKS:]]
             if len(rows) >= _MIN_STEPS and not any(_is_scaled(case, row, scales) for row in rows):
                 yield self._finding(case, rows, location_of_call(case.dataflow, found[0][0]), symptom="vanishing")
+
+        for found_by_hand in unscaled_by_hand(case).values():
+            newest = found_by_hand[-_MAX_LOOKS:]
+            if len(newest) >= _MIN_STEPS and not any(each.is_scaled for each in newest):
+                yield self._by_hand(case, newest[-1])
+
+    def _by_hand(self, case: Case, found: Unscaled) -> Finding:
+        flow = case.dataflow
+        location, divided = two_lines(flow, found.backward, found.division)
+        return self.finding(
+            f"the gradients are divided by {found.scale:,.0f}{at_line(divided)}, and nothing multiplied the loss by "
+            "that scale",
+            symptom="vanishing",
+            why="a scaler multiplies the loss before backward, so that small gradients are not lost, and divides the "
+            "gradients by the same number",
+            fix=f"multiply the loss: (loss * {found.scale:,.0f}).backward(), with the scale of the scaler",
+            location=location,
+            symptom_location=divided,
+            tensors=names_of(flow, sorted(case.histories.reached_by.get(found.backward, ()))),
+            evidence={"scale": found.scale},
+        )
 
     def _finding(self, case: Case, rows: list[int], step: Location | None, **facts: str) -> Finding:
         flow = case.dataflow

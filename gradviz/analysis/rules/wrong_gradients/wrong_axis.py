@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import End, axis_of, ends_of_axes
+from gradviz.analysis.dataflow.axes import End, ends_of_axes
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
+from gradviz.analysis.rules.bases.sequences.normalized_scores import normalized_axis, words_of_normalizer
 from gradviz.analysis.rules.bases.sequences.transition_tables import tables_summed_over_their_own_axis
 from gradviz.graph.call_log import Call
 
@@ -21,12 +22,13 @@ class WrongAxis(Rule):
 
     What it finds
     -------------
-    A softmax over one axis whose result is then used as probabilities or weights along another one, and never along its
-    own: a categorical distribution, a loss with classes, attention weights that a matrix product sums over the other of
-    two positions, weights over the first axis whose products are summed over another one, a divergence of scores of
-    which a ``cross_entropy`` or an ``argmax`` takes the classes along another axis. And vectors that ``normalize()``
-    scales over the first axis, before products over the last one that should be cosines. Likewise a table of
-    log-probabilities of the next state that the forward recursion of a hidden Markov model sums over its own axis.
+    A softmax over one axis, also by its formula, whose result is then used as probabilities or weights along another
+    one, and never along its own: a categorical distribution, a loss with classes, attention weights that a matrix
+    product or an ``einsum`` sums over the other of two positions, weights over the first axis whose products are summed
+    over another one, a divergence of scores of which a ``cross_entropy`` or an ``argmax`` takes the classes along
+    another axis. And vectors that ``normalize()`` scales over the first axis, before products over the last one that
+    should be cosines. Likewise a table of log-probabilities of the next state that the forward recursion of a hidden
+    Markov model sums over its own axis.
 
     Why it matters
     --------------
@@ -68,10 +70,8 @@ class WrongAxis(Rule):
         flow = case.dataflow
         seen, told = set[tuple[int | None, int]](), set[int]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _NORMALIZERS or not call.live_inputs:
-                continue
-            rank = len(shape_of(flow, call.outputs[0].tensor)) if call.outputs else 0
-            axis = axis_of(call, rank)
+            axis = normalized_axis(flow, row, call) if call.live_inputs else None
+            rank = len(shape_of(flow, call.outputs[0].tensor)) if axis is not None else 0
             place = call.call_site, rank
             if rank < 2 or axis is None or place in seen or not flow.has_step_after(row):
                 continue
@@ -116,7 +116,7 @@ class WrongAxis(Rule):
         call = flow.log.calls[row]
         shape = shape_of(flow, call.outputs[0].tensor)
         other, used = min(end.axes), location_of_call(flow, end.call)
-        words = call_words(call)
+        words = words_of_normalizer(call)
         use = "vectors are multiplied along" if words == "normalize()" else _USES[end.kind]
         return self.finding(
             f"{words} normalizes over axis {axis} of {_shape(shape)}, but{at_line(used)} {use} axis {other}",
@@ -134,7 +134,6 @@ class WrongAxis(Rule):
         )
 
 
-_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
 _USES: dict[str, str] = {
     "contracted": "a matrix product sums over",
     "summed": "what it weighs is summed over",
@@ -159,12 +158,19 @@ def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: in
     for end in ends:
         if end.kind in ("drawn", "classes"):
             return end
-        is_of_last = end.axes == {len(shape_of(flow, call.outputs[0].tensor)) - 1}
-        if end.kind == "contracted" and is_of_last and not end.is_divided and _is_attention(case, row, call):
+        last = len(shape_of(flow, call.outputs[0].tensor)) - 1
+        is_of_positions = end.axes == {last} or (end.axes == {last - 1} and axis == last and not _is_summed(ends, end))
+        if end.kind == "contracted" and is_of_positions and not end.is_divided and _is_attention(case, row, call):
             return end
         if end.kind == "summed" and axis == 0 and end.is_weighed and not end.is_divided:
             return end
     return classes_of_divergence(flow, row, call, axis)
+
+
+def _is_summed(ends: list[End], end: End) -> bool:
+    """Whether weights are also summed along the same axis: what they weigh is then divided by their sum, as the
+    centres of soft clusters are."""
+    return any(each.kind == "summed" and each.axes == end.axes for each in ends)
 
 
 def _is_attention(case: Case, row: int, call: Call) -> bool:
@@ -173,7 +179,7 @@ def _is_attention(case: Case, row: int, call: Call) -> bool:
     flow = case.dataflow
     for _, maker in flow.makers(call.inputs[0].tensor, row, _MAX_ARITHMETIC):
         name = plain_name(maker.function)
-        if name in ("matmul", "bmm", "mm"):
+        if name in ("matmul", "bmm", "mm") or (name == "einsum" and len(maker.inputs) > 1):
             return all(flow.log.tensors[use.tensor].role != "parameter" for use in maker.inputs[:2])
         if name not in _SCALE:
             return False
@@ -181,7 +187,7 @@ def _is_attention(case: Case, row: int, call: Call) -> bool:
 
 
 _MAX_ARITHMETIC = 6
-_SCALE = frozenset({"mul", "div", "add", "sub", "masked_fill", "where", "dropout", "float", "to"})
+_SCALE = frozenset({"mul", "div", "add", "sub", "masked_fill", "where", "dropout", "float", "to", "exp"})
 
 
 def _is_product_of_such(case: Case, end: End) -> bool:

@@ -31,6 +31,7 @@ _PRODUCTS = frozenset(
 """Those that sum over what they multiply are given tensors of one shape."""
 _KEEPS = frozenset({
     "sum", "mean", "mul", "div", "clamp", "clamp_min", "flatten", "view", "reshape", "squeeze", "getitem", "float",
+    "einsum", "nansum", "nanmean",
 })  # fmt: skip
 """They are passed where they take a single tensor."""
 

@@ -10,7 +10,7 @@ frozenset({1})
 
 from __future__ import annotations
 
-from gradviz.analysis.dataflow.axes import axes_of, axis_of
+from gradviz.analysis.dataflow.axes import axes_of, axis_of, summed_by_einsum
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -50,7 +50,7 @@ def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
         axes = axes_of(call, rank)
         return frozenset(axes or range(rank))
     if name == "einsum":
-        return _summed_by_einsum(call, use)
+        return summed_by_einsum(call, use)
     if product_of(call) is None:
         return None
     if name in _ELEMENTWISE:
@@ -61,18 +61,6 @@ def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
         axis = axis_of(call, rank) if name == "vecdot" else None
         return frozenset({rank - 1 if axis is None else axis})
     return frozenset({rank - 1 if use is call.inputs[0] else rank - 2})
-
-
-def _summed_by_einsum(call: Call, use: TensorUse) -> frozenset[int] | None:
-    equation = call.scalars.get("0", call.scalars.get("equation"))
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
-        return None
-    given, _, result = equation.replace(" ", "").partition("->")
-    terms = given.split(",")
-    index = next((at for at, each in enumerate(call.inputs) if each is use), None)
-    if index is None or index >= len(terms):
-        return None
-    return frozenset(axis for axis, letter in enumerate(terms[index]) if letter not in result)
 
 
 def _terms(call: Call) -> list[str] | None:

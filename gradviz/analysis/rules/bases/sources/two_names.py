@@ -6,7 +6,7 @@
 ...     loss = f(model(ids), labels)
 ... '''.splitlines(), start=1))
 >>> two_names(lines, 3)
-TwoNames(changed='ids', other='labels', line=2)
+TwoNames(changed='ids', other='labels', line=2, is_view=False)
 >>> lines[2] = "    labels = ids.clone()"
 >>> two_names(lines, 3)
 """
@@ -21,7 +21,11 @@ from msgspec import Struct
 from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, is_read, tree_of
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, function_around
 
-_SAME_MEMORY = frozenset({"detach", "view", "view_as", "data", "squeeze", "unsqueeze", "requires_grad_"})
+_OTHER_SHAPE = frozenset({
+    "view", "view_as", "squeeze", "unsqueeze", "transpose", "permute", "movedim", "unflatten", "swapaxes", "T", "mT",
+})  # fmt: skip
+"""They return the same memory in another shape."""
+_SAME_MEMORY = frozenset({"detach", "data", "requires_grad_"}) | _OTHER_SHAPE
 _OF_SHAPE = frozenset({"shape", "size", "dim", "ndim", "device", "dtype", "numel", "item", "requires_grad", "grad"})
 """What is no reading of the values of a tensor; and the value of a loss that is only shown."""
 
@@ -34,6 +38,8 @@ class TwoNames(Struct, frozen=True):
     other: str
     line: int
     """The line that assigns the one name to the other."""
+    is_view: bool = False
+    """Whether that gives the one name another shape, which it needs."""
 
 
 def two_names(lines: Mapping[int, str], line: int) -> TwoNames | None:
@@ -42,7 +48,7 @@ def two_names(lines: Mapping[int, str], line: int) -> TwoNames | None:
     changed = code.changed_on(line)
     if changed is None:
         return None
-    for assigned, name, meant in code.aliases():
+    for assigned, name, meant, is_view in code.aliases():
         other = meant if name == changed else name if meant == changed else None
         if other is None or assigned == line:
             continue
@@ -51,7 +57,7 @@ def two_names(lines: Mapping[int, str], line: int) -> TwoNames | None:
             continue
         after = order[order.index(line) + 1 :]
         if code.is_read(after, changed) and code.is_read(after, other):
-            return TwoNames(changed, other, assigned)
+            return TwoNames(changed, other, assigned, is_view)
     return None
 
 
@@ -64,11 +70,11 @@ def reset_in_vain(lines: Mapping[int, str], line: int) -> TwoNames | None:
     ...     fast["w"] = slow["w"] - gradient(fast, x)
     ... '''.splitlines(), start=1))
     >>> reset_in_vain(lines, 3)
-    TwoNames(changed='fast', other='slow', line=2)
+    TwoNames(changed='fast', other='slow', line=2, is_view=False)
     """
     code = _Function(lines, line)
     changed = code.changed_on(line)
-    for assigned, name, meant in code.aliases():
+    for assigned, name, meant, _ in code.aliases():
         if name != changed or assigned >= line:
             continue
         loop = code.loop_around(assigned, line)
@@ -156,12 +162,12 @@ class _Function:
                 return name.id
         return None
 
-    def aliases(self) -> Iterator[tuple[int, str, str]]:
-        """Every assignment of a name to what another one means: its line, and both names."""
+    def aliases(self) -> Iterator[tuple[int, str, str, bool]]:
+        """Every assignment of a name to what another one means: its line, both names, and whether that is a view."""
         for target, value in self.tree.assignments:
             meant = _same_tensor(value)
             if isinstance(target, ast.Name) and target in self._names and meant is not None and meant != target.id:
-                yield target.lineno, target.id, meant
+                yield target.lineno, target.id, meant, _is_view(value)
 
     def order(self, start: int, line: int) -> list[int] | None:
         """The lines in the order in which they run after a line, if the other line is one of them. The last lines of a
@@ -236,6 +242,10 @@ def _same_tensor(value: ast.expr) -> str | None:
             value = value.value
         else:
             return value.id if isinstance(value, ast.Name) else None
+
+
+def _is_view(value: ast.expr) -> bool:
+    return any(isinstance(each, ast.Attribute) and each.attr in _OTHER_SHAPE for each in ast.walk(value))
 
 
 def _returns(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:

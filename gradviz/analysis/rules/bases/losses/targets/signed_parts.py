@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -73,6 +73,10 @@ def _of_log_probability(flow: Dataflow, row: int, call: Call) -> int:
         return 0
     if name == "log_softmax":
         return 1
+    if name == "entr":  # -p * log p
+        return -int(bool(call.inputs) and kind_of(flow, call.inputs[0].tensor, row) == "probability")
+    if name == "xlogy" and len(call.inputs) == _BOTH:
+        return int(all(kind_of(flow, use.tensor, row) == "probability" for use in call.inputs))
     if name == "sub" and len(call.inputs) == _BOTH:
         made = flow.newest_producer(call.inputs[1].tensor, row)
         return int(made is not None and plain_name(flow.log.calls[made].function) == "logsumexp")
@@ -89,6 +93,10 @@ def _summands(flow: Dataflow, row: int, call: Call) -> Iterator[tuple[TensorUse,
             is_second = (use.place in ("1", "other")) is not is_number_first(call)
             turn = -1 if name == "sub" and is_second else 1
             yield use, -turn if is_second and number_of(call, "alpha", missing=1.0) < 0 else turn
+    elif name == "addcmul":
+        yield call.inputs[0], 1
+        turn = -1 if number_of(call, "value", missing=1.0) < 0 else 1
+        yield from ((use, turn * sign) for use, sign in _beside(flow, row, call.inputs[1:]))
     elif name == "neg":
         yield call.inputs[0], -1
     elif name in ("mul", "div") or (name in PRODUCTS and len(call.inputs) == _BOTH):
@@ -103,8 +111,14 @@ def _factors(flow: Dataflow, row: int, call: Call, name: str) -> Iterator[tuple[
         if not (name == "div" and is_number_first(call)):
             yield call.inputs[0], -1 if number_of(call, *OPERAND, missing=1.0) < 0 else 1
         return
-    one, other = call.inputs[:_BOTH]
-    for use, beside in ((one, other), (other, one)) if name != "div" else ((one, other),):
+    yield from _beside(flow, row, call.inputs[:_BOTH], is_either_way=name != "div")
+
+
+def _beside(
+    flow: Dataflow, row: int, factors: Sequence[TensorUse], *, is_either_way: bool = True
+) -> Iterator[tuple[TensorUse, int]]:
+    one, other = factors
+    for use, beside in ((one, other), (other, one)) if is_either_way else ((one, other),):
         values = flow.values_of(beside, row)
         if values is not None and values.minimum is not None and values.maximum is not None:
             if values.minimum >= 0:
