@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -22,7 +23,8 @@ class SimilarToItself(Rule):
     A table of products of a set of vectors with itself, ``z @ z.T``, that goes into ``cross_entropy()`` with classes,
     into ``log_softmax()`` or ``softmax()`` of which classes are chosen, or into a sum of exponentials, without a call
     that takes its diagonal away: ``masked_fill()``, ``fill_diagonal_()``, a large number that is subtracted, or a
-    choice of the other elements.
+    choice of the other elements. Likewise a table of distances, ``torch.cdist(z, z)``, or
+    ``(z[:, None] - z).norm(dim=2)``.
 
     Why it matters
     --------------
@@ -73,9 +75,9 @@ class SimilarToItself(Rule):
             if not flow.has_step_after(row):
                 continue
             seen.add(call.call_site)
-            end = _contrast(flow, row, call.outputs[0].tensor)
-            if end is not None:
-                yield self._finding(case, row, end)
+            found = _contrast(flow, row, call.outputs[0].tensor)
+            if found is not None:
+                yield self._finding(case, *found)
 
     def _finding(self, case: Case, row: int, end: int) -> Finding:
         flow = case.dataflow
@@ -99,8 +101,8 @@ _VIEWS = frozenset({
     "t", "T", "mT", "H", "mH", "adjoint", "transpose", "swapaxes", "swapdims", "movedim", "permute", "contiguous",
     "unsqueeze", "getitem", "detach", "clone", "expand", "view", "reshape",
 })  # fmt: skip
-_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot"})
-_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double"})
+_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot", "cdist"})
+_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double", "neg", "square", "sqrt", "pow"})
 _SHIFTS = frozenset({"add", "sub"})
 _MAX_VIEWS = 3
 _MAX_SCALES = 6
@@ -113,7 +115,7 @@ def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
     if len(call.outputs) != 1:
         return False
     shape = shape_of(flow, call.outputs[0].tensor)
-    factors = call.inputs if name in _PRODUCTS else _summed_factors(flow, row, call) if name == "sum" else ()
+    factors = call.inputs if name in _PRODUCTS else _summed_factors(flow, row, call) if name in _SUMS else ()
     sources = {_source(flow, use.tensor, row) for use in factors}
     if len(factors) != _TWO:
         return False
@@ -129,12 +131,31 @@ def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
 
 
 def _summed_factors(flow: Dataflow, row: int, call: Call) -> tuple[TensorUse, ...]:
-    """The factors of a product by hand: ``(z[:, None] * z[None]).sum(-1)``."""
-    made = flow.newest_producer(call.inputs[0].tensor, row) if call.inputs else None
-    product = None if made is None else flow.log.calls[made]
-    if product is None or plain_name(product.function) != "mul" or len(shape_of(flow, call.inputs[0].tensor)) != 3:
+    """The factors of a product by hand, ``(z[:, None] * z[None]).sum(-1)``, or the two sides of a difference:
+    ``(z[:, None] - z[None]).norm(dim=-1)``."""
+    axis = call.scalars.get("dim", call.scalars.get("1"))
+    is_of_last = axis in (_TWO, -1) or (plain_name(call.function) != "sum" and call.scalars.get("dim[0]") in (_TWO, -1))
+    if not is_of_last or not call.inputs or len(shape_of(flow, call.inputs[0].tensor)) != 3:
         return ()
-    return product.inputs if axis_of(call, 3) == _TWO else ()
+    for _, maker in flow.makers(call.inputs[0].tensor, row, _TWO):
+        name = plain_name(maker.function)
+        if name == "sub" or (name == "mul" and len({use.tensor for use in maker.inputs}) == _TWO):
+            return maker.inputs
+        if name not in _OF_DIFFERENCES and not is_square(maker):
+            return ()
+    return ()
+
+
+_SUMS = frozenset({"sum", "norm", "vector_norm"})
+_OF_DIFFERENCES = frozenset({"abs", "square", "pow"})
+
+
+def _is_of_distances(flow: Dataflow, row: int) -> bool:
+    """Whether a call returns distances, where a loss may add up the exponentials of all: an estimate of a density."""
+    call = flow.log.calls[row]
+    name = plain_name(call.function)
+    made = next((plain_name(maker.function) for _, maker in flow.makers(call.inputs[0].tensor, row, 1)), "")
+    return name == "cdist" or (name in _SUMS and made != "mul") or (name in _SUMS and name != "sum")
 
 
 def _source(flow: Dataflow, tensor: int, row: int) -> int:
@@ -149,21 +170,29 @@ def _source(flow: Dataflow, tensor: int, row: int) -> int:
     return tensor
 
 
-def _contrast(flow: Dataflow, row: int, tensor: int) -> int | None:
-    """The call that makes a loss of the whole table, if nothing but factors came before it and no other call has a use
-    for it that may take the diagonal away."""
+def _contrast(flow: Dataflow, row: int, tensor: int) -> tuple[int, int] | None:
+    """The call behind which to hide the diagonal, and the one that makes a loss of the whole table, if nothing but
+    factors came before it and no other call has a use for it that may take the diagonal away."""
+    first = row
+    is_of_distances = _is_of_distances(flow, row)
     for _ in range(_MAX_SCALES):
         users = [(user, flow.log.calls[user]) for user in flow.users(tensor, row)]
         if any(_changes(call, tensor) for _, call in users):
             return None
-        end = next((user for user, call in users if _is_contrast(flow, user, call)), None)
+        ends = (user for user, call in users if _is_contrast(flow, user, call))
+        end = next((each for each in ends if not (is_of_distances and _is_exponential(flow, each))), None)
         if end is not None:
-            return end
+            # What is to be hidden is a similarity: the distance before it would have to be large.
+            return row if is_of_distances else first, end
         scaled = [(user, call) for user, call in users if _is_scaled(flow, call)]
         if len(scaled) != 1:
             return None
         row, tensor = scaled[0][0], scaled[0][1].outputs[0].tensor
     return None
+
+
+def _is_exponential(flow: Dataflow, row: int) -> bool:
+    return plain_name(flow.log.calls[row].function) == "exp"
 
 
 def _changes(call: Call, tensor: int) -> bool:
