@@ -1,0 +1,90 @@
+"""Offsets that a softmax cancels, optimizers in another order than their models, and losses with several backward calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+SCORES = HEAD + (
+    "net, head = nn.Linear(4, 4), nn.Linear(4, 2)\noffset = nn.Parameter(0.1 * torch.randn({}))\n"
+    "optimizer = torch.optim.Adam([*net.parameters(), *head.parameters(), offset])\n"
+    "for step in range(4):\n    x = torch.randn(6, 5, 4)\n    scores = x @ net(x).mT\n    {}\n"
+    "    loss = F.cross_entropy(head(h.mean(1)), torch.arange(6) % 2)" + TRAIN
+)
+USERS = HEAD + (
+    "net, bias = nn.Linear(4, 3), nn.Embedding(7, {})\n"
+    "optimizer = torch.optim.Adam([*net.parameters(), *bias.parameters()])\n"
+    "for step in range(4):\n    x, user = torch.randn(8, 4), torch.randint(0, 7, (8,))\n"
+    "    scores = net(x) + bias(user){}\n    loss = F.cross_entropy(scores, x.argmax(1) % 3)" + TRAIN
+)
+PAIRS = HEAD + (
+    "nets = {{'price': nn.Linear(4, 1), 'demand': nn.Linear(4, 1)}}\n"
+    "optimizers = [torch.optim.SGD(nets[name].parameters(), lr=0.1) for name in {}]{}\n"
+    "for step in range(4):\n    x = torch.randn(8, 4)\n    for net, optimizer in zip(nets.values(), optimizers):\n"
+    "        optimizer.zero_grad()\n        net(x).square().mean().backward()\n        optimizer.step()\n"
+)
+
+FAULTS = {
+    "an offset without the axis of the softmax": (
+        "only_rounding", SCORES.format("5, 1", "h = (scores + offset).softmax(-1) @ x  # HERE"),
+    ),
+    "an offset of each query, subtracted in place, with a mask": (
+        "only_rounding",
+        SCORES.format(
+            "5",
+            "scores = scores.sub_(offset[:, None])  # HERE\n"
+            "    h = scores.masked_fill(torch.ones(5, 5).triu(1).bool(), -1e9).div(2.0).softmax(-1) @ x",
+        ),
+    ),
+    "an offset of each sample before a cross entropy": ("only_rounding", USERS.format(1, "  # HERE")),
+    "optimizers in the order of the alphabet": (
+        "wrong_optimizer", PAIRS.format("sorted(nets)", "  # HERE"),
+    ),
+    "optimizers in the opposite order, from a function": (
+        "wrong_optimizer", PAIRS.format("reversed(list(nets))", "  # HERE"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
+    cause, script = FAULTS[name]
+    assert_first_alarm(script, cause, tmp_path)
+
+
+HEALTHY = {
+    "an offset of each key": SCORES.format("5, 5", "h = (scores + offset).softmax(-1) @ x"),
+    "an offset before a sigmoid": SCORES.format("5, 1", "h = (scores + offset).sigmoid() @ x"),
+    "an offset whose scores are used once more": SCORES.format(
+        "5, 1", "s = scores + offset\n    h = s.softmax(-1) @ x + 0.1 * s.logsumexp(-1, keepdim=True)"
+    ),
+    "a factor of each query": SCORES.format("5, 1", "h = (scores * offset).softmax(-1) @ x"),
+    "one number for all scores": SCORES.format("1", "h = (scores + offset).softmax(-1) @ x"),
+    "an offset of each class": USERS.format(3, ""),
+    "optimizers in the order of their models": PAIRS.format("nets", ""),
+    "a step every second time": HEAD
+    + (
+        "one, two = nn.Linear(4, 1), nn.Linear(1, 1)\n"
+        "of_one, of_two = (torch.optim.SGD(net.parameters(), lr=0.1) for net in (one, two))\n"
+        "for step in range(6):\n    x = torch.randn(8, 4)\n    (two(one(x).detach()) - 1).square().mean().backward()\n"
+        "    of_two.step()\n    of_two.zero_grad()\n    if step % 2:\n        one(x).square().mean().backward()\n"
+        "        of_one.step()\n        of_one.zero_grad()\n"
+    ),
+    "a term for other features that goes backward alone": HEAD
+    + (
+        "net, head = nn.Linear(4, 3), nn.Linear(3, 2)\n"
+        "optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)\n"
+        "for step in range(4):\n    x = torch.randn(8, 4)\n    z = net(x)\n    c = z - z.mean(0)\n"
+        "    table = torch.einsum('bi,bj->ij', c, c) / 7\n    other = table - torch.diag(table.diagonal())\n"
+        "    optimizer.zero_grad()\n    F.cross_entropy(head(z), torch.arange(8) % 2).backward(retain_graph=True)\n"
+        "    (0.5 * other.square().sum()).backward()\n    optimizer.step()\n"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_what_only_looks_like_it_is_left_alone(name: str, tmp_path: Path) -> None:
+    assert not alarms(HEALTHY[name], tmp_path)
