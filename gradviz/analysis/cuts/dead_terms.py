@@ -118,7 +118,16 @@ def _weighs_data(histories: ParameterHistories, term: int, made: int, since: int
     if len(calls) < _MIN_CALLS or not all(_is_number(flow, use) for use in (*call.inputs, *call.outputs)):
         return False
     uses = [use for each in calls for use in each.inputs]
+    if any(_comes_from_unseen(flow, use.tensor, made) for use in uses):
+        return False
     return not any(use.requires_grad or histories.tensor(use.tensor).role != "tensor" for use in uses)
+
+
+def _comes_from_unseen(flow: Dataflow, tensor: int, before: int) -> bool:
+    """Whether no call made a tensor, but one made its memory: ``torch.func`` gives on results as other tensors."""
+    if flow.is_made(tensor, before):
+        return False
+    return any(flow.is_made(each, before) for each in flow.sharing_memory(tensor))
 
 
 _MIN_CALLS = 3

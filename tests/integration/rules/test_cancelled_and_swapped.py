@@ -27,7 +27,41 @@ PAIRS = HEAD + (
     "        optimizer.zero_grad()\n        net(x).square().mean().backward()\n        optimizer.step()\n"
 )
 
+SLOPES = HEAD + (
+    "from torch.func import grad, hessian, jacfwd, jvp, vmap\n"
+    "net = nn.Sequential(nn.Linear(2, 8), {}, nn.Linear(8, 1)){}\n"
+    "optimizer = torch.optim.Adam(net.parameters())\n"
+    "def value(p):\n    return net(p).squeeze(-1)\n"
+    "for step in range(3):\n    x = torch.rand(6, 2)\n    bend = {}\n"
+    "    loss = 0.1 * (bend - x[:, 0].sin()).square().mean() + net(torch.ones(1, 2)).square().mean()" + TRAIN
+)
+HESSIAN = "vmap(hessian(value))(x).diagonal(dim1=1, dim2=2).sum(1)"
+
 FAULTS = {
+    "a hessian of straight lines": ("second_derivative_zero", SLOPES.format("nn.LeakyReLU()", "  # HERE", HESSIAN)),
+    "a derivative forward of a gradient": (
+        "second_derivative_zero",
+        SLOPES.format("nn.LeakyReLU()", "  # HERE", "vmap(lambda p: jvp(grad(value), (p,), (torch.ones(2),))[1][0])(x)"),
+    ),
+    "two derivatives forward": (
+        "second_derivative_zero",
+        SLOPES.format("nn.LeakyReLU()", "  # HERE", "vmap(jacfwd(jacfwd(value)))(x)[:, 0, 0]"),
+    ),
+    "a value of the next step that a function is given": (
+        "gradient_into_target",
+        HEAD
+        + (
+            "critic = nn.Linear(3, 1)\noptimizer = torch.optim.SGD(critic.parameters(), lr=0.1)\n"
+            "def returns_of(rewards, values):\n    after, out = values[-1], []\n"
+            "    for r, v in zip(reversed(rewards.unbind()), reversed(values[1:].unbind())):\n"
+            "        after = r + 0.9 * torch.lerp(v, after, 0.8)\n        out.append(after)\n"
+            "    return torch.stack(out[::-1])\n"
+            "for step in range(3):\n    states, rewards = torch.randn(6, 8, 3), torch.randn(5, 8)\n"
+            "    values = critic(states).squeeze(-1)\n    goal = returns_of(rewards, values)  # HERE\n"
+            "    loss = F.smooth_l1_loss(values[:-1], goal)"
+        )
+        + TRAIN,
+    ),
     "an offset without the axis of the softmax": (
         "only_rounding", SCORES.format("5, 1", "h = (scores + offset).softmax(-1) @ x  # HERE"),
     ),
@@ -56,6 +90,8 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "a hessian of a smooth network": SLOPES.format("nn.Tanh()", "", HESSIAN),
+    "a slope of straight lines": SLOPES.format("nn.LeakyReLU()", "", "vmap(jacfwd(value))(x).sum(1)"),
     "an offset of each key": SCORES.format("5, 5", "h = (scores + offset).softmax(-1) @ x"),
     "an offset before a sigmoid": SCORES.format("5, 1", "h = (scores + offset).sigmoid() @ x"),
     "an offset whose scores are used once more": SCORES.format(

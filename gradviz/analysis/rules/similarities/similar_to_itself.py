@@ -101,8 +101,12 @@ _VIEWS = frozenset({
     "t", "T", "mT", "H", "mH", "adjoint", "transpose", "swapaxes", "swapdims", "movedim", "permute", "contiguous",
     "unsqueeze", "getitem", "detach", "clone", "expand", "view", "reshape",
 })  # fmt: skip
-_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot", "cdist"})
-_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double", "neg", "square", "sqrt", "pow"})
+_PRODUCTS = frozenset(
+    {"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot", "cdist"}
+)
+_SCALES = frozenset(
+    {"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double", "neg", "square", "sqrt", "pow"}
+)
 _SHIFTS = frozenset({"add", "sub"})
 _MAX_VIEWS = 3
 _MAX_SCALES = 6

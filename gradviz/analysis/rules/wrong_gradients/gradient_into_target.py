@@ -6,13 +6,22 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.twin_calls import TwinCalls, twin_calls
-from gradviz.analysis.dataflow.call_words import at_line, call_words, line_outside_modules, location_of_call
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    line_outside_modules,
+    line_that_gave,
+    location_of_call,
+    plain_name,
+)
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies
 from gradviz.analysis.parameters.own_targets import OwnTarget, own_targets
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.graph.model import CallSite
 
 
 class GradientIntoTarget(Rule):
@@ -113,7 +122,7 @@ class GradientIntoTarget(Rule):
     def _of_the_model_itself(self, case: Case) -> Iterator[Finding]:
         told: set[Location | None] = set()
         for target in own_targets(case.histories, case.backward_calls):
-            location = location_of_line(line_outside_modules(case.dataflow, target.source))
+            location = location_of_line(_line_of_own(case.dataflow, target))
             if location not in told:
                 told.add(location)
                 yield self._own_target(case, target, location)
@@ -188,3 +197,16 @@ def _is_of_trained(histories: ParameterHistories, tensor: int, before: int) -> b
 
 def _is_live(histories: ParameterHistories, row: int) -> bool:
     return any(use.requires_grad for use in histories.log.calls[row].outputs)
+
+
+def _line_of_own(flow: Dataflow, target: OwnTarget) -> CallSite | None:
+    """The line where a target begins; if it is a part of what the function of that line was given, the line that gave
+    it: all its parts should be without a gradient."""
+    begin = flow.log.calls[target.source]
+    made = flow.newest_producer(begin.inputs[0].tensor, target.source) if begin.inputs else None
+    if made is None or plain_name(begin.function) not in _PARTS:
+        return line_outside_modules(flow, target.source)
+    return line_that_gave(flow, target.source, made) or line_outside_modules(flow, target.source)
+
+
+_PARTS = frozenset({"getitem", "unbind", "narrow", "select", "split", "chunk"})

@@ -134,7 +134,7 @@ _OF_LAYERS = _STRAIGHT | _COMPARES | {
     "linear", "matmul", "mm", "addmm", "bmm", "mv", "conv1d", "conv2d", "conv3d", "add", "sub", "neg", "cat", "stack",
     "view", "reshape", "squeeze", "unsqueeze", "flatten", "getitem", "sum", "mean", "transpose", "permute", "t", "T",
     "requires_grad_", "requires_grad", "expand", "contiguous", "to", "float", "double", "clone", "ones_like", "unbind",
-    "split", "chunk", "select", "narrow", "repeat", "dropout",
+    "split", "chunk", "select", "narrow", "repeat", "dropout", "view_as", "movedim", "unflatten", "alias",
 }  # fmt: skip
 _SCALES = frozenset({"mul", "div"})
 

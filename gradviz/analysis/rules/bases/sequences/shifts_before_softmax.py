@@ -81,9 +81,7 @@ def _axes_of_one(flow: Dataflow, offset: int, result: int) -> frozenset[int]:
     """The axes of a sum along which the offset is a single number, and the sum has several, counted from the end."""
     small, large = shape_of(flow, offset), shape_of(flow, result)
     return frozenset(
-        axis
-        for axis in range(-len(large), 0)
-        if large[axis] > 1 and (-axis > len(small) or small[axis] == 1)
+        axis for axis in range(-len(large), 0) if large[axis] > 1 and (-axis > len(small) or small[axis] == 1)
     )
 
 
