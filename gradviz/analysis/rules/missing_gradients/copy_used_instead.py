@@ -68,7 +68,7 @@ class CopyUsedInstead(Rule):
         for found in case.copies_used:
             if found.is_new and cut_off.issuperset(found.copies):
                 continue  # A line that cuts made the copies, and is told.
-            if not case.histories.reached.isdisjoint(found.leaves):
+            if not found.is_new and not case.histories.reached.isdisjoint(found.leaves):
                 continue  # They get a gradient and have no optimizer, which is told as well.
             yield self._finding(case, found)
 

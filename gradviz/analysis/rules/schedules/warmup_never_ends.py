@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
@@ -18,8 +20,8 @@ class WarmupNeverEnds(Rule):
     What it finds
     -------------
     A learning rate that only rises, changes at fewer than one step in five, and ends below a quarter of the rate that
-    the optimizer was made with: a schedule whose figures count steps, but that is stepped once for each epoch. A
-    script that was stopped early, and a schedule that is stepped at every step, are left alone.
+    the optimizer was made with, or below half of it, if the program says that its warm-up counts steps
+    (``warmup_steps``): a schedule whose figures count steps, but that is stepped once for each epoch. A script that was stopped early, and a schedule that is stepped at every step, are left alone.
 
     Why it matters
     --------------
@@ -61,7 +63,7 @@ class WarmupNeverEnds(Rule):
             return
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
             rates = _first_last_and_chosen(optimizer)
-            if rates is not None:
+            if rates is not None and (rates[1] <= _SMALL_PART * rates[2] or _counts_steps(case, number)):
                 yield self._finding(case, number, *rates)
 
     def _finding(self, case: Case, number: int, first: float, last: float, chosen: float) -> Finding:
@@ -81,6 +83,10 @@ class WarmupNeverEnds(Rule):
 _MIN_CHANGES = 2
 _STEPS_OF_EACH_CHANGE = 5
 _SMALL_PART = 0.25
+_LARGEST_PART = 0.5
+_WARM_UP_IN_STEPS = re.compile(
+    r"warm\w*_?(steps?|iter\w*|batch\w*)\b|\b(steps?|iter\w*|batch\w*)_?\w*warm", re.IGNORECASE
+)
 
 
 def _first_last_and_chosen(optimizer: LoggedOptimizer) -> tuple[float, float, float] | None:
@@ -90,4 +96,15 @@ def _first_last_and_chosen(optimizer: LoggedOptimizer) -> tuple[float, float, fl
     if first is None or last is None or chosen is None or optimizer.rate_turns:
         return None
     is_seldom = _MIN_CHANGES <= optimizer.rate_changes <= optimizer.steps / _STEPS_OF_EACH_CHANGE
-    return (first, last, chosen) if is_seldom and first < last <= _SMALL_PART * chosen else None
+    return (first, last, chosen) if is_seldom and first < last < _LARGEST_PART * chosen else None
+
+
+def _counts_steps(case: Case, number: int) -> bool:
+    """Whether a program has a name for the steps of its warm-up, and makes more of them than the warm-up has."""
+    optimizer, sources = case.dataflow.log.optimizers[number], case.capture.sources
+    steps = case.histories.steps_by_optimizer.get(number, [])
+    place = location_of_call(case.dataflow, steps[-1]) if steps else None
+    chosen, first = optimizer.highest_rates[0], optimizer.first_rate
+    is_long = chosen is not None and bool(first) and chosen / first <= optimizer.steps  # type: ignore[operator]
+    lines = {} if place is None else sources.get(place.file, {})
+    return is_long and any(_WARM_UP_IN_STEPS.search(text) for text in lines.values())
