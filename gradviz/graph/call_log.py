@@ -344,6 +344,8 @@ class LoggedOptimizer(Struct, frozen=True, omit_defaults=True, repr_omit_default
     """Whether a group went up the gradient at a step: ``maximize=True``."""
     epsilons: tuple[Number | None, ...] = ()
     """``eps`` of each group; None where it has none, or it is not a number."""
+    default_rate: Number | None = None
+    """The learning rate of its defaults, with which it was made; None where it has none, or no step was seen."""
 
 
 class Definition(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -164,6 +164,7 @@ def whole_call_log(calls: CallLog) -> CallLog:
                 rate_changes=3,
                 rate_turns=(RateTurn(1, 0.1, 0.2),),
                 first_rate=0.1,
+                default_rate=0.1,
                 maximizes=True,
                 epsilons=(1e-8,),
             )

@@ -237,6 +237,7 @@ class CallLogBuilder:
             known.turns.first,
             known.maximizes,
             tuple(known.epsilons),
+            known.default_rate,
         )
 
     def _logged_tensors(self) -> Iterator[LoggedTensor]:

@@ -50,11 +50,14 @@ class KnownOptimizer:
     has_moved: bool = False
     keeps_state: bool = False
     maximizes: bool = False
+    default_rate: float | None = None
     turns: RateTurns = field(default_factory=RateTurns)
 
     def note_rates(self) -> None:
         """A step begins: compare its learning rates with earlier ones, and with those that a schedule began with."""
         groups = getattr(self.weak(), "param_groups", ())
+        defaults = getattr(self.weak(), "defaults", None)
+        self.default_rate = _number(defaults.get("lr")) if isinstance(defaults, dict) else None
         self.has_moved = self.has_moved or any(rate != 0 for rate in self.learning_rates)
         self.steps_from_zero += not self.has_moved
         self.turns.note(self.learning_rates[0] if self.learning_rates else None)

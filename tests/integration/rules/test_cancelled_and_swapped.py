@@ -1,4 +1,4 @@
-"""Offsets that a softmax cancels, optimizers in another order than their models, and losses with several backward calls."""
+"""Offsets that a softmax cancels, optimizers in another order than their models, and derivatives forward."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.integration.rules.checked_scripts import HEAD, TRAIN, alarms, assert_first_alarm
+
+# torch uses TorchScript for derivatives forward, and says that it is deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 
 SCORES = HEAD + (
     "net, head = nn.Linear(4, 4), nn.Linear(4, 2)\noffset = nn.Parameter(0.1 * torch.randn({}))\n"
@@ -37,11 +40,54 @@ SLOPES = HEAD + (
 )
 HESSIAN = "vmap(hessian(value))(x).diagonal(dim1=1, dim2=2).sum(1)"
 
+RATIO = HEAD + (
+    "net = nn.Linear(4, 3)\noptimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    "def surrogate(logp_old, logp_new, gain):\n    ratio = {}\n"
+    "    return torch.minimum(ratio * gain, ratio.clamp(0.8, 1.2) * gain).mean()\n"
+    "def picked(x, a):\n    return net(x).log_softmax(1).gather(1, a[:, None]).squeeze(1)\n"
+    "for step in range(3):\n    x, a, gain = torch.randn(8, 4), torch.randint(0, 3, (8,)), torch.randn(8)\n"
+    "    with torch.no_grad():\n        before = picked(x, a)\n"
+    "    for again in range(3):\n        fresh = picked(x, a)\n"
+    "        loss = -surrogate({})  # HERE\n        optimizer.zero_grad()\n        loss.backward()\n"
+    "        optimizer.step()\n"
+)
+WARM_UP = HEAD + (
+    "net = nn.Linear(4, 1)\noptimizer = torch.optim.AdamW(net.parameters(), lr=3e-3)\n"
+    "factors = iter([min(1.0, k / {warm}) for k in range(1, 99)])\n"
+    "for epoch in range(5):\n    for group in optimizer.param_groups:\n"
+    "        group['lr'] = 3e-3 * next(factors)  # HERE\n    for step in range(8):\n"
+    "        x = torch.randn(8, 4)\n        loss = (net(x) - x.sum(1, keepdim=True)).square().mean()\n"
+    "        optimizer.zero_grad()\n        loss.backward()\n        optimizer.step()\n"
+)
+VIEWS = HEAD + (
+    "def jitter(x):\n    {}\n\n"
+    "net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))\n"
+    "optimizer = torch.optim.SGD(net.parameters(), lr=0.1)\n"
+    "for step in range(5):\n    x = torch.randn(8, 4)\n    y = x.argmax(1) % 3\n    batch = x * 1.0\n"
+    "    one, other = jitter(batch), jitter(batch)\n    one, other = net(one), net(other)\n"
+    "    loss = F.cross_entropy(net(x), y) + 2 * F.mse_loss(one.softmax(1), other.softmax(1))" + TRAIN
+)
+
 FAULTS = {
+    "an old value with a gradient": (
+        "arguments_in_other_order", RATIO.format("(logp_new - logp_old).exp()", "fresh, before, gain"),
+    ),
+    "an old value with a gradient, by torch.exp and sub": (
+        "arguments_in_other_order", RATIO.format("torch.exp(logp_new.sub(logp_old))", "fresh, before, gain"),
+    ),
+    "a warm-up of steps that is taken once for each epoch": (
+        "warmup_never_ends", "WARMUP_STEPS = 12" + WARM_UP.format(warm="WARMUP_STEPS"),
+    ),
+    "two views of one tensor that is changed in place": (
+        "term_always_zero", VIEWS.format("return x.add_(0.1 * torch.randn_like(x))  # HERE"),
+    ),
+    "two views by a sum in place": (
+        "term_always_zero", VIEWS.format("x += 0.1 * torch.randn_like(x)  # HERE\n    return x"),
+    ),
     "a hessian of straight lines": ("second_derivative_zero", SLOPES.format("nn.LeakyReLU()", "  # HERE", HESSIAN)),
     "a derivative forward of a gradient": (
         "second_derivative_zero",
-        SLOPES.format("nn.LeakyReLU()", "  # HERE", "vmap(lambda p: jvp(grad(value), (p,), (torch.ones(2),))[1][0])(x)"),
+        SLOPES.format("nn.LeakyReLU()", "  # HERE", "vmap(lambda p: jvp(grad(value), (p,), (p,))[1][0])(x)"),
     ),
     "two derivatives forward": (
         "second_derivative_zero",
@@ -90,6 +136,9 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "an old value without a gradient": RATIO.format("(logp_new - logp_old).exp()", "before, fresh, gain"),
+    "a warm-up of epochs that ends": WARM_UP.format(warm="4"),
+    "two views": VIEWS.format("return x.add(0.1 * torch.randn_like(x))"),
     "a hessian of a smooth network": SLOPES.format("nn.Tanh()", "", HESSIAN),
     "a slope of straight lines": SLOPES.format("nn.LeakyReLU()", "", "vmap(jacfwd(value))(x).sum(1)"),
     "an offset of each key": SCORES.format("5, 5", "h = (scores + offset).softmax(-1) @ x"),

@@ -48,7 +48,8 @@ CLOSURE = MODEL + (
 TOLD = {
     "a closure that is called before its step": (
         "gradient_counted_twice",
-        CLOSURE.format("") + "    optimizer.zero_grad()\n    print(closure().item())  # HERE\n    optimizer.step(closure)\n",
+        CLOSURE.format("")
+        + "    optimizer.zero_grad()\n    print(closure().item())  # HERE\n    optimizer.step(closure)\n",
     ),
     "a backward before the step whose closure does it again": (
         "gradient_counted_twice",

@@ -37,7 +37,22 @@ SHARES = (
     "    loss = -(share.mul(same).sum(1) / same.sum(1)).mean()"
 )
 
+OF_OTHERS = SHARES.replace("y[:, None] == y", "y[:, None].eq(y) & ~torch.eye(8).bool()")
+
+SCORES = "    s = torch.einsum('bid,bjd->bij', q, k) / 8**0.5\n"
+MIX = "    h = torch.einsum('bij,bjd->bid', a, v)\n"
+
 FAULTS = {
+    "attention of einsum over queries": (
+        "wrong_axis", ATTENTION.format(SCORES + "    a = s.softmax(1)  # HERE\n" + MIX),
+    ),
+    "attention by exponentials over queries": (
+        "wrong_axis", ATTENTION.format(SCORES + "    e = s.exp()\n    a = e / e.sum(1, keepdim=True)  # HERE\n" + MIX),
+    ),
+    "attention by a logarithm over queries, and a product of matrices": (
+        "wrong_axis",
+        ATTENTION.format(SCORES + "    a = torch.exp(s - s.logsumexp(1, keepdim=True))  # HERE\n    h = a @ v\n"),
+    ),
     "a mask of numbers for scaled_dot_product_attention": (
         "mask_without_effect",
         ATTENTION.format("    seen = torch.ones(5, 5).tril()  # HERE\n" + SDPA.format("seen")),
@@ -54,7 +69,7 @@ FAULTS = {
     ),
     "a difference weighed by einsum": (
         "target_without_influence",
-        FIT + "    gap = torch.add(out, y, alpha=-1)  # HERE\n    loss = torch.einsum('b,bt->', weight, gap) / 3" + TRAIN,
+        FIT + "    gap = torch.add(out, y, alpha=-1)  # HERE\n    loss = torch.einsum('b,bt->', weight, gap)" + TRAIN,
     ),
     "a difference weighed by a product": (
         "target_without_influence",
@@ -75,7 +90,9 @@ FAULTS = {
     ),
     "distances with their diagonal": (
         "similar_to_itself",
-        TABLE.format("    gap = (z[None] - z[:, None]).square().sum(-1)\n    s = (1 - 0.5 * gap) / 0.2  # HERE\n" + SHARES),
+        TABLE.format(
+            "    gap = (z[None] - z[:, None]).square().sum(-1)\n    s = (1 - 0.5 * gap) / 0.2  # HERE\n" + SHARES
+        ),
     ),
     "distances of cdist with their diagonal": (
         "similar_to_itself", TABLE.format("    s = -torch.cdist(z, z)  # HERE\n" + SHARES),
@@ -97,6 +114,21 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "attention of einsum over keys": ATTENTION.format(SCORES + "    a = s.softmax(-1)\n" + MIX),
+    "attention by exponentials over keys": ATTENTION.format(
+        SCORES + "    e = s.exp()\n    a = e / e.sum(-1, keepdim=True)\n" + MIX
+    ),
+    "slots that compete, and are divided by their sum": ATTENTION.format(
+        SCORES + "    a = s.softmax(1) + 1e-8\n    a = a / a.sum(-1, keepdim=True)\n" + MIX
+    ),
+    "rows and columns in turns": ATTENTION.format(
+        SCORES + "    for again in range(3):\n        s = s - s.logsumexp(2, keepdim=True)\n"
+        "        t = s - s.logsumexp(1, keepdim=True)\n        s = t\n    a = t.exp()\n" + MIX
+    ),
+    "codes of each position that are added up": ATTENTION.format(
+        "    s = q[..., :3]\n    a = (s - s.logsumexp(-1, keepdim=True)).exp()\n"
+        "    h = torch.einsum('bnc,bnd->bcd', a, v)\n"
+    ),
     "a mask of booleans": ATTENTION.format(SDPA.format("torch.ones(5, 5).tril().bool()")),
     "a mask of minus infinity": ATTENTION.format(
         "    far = torch.zeros(5, 5).masked_fill(torch.ones(5, 5).triu(1).bool(), -1e9)\n" + SDPA.format("far")
@@ -117,15 +149,22 @@ HEALTHY = {
         "target = torch.addcmul(reward, 1 - ended, best, value=0.9)"
     ),
     "distances without their diagonal": TABLE.format(
-        "    s = -torch.cdist(z, z).fill_diagonal_(1e6)\n" + SHARES.replace("y[:, None] == y", "y[:, None].eq(y) & ~torch.eye(8).bool()")
+        "    s = -torch.cdist(z, z).fill_diagonal_(1e6)\n" + OF_OTHERS
     ),
     "an estimate of a density from all distances": TABLE.format(
-        "    near = (-torch.cdist(z, z).square()).exp()\n    loss = near.sum(1).log().mean() + (z - x[:, :4]).square().mean()"
+        "    near = (-torch.cdist(z, z).square()).exp()\n"
+        "    loss = near.sum(1).log().mean() + (z - x[:, :4]).square().mean()"
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_only_looks_like_it_is_left_alone(name: str, tmp_path: Path) -> None:
-    causes = {"mask_without_effect", "target_without_influence", "bootstraps_at_ends", "similar_to_itself"}
+    causes = {
+        "mask_without_effect",
+        "target_without_influence",
+        "bootstraps_at_ends",
+        "similar_to_itself",
+        "wrong_axis",
+    }
     assert not causes.intersection(each.cause for each in alarms(HEALTHY[name], tmp_path))

@@ -199,5 +199,5 @@ def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
 def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None:
     """The line that did it; of a function that does it to several things, the one that calls the function."""
     lines, beside = (list(callers(flow, each.rows[-1])) if each.rows else [] for each in (motion, other))
-    is_of_both = bool(motion.crop) and (not beside or lines[:1] == beside[:1])
+    is_of_both = bool(motion.crop) and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
     return lines[1] if len(lines) > 1 and is_of_both else next(iter(lines), None)

@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.decays_by_hand import decays_by_hand
-from gradviz.analysis.rules.bases.sources.chosen_parameters import line_that_chooses
+from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 
 
 class DecayOfWrongGroup(Rule):
@@ -80,7 +80,7 @@ class DecayOfWrongGroup(Rule):
         if len(vectors) >= _MIN_PARAMETERS and matrices and not any(each.number and n >= 2 for each, n in axes):
             here = location_of_call(flow, vectors[-1].row)
             is_list = flow.log.calls[vectors[-1].row].function.startswith("torch._foreach_")
-            choice = _line_that_chooses(case, here) if here is not None and is_list else None
+            choice = place_that_chooses(case, here, of_any_list=True) if is_list else None
             yield self._finding("this step", choice or here, len(vectors), matrices)
 
     def _finding(self, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
@@ -96,9 +96,3 @@ class DecayOfWrongGroup(Rule):
 
 
 _MIN_PARAMETERS = 2
-
-
-def _line_that_chooses(case: Case, here: Location) -> Location | None:
-    """The line whose condition leaves the matrices out of a list that a line shrinks."""
-    line = line_that_chooses(case.capture.sources.get(here.file, {}), here.line, of_any_list=True)
-    return None if line is None else Location(here.file, line)

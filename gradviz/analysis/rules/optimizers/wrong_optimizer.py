@@ -91,13 +91,13 @@ class WrongOptimizer(Rule):
         for (made, step), numbers in places.items():
             first = numbers[0]
             held = sorted(tensor for number in numbers for tensor in histories.held_by(number))
-            # One line that steps all of them is right: it is told which optimizer belongs to which model elsewhere.
+            # One line that steps all of them is right: which optimizer belongs to which model is said elsewhere.
             is_loop = len({log.calls[row].optimizer for row in histories.steps if _is_at(flow, row, step)}) > 1
             yield self.finding(
                 f"{_name(case, first)}.step() follows backward calls whose gradients are for others: "
                 f"{histories.together(held)} never changed",
                 symptom="grad_wrong",
-                why="each optimizer changes only its own parameters; the gradients for them come later, and are cleared "
+                why="each optimizer changes only its own parameters; their gradients come later, and are cleared "
                 "before it steps",
                 fix="give each model the optimizer of its own parameters: the two lists are in different orders"
                 if is_loop

@@ -21,7 +21,8 @@ class WarmupNeverEnds(Rule):
     -------------
     A learning rate that only rises, changes at fewer than one step in five, and ends below a quarter of the rate that
     the optimizer was made with, or below half of it, if the program says that its warm-up counts steps
-    (``warmup_steps``): a schedule whose figures count steps, but that is stepped once for each epoch. A script that was stopped early, and a schedule that is stepped at every step, are left alone.
+    (``warmup_steps``): a schedule whose figures count steps, but that is stepped once for each epoch. A script that was
+    stopped early, and a schedule that is stepped at every step, are left alone.
 
     Why it matters
     --------------
@@ -63,7 +64,7 @@ class WarmupNeverEnds(Rule):
             return
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
             rates = _first_last_and_chosen(optimizer)
-            if rates is not None and (rates[1] <= _SMALL_PART * rates[2] or _counts_steps(case, number)):
+            if rates is not None and (_is_far_below(optimizer) or _counts_steps(case, number)):
                 yield self._finding(case, number, *rates)
 
     def _finding(self, case: Case, number: int, first: float, last: float, chosen: float) -> Finding:
@@ -92,11 +93,18 @@ _WARM_UP_IN_STEPS = re.compile(
 def _first_last_and_chosen(optimizer: LoggedOptimizer) -> tuple[float, float, float] | None:
     """The learning rates of the first group, if they only rose, seldom, and not far."""
     first, last = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
-    chosen = next(iter(optimizer.highest_rates), None)
+    chosen = _chosen(optimizer)
     if first is None or last is None or chosen is None or optimizer.rate_turns:
         return None
     is_seldom = _MIN_CHANGES <= optimizer.rate_changes <= optimizer.steps / _STEPS_OF_EACH_CHANGE
     return (first, last, chosen) if is_seldom and first < last < _LARGEST_PART * chosen else None
+
+
+def _is_far_below(optimizer: LoggedOptimizer) -> bool:
+    """Whether the last rate is a small part of what a schedule began with; a rate that a program writes over says
+    less."""
+    highest = next(iter(optimizer.highest_rates), None) or 0.0
+    return (optimizer.learning_rates[0] or 0.0) <= _SMALL_PART * highest
 
 
 def _counts_steps(case: Case, number: int) -> bool:
@@ -104,7 +112,13 @@ def _counts_steps(case: Case, number: int) -> bool:
     optimizer, sources = case.dataflow.log.optimizers[number], case.capture.sources
     steps = case.histories.steps_by_optimizer.get(number, [])
     place = location_of_call(case.dataflow, steps[-1]) if steps else None
-    chosen, first = optimizer.highest_rates[0], optimizer.first_rate
+    chosen, first = _chosen(optimizer), optimizer.first_rate
     is_long = chosen is not None and bool(first) and chosen / first <= optimizer.steps  # type: ignore[operator]
     lines = {} if place is None else sources.get(place.file, {})
     return is_long and any(_WARM_UP_IN_STEPS.search(text) for text in lines.values())
+
+
+def _chosen(optimizer: LoggedOptimizer) -> float | None:
+    """The rate of the first group before a schedule, or that with which the optimizer was made: the larger one."""
+    known = (next(iter(optimizer.highest_rates), None), optimizer.default_rate)
+    return max((each for each in known if each is not None), default=None)

@@ -30,9 +30,9 @@ class MaskWithoutEffect(Rule):
     Scores that are filled with a number among the other scores, such as 0, 1e-9 or -1, before ``softmax()`` or
     ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones or to which one is added, or of which
     ``tril()`` keeps a triangle. Likewise ``scaled_dot_product_attention()`` and ``nn.MultiheadAttention``, which add a
-    mask of numbers, with one of zeros and ones. As a note: attention weights that are multiplied by a mask after the softmax, and not
-    divided by their sum again. Rows that are filled as a whole are left alone, and so are masks that are applied to the
-    weights once more.
+    mask of numbers, with one of zeros and ones. As a note: attention weights that are multiplied by a mask after the
+    softmax, and not divided by their sum again. Rows that are filled as a whole are left alone, and so are masks that
+    are applied to the weights once more.
 
     Why it matters
     --------------
@@ -105,8 +105,8 @@ class MaskWithoutEffect(Rule):
             name = call_words(call)
             location, used = two_lines(flow, row if made is None else made, row)
             yield self.finding(
-                f"{name} adds {case.tensor_name(mask.tensor)}, a mask of zeros and ones, to the scores: it changes them "
-                "by 1 at most, and what should be hidden keeps its weight",
+                f"{name} adds {case.tensor_name(mask.tensor)}, a mask of zeros and ones, to the scores: it changes "
+                "them by 1 at most, and what should be hidden keeps its weight",
                 symptom="grad_wrong",
                 why="only a mask of booleans says what is hidden; one of numbers is added, so it has to be -inf there",
                 fix="give it booleans: mask.bool(), which is true where "
@@ -176,8 +176,8 @@ _MAX_PASSED = 4
 
 
 def _is_added_mask(flow: Dataflow, row: int, call: Call, use: TensorUse) -> bool:
-    """Whether a call adds an input to scores, that has zeros and ones where it should have booleans, and is not the same
-    for all keys."""
+    """Whether a call adds an input to scores that has zeros and ones where it should have booleans, and is not the
+    same for all keys."""
     is_whole = plain_name(call.function) == "scaled_dot_product_attention"
     if use.place not in _PLACES or (use.place == "3" and not is_whole) or use.requires_grad:
         return False

@@ -82,7 +82,7 @@ class ArgumentsInOtherOrder(Rule):
             symptom="grad_wrong",
             why="the old value is a constant, computed before; with the two swapped, training lowers what it should "
             "raise",
-            fix=f"swap the two arguments, or give them by name: {turned.old}=..., {turned.new}=...",
+            fix="swap the two arguments, or give both by name",
             location=line,
             symptom_location=used if used != line else None,
             tensors=leaf_names_above(flow, turned.live, turned.row, since=flow.step_before(turned.row)),

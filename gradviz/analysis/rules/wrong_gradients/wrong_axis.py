@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, location_o
 from gradviz.analysis.dataflow.tensor_words import leaf_names_above
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.softmax_by_hand import softmax_by_hand
 from gradviz.analysis.rules.bases.losses.class_axes import classes_of_divergence
 from gradviz.analysis.rules.bases.sequences.transition_tables import tables_summed_over_their_own_axis
 from gradviz.graph.call_log import Call
@@ -21,12 +22,13 @@ class WrongAxis(Rule):
 
     What it finds
     -------------
-    A softmax over one axis whose result is then used as probabilities or weights along another one, and never along its
-    own: a categorical distribution, a loss with classes, attention weights that a matrix product sums over the other of
-    two positions, weights over the first axis whose products are summed over another one, a divergence of scores of
-    which a ``cross_entropy`` or an ``argmax`` takes the classes along another axis. And vectors that ``normalize()``
-    scales over the first axis, before products over the last one that should be cosines. Likewise a table of
-    log-probabilities of the next state that the forward recursion of a hidden Markov model sums over its own axis.
+    A softmax over one axis, also one by hand, whose result is then used as probabilities or weights along another one,
+    and never along its own: a categorical distribution, a loss with classes, attention weights that a matrix product
+    sums over the other of two positions, weights over the first axis whose products are summed over another one, a
+    divergence of scores of which a ``cross_entropy`` or an ``argmax`` takes the classes along another axis. And vectors
+    that ``normalize()`` scales over the first axis, before products over the last one that should be cosines. Likewise
+    a table of log-probabilities of the next state that the forward recursion of a hidden Markov model sums over its own
+    axis.
 
     Why it matters
     --------------
@@ -68,10 +70,13 @@ class WrongAxis(Rule):
         flow = case.dataflow
         seen, told = set[tuple[int | None, int]](), set[int]()
         for row, call in enumerate(flow.log.calls):
-            if plain_name(call.function) not in _NORMALIZERS or not call.live_inputs:
+            if plain_name(call.function) not in _NORMALIZERS or not call.live_inputs or not call.outputs:
                 continue
-            rank = len(shape_of(flow, call.outputs[0].tensor)) if call.outputs else 0
-            axis = axis_of(call, rank)
+            rank = len(shape_of(flow, call.outputs[0].tensor))
+            by_hand = softmax_by_hand(flow, row, call) if plain_name(call.function) in _BY_HAND else None
+            if plain_name(call.function) in _BY_HAND and by_hand is None:
+                continue
+            axis = axis_of(call, rank) if by_hand is None else by_hand.axis
             place = call.call_site, rank
             if rank < 2 or axis is None or place in seen or not flow.has_step_after(row):
                 continue
@@ -79,7 +84,8 @@ class WrongAxis(Rule):
             if backward is None:
                 break
             seen.add(place)
-            end = _use_along_another(case, row, call, axis, backward)
+            scores = (call.inputs[0].tensor, row) if by_hand is None else (by_hand.scores.tensor, by_hand.row)
+            end = _use_along_another(case, row, call, axis, backward, scores)
             if end is not None and end.call not in told:
                 told.add(end.call)
                 yield self._finding(case, row, axis, end)
@@ -116,7 +122,7 @@ class WrongAxis(Rule):
         call = flow.log.calls[row]
         shape = shape_of(flow, call.outputs[0].tensor)
         other, used = min(end.axes), location_of_call(flow, end.call)
-        words = call_words(call)
+        words = "softmax by hand" if plain_name(call.function) in _BY_HAND else call_words(call)
         use = "vectors are multiplied along" if words == "normalize()" else _USES[end.kind]
         return self.finding(
             f"{words} normalizes over axis {axis} of {_shape(shape)}, but{at_line(used)} {use} axis {other}",
@@ -134,7 +140,8 @@ class WrongAxis(Rule):
         )
 
 
-_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"})
+_BY_HAND = frozenset({"div", "exp"})
+_NORMALIZERS = frozenset({"softmax", "log_softmax", "normalize"}) | _BY_HAND
 _USES: dict[str, str] = {
     "contracted": "a matrix product sums over",
     "summed": "what it weighs is summed over",
@@ -147,8 +154,14 @@ def _shape(shape: tuple[int, ...]) -> str:
     return f"({', '.join(map(str, shape))})"
 
 
-def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: int) -> End | None:
-    """The call that uses a result along another axis; None if one uses it along its own, or if it may be meant."""
+def _use_along_another(
+    case: Case, row: int, call: Call, axis: int, backward: int, scores: tuple[int, int]
+) -> End | None:
+    """The call that uses a result along another axis; None if one uses it along its own, or if it may be meant.
+
+    Args:
+        scores: what was normalized, and the call that took it.
+    """
     flow = case.dataflow
     ends = list(ends_of_axes(flow, row, call.outputs[0].tensor, backward))
     if any(axis in end.axes for end in ends):
@@ -160,20 +173,23 @@ def _use_along_another(case: Case, row: int, call: Call, axis: int, backward: in
         if end.kind in ("drawn", "classes"):
             return end
         is_of_last = end.axes == {len(shape_of(flow, call.outputs[0].tensor)) - 1}
-        if end.kind == "contracted" and is_of_last and not end.is_divided and _is_attention(case, row, call):
-            return end
+        is_summed = any(each.kind in ("summed", "normalized") and each.axes == end.axes for each in ends)
+        if end.kind == "contracted" and is_of_last and not end.is_divided and not is_summed:
+            if _is_attention(case, *scores):
+                return end
+            continue
         if end.kind == "summed" and axis == 0 and end.is_weighed and not end.is_divided:
             return end
-    return classes_of_divergence(flow, row, call, axis)
+    return None if plain_name(call.function) in _BY_HAND else classes_of_divergence(flow, row, call, axis)
 
 
-def _is_attention(case: Case, row: int, call: Call) -> bool:
+def _is_attention(case: Case, scores: int, row: int) -> bool:
     """Whether the scores are products of two tensors that are no parameters: then their axes are positions, where the
     last axis of what a layer returns has features or clusters."""
     flow = case.dataflow
-    for _, maker in flow.makers(call.inputs[0].tensor, row, _MAX_ARITHMETIC):
+    for _, maker in flow.makers(scores, row, _MAX_ARITHMETIC):
         name = plain_name(maker.function)
-        if name in ("matmul", "bmm", "mm"):
+        if name in ("matmul", "bmm", "mm") or (name == "einsum" and len(maker.inputs) > 1):
             return all(flow.log.tensors[use.tensor].role != "parameter" for use in maker.inputs[:2])
         if name not in _SCALE:
             return False

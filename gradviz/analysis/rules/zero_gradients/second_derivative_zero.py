@@ -26,7 +26,7 @@ class SecondDerivativeZero(Rule):
     -------------
     Calls of ``autograd.grad()`` on what an earlier one returned, whose results are exactly zero at every step, where
     all activations of the network are made of straight lines: ``relu``, ``leaky_relu``, ``hardtanh``, ``max_pool``, or
-    ``where(z > 0, z, 0.1 * z)``. Also ``torch.func.grad(torch.func.grad(f))``, ``hessian(f)`` and ``jacfwd(jacrev(f))``.
+    ``where(z > 0, z, 0.1 * z)``. Also those of ``torch.func``: ``grad(grad(f))``, ``hessian(f)``, ``jacfwd(grad(f))``.
 
     Why it matters
     --------------

@@ -156,7 +156,8 @@ def _change_of_both(flow: Dataflow, row: int) -> int | None:
             for tensor in {use.tensor for use in calls[each].inputs if not use.requires_grad}:
                 users[tensor].append(each)
     for tensor, rows in users.items():
-        is_twice = len(rows) > len({(calls[each].function, *(use.tensor for use in calls[each].inputs)) for each in rows})
+        alike = {(calls[each].function, *(use.tensor for use in calls[each].inputs)) for each in rows}
+        is_twice = len(rows) > len(alike)
         changes = flow.changes(tensor, since, rows[0]) if is_twice and flow.is_made(tensor, rows[0]) else ()
         if len(changes) > 1 and flow.log.tensors[tensor].role == "tensor":
             return changes[-1]

@@ -10,10 +10,19 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, tree_of
 
 _ALL = ("parameters", "named_parameters")
 _FILLS = ("append", "extend", "add")
+
+
+def place_that_chooses(case: Case, made: Location | None, *, of_any_list: bool = False) -> Location | None:
+    """The line whose condition decides what another line gives to an optimizer, if there is one."""
+    lines = {} if made is None else case.capture.sources.get(made.file, {})
+    line = None if made is None else line_that_chooses(lines, made.line, of_any_list=of_any_list)
+    return None if made is None or line is None else Location(made.file, line)
 
 
 def line_that_chooses(lines: Mapping[int, str], made: int, *, of_any_list: bool = False) -> int | None:

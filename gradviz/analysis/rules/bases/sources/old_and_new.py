@@ -85,6 +85,8 @@ def _differences(tree: SourceTree) -> dict[int, tuple[str, str]]:
     found: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for node in tree.nodes:
         sides: list[ast.expr] = []
+        if not isinstance(node, ast.expr):
+            continue
         if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Sub, ast.Div)):
             sides = [node.left, node.right]
         elif isinstance(node, ast.Call) and called_name(node) in ("sub", "subtract", "div") and node.args:
