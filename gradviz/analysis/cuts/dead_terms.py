@@ -125,9 +125,8 @@ def _weighs_data(histories: ParameterHistories, term: int, made: int, since: int
 
 def _comes_from_unseen(flow: Dataflow, tensor: int, before: int) -> bool:
     """Whether no call made a tensor, but one made its memory: ``torch.func`` gives on results as other tensors."""
-    if flow.is_made(tensor, before):
-        return False
-    return any(flow.is_made(each, before) for each in flow.sharing_memory(tensor))
+    seen, first = flow.log.tensors[tensor].first_seen, flow.sharing_memory(tensor)[0]
+    return seen is not None and first != tensor and not flow.is_made(tensor, before) and flow.is_made(first, seen)
 
 
 _MIN_CALLS = 3

@@ -146,6 +146,14 @@ HEALTHY = {
     "an offset whose scores are used once more": SCORES.format(
         "5, 1", "s = scores + offset\n    h = s.softmax(-1) @ x + 0.1 * s.logsumexp(-1, keepdim=True)"
     ),
+    "the bias of a layer by hand, before a softmax over time": HEAD
+    + (
+        "weight, bias = (nn.Parameter(0.1 * torch.randn(*shape)) for shape in ((4, 3), (3,)))\n"
+        "head = nn.Linear(12, 2)\noptimizer = torch.optim.SGD([weight, bias, *head.parameters()], lr=0.1)\n"
+        "for step in range(4):\n    x = torch.randn(6, 5, 4)\n    shares = (x @ weight + bias).softmax(1)\n"
+        "    loss = F.cross_entropy(head((shares.mT @ x).flatten(1)), torch.arange(6) % 2)"
+    )
+    + TRAIN,
     "a factor of each query": SCORES.format("5, 1", "h = (scores * offset).softmax(-1) @ x"),
     "one number for all scores": SCORES.format("1", "h = (scores + offset).softmax(-1) @ x"),
     "an offset of each class": USERS.format(3, ""),

@@ -80,6 +80,7 @@ class TwoOptimizers(Rule):
             (location_of_call(histories.flow, row) for row in histories.steps_by_optimizer.get(wrong, ())), None
         )
         choice = place_that_chooses(case, made, of_any_list=True) if cosine is None else None
+        choice = None if choice == made else choice
         names = [_name(case, each) for each in (right, wrong)]
         what = (
             "step on them with the same gradient, one after the other"

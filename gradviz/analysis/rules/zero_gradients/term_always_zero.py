@@ -148,7 +148,8 @@ def _copy_of_parameters(histories: ParameterHistories, row: int) -> int | None:
 
 
 def _change_of_both(flow: Dataflow, row: int) -> int | None:
-    """The last of several changes in place, since the last step, of data from which two calls then compute alike."""
+    """The last of several changes in place on one line, since the last step, of data from which two calls then compute
+    alike."""
     since, calls = flow.step_before(row), flow.log.calls
     users: dict[int, list[int]] = defaultdict(list)
     for each in flow.ancestors(calls[row].outputs[0].tensor, row + 1, since):
@@ -159,7 +160,8 @@ def _change_of_both(flow: Dataflow, row: int) -> int | None:
         alike = {(calls[each].function, *(use.tensor for use in calls[each].inputs)) for each in rows}
         is_twice = len(rows) > len(alike)
         changes = flow.changes(tensor, since, rows[0]) if is_twice and flow.is_made(tensor, rows[0]) else ()
-        if len(changes) > 1 and flow.log.tensors[tensor].role == "tensor":
+        places = {(calls[each].function, location_of_call(flow, each)) for each in changes}
+        if len(changes) > len(places) == 1 and flow.log.tensors[tensor].role == "tensor":
             return changes[-1]
     return None
 

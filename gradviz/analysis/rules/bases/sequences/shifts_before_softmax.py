@@ -71,10 +71,22 @@ def _sums_with(flow: Dataflow, parameter: int) -> list[tuple[int, int]] | None:
                     waiting.append((result, row))
                 continue
             end = _softmax_over(flow, row, _axes_of_one(flow, tensor, result)) if name in _SUMS and others else None
-            if end is None:
+            if end is None or _is_bias(flow, row, tensor, others[0].tensor):
                 return None
             found.append((row, end))
     return found
+
+
+def _is_bias(flow: Dataflow, row: int, offset: int, other: int) -> bool:
+    """Whether it is the bias of a layer by hand, ``x @ weight + bias``: such a one does no harm."""
+    made = flow.newest_producer(other, row)
+    product = None if made is None else flow.log.calls[made]
+    if product is None or plain_name(product.function) not in _PRODUCTS or len(shape_of(flow, offset)) != 1:
+        return False
+    return any(use.is_live_leaf for use in product.inputs)
+
+
+_PRODUCTS = frozenset({"matmul", "mm", "bmm", "einsum", "linear", "tensordot"})
 
 
 def _axes_of_one(flow: Dataflow, offset: int, result: int) -> frozenset[int]:
