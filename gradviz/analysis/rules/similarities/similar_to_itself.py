@@ -11,8 +11,8 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.formulas.products import is_square
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.analysis.rules.bases.formulas.tables_of_pairs import compares_with_itself, is_of_distances
+from gradviz.graph.call_log import Call
 
 
 class SimilarToItself(Rule):
@@ -70,7 +70,7 @@ class SimilarToItself(Rule):
         flow = case.dataflow
         seen: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in seen or not call.live_inputs or not _compares_with_itself(flow, row, call):
+            if call.call_site in seen or not call.live_inputs or not compares_with_itself(flow, row, call):
                 continue
             if not flow.has_step_after(row):
                 continue
@@ -97,97 +97,28 @@ class SimilarToItself(Rule):
         )
 
 
-_VIEWS = frozenset({
-    "t", "T", "mT", "H", "mH", "adjoint", "transpose", "swapaxes", "swapdims", "movedim", "permute", "contiguous",
-    "unsqueeze", "getitem", "detach", "clone", "expand", "view", "reshape",
-})  # fmt: skip
-_PRODUCTS = frozenset(
-    {"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot", "cdist"}
-)
 _SCALES = frozenset(
     {"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double", "neg", "square", "sqrt", "pow"}
 )
 _SHIFTS = frozenset({"add", "sub"})
-_MAX_VIEWS = 3
 _MAX_SCALES = 6
 _TWO = 2
-
-
-def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call multiplies all rows of a tensor with all rows of the same one."""
-    name = plain_name(call.function)
-    if len(call.outputs) != 1:
-        return False
-    shape = shape_of(flow, call.outputs[0].tensor)
-    factors = call.inputs if name in _PRODUCTS else _summed_factors(flow, row, call) if name in _SUMS else ()
-    sources = {_source(flow, use.tensor, row) for use in factors}
-    if len(factors) != _TWO:
-        return False
-    source = sources.pop()
-    given = shape_of(flow, source)
-    return (
-        not sources
-        and shape == (given[0], given[0])
-        and len(given) == _TWO
-        and shape[0] > _TWO
-        and (flow.log.tensors[source].role != "parameter")
-    )
-
-
-def _summed_factors(flow: Dataflow, row: int, call: Call) -> tuple[TensorUse, ...]:
-    """The factors of a product by hand, ``(z[:, None] * z[None]).sum(-1)``, or the two sides of a difference:
-    ``(z[:, None] - z[None]).norm(dim=-1)``."""
-    axis = call.scalars.get("dim", call.scalars.get("1"))
-    is_of_last = axis in (_TWO, -1) or (plain_name(call.function) != "sum" and call.scalars.get("dim[0]") in (_TWO, -1))
-    if not is_of_last or not call.inputs or len(shape_of(flow, call.inputs[0].tensor)) != 3:
-        return ()
-    for _, maker in flow.makers(call.inputs[0].tensor, row, _TWO):
-        name = plain_name(maker.function)
-        if name == "sub" or (name == "mul" and len({use.tensor for use in maker.inputs}) == _TWO):
-            return maker.inputs
-        if name not in _OF_DIFFERENCES and not is_square(maker):
-            return ()
-    return ()
-
-
-_SUMS = frozenset({"sum", "norm", "vector_norm"})
-_OF_DIFFERENCES = frozenset({"abs", "square", "pow"})
-
-
-def _is_of_distances(flow: Dataflow, row: int) -> bool:
-    """Whether a call returns distances, where a loss may add up the exponentials of all: an estimate of a density."""
-    call = flow.log.calls[row]
-    name = plain_name(call.function)
-    made = next((plain_name(maker.function) for _, maker in flow.makers(call.inputs[0].tensor, row, 1)), "")
-    return name == "cdist" or (name in _SUMS and made != "mul") or (name in _SUMS and name != "sum")
-
-
-def _source(flow: Dataflow, tensor: int, row: int) -> int:
-    for _ in range(_MAX_VIEWS):
-        made = flow.producers(tensor, row)
-        if not made or plain_name(flow.log.calls[made[-1]].function) not in _VIEWS:
-            break
-        call = flow.log.calls[made[-1]]
-        if len(call.inputs) != 1 or call.scalars.keys() & {"1.start", "1.stop", "1[0].start", "1[0].stop"}:
-            break
-        row, tensor = made[-1], call.inputs[0].tensor
-    return tensor
 
 
 def _contrast(flow: Dataflow, row: int, tensor: int) -> tuple[int, int] | None:
     """The call behind which to hide the diagonal, and the one that makes a loss of the whole table, if nothing but
     factors came before it and no other call has a use for it that may take the diagonal away."""
     first = row
-    is_of_distances = _is_of_distances(flow, row)
+    has_distances = is_of_distances(flow, row)
     for _ in range(_MAX_SCALES):
         users = [(user, flow.log.calls[user]) for user in flow.users(tensor, row)]
         if any(_changes(call, tensor) for _, call in users):
             return None
         ends = (user for user, call in users if _is_contrast(flow, user, call))
-        end = next((each for each in ends if not (is_of_distances and _is_exponential(flow, each))), None)
+        end = next((each for each in ends if not (has_distances and _is_exponential(flow, each))), None)
         if end is not None:
             # What is to be hidden is a similarity: the distance before it would have to be large.
-            return row if is_of_distances else first, end
+            return row if has_distances else first, end
         scaled = [(user, call) for user, call in users if _is_scaled(flow, call)]
         if len(scaled) != 1:
             return None
