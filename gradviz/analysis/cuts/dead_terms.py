@@ -118,7 +118,15 @@ def _weighs_data(histories: ParameterHistories, term: int, made: int, since: int
     if len(calls) < _MIN_CALLS or not all(_is_number(flow, use) for use in (*call.inputs, *call.outputs)):
         return False
     uses = [use for each in calls for use in each.inputs]
+    if any(_comes_from_unseen(flow, use.tensor, made) for use in uses):
+        return False
     return not any(use.requires_grad or histories.tensor(use.tensor).role != "tensor" for use in uses)
+
+
+def _comes_from_unseen(flow: Dataflow, tensor: int, before: int) -> bool:
+    """Whether no call made a tensor, but one made its memory: ``torch.func`` gives on results as other tensors."""
+    seen, first = flow.log.tensors[tensor].first_seen, flow.sharing_memory(tensor)[0]
+    return seen is not None and first != tensor and not flow.is_made(tensor, before) and flow.is_made(first, seen)
 
 
 _MIN_CALLS = 3

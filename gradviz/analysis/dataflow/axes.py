@@ -107,6 +107,8 @@ def _end_along_one(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: A
     name, rank = plain_name(call.function), len(axes)
     if name in _PRODUCTS and rank >= 2:
         return "contracted", rank - 1 if use is call.inputs[0] else rank - 2
+    if name == "einsum":
+        return _end_of_einsum(call, use)
     if name in REDUCTIONS:
         axis = axis_of(call, rank)
         return None if axis is None else ("summed", axis)
@@ -126,6 +128,20 @@ def _end_along_one(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: A
     if name == "getitem" and rank == len(call.inputs) - 1 == 2:
         return _chosen_of_each(flow, row, call)
     return None
+
+
+def _end_of_einsum(call: Call, use: TensorUse) -> tuple[EndKind, int] | None:
+    """The only axis of an input that ``einsum()`` sums over."""
+    equation = call.scalars.get("0", call.scalars.get("equation"))
+    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+        return None
+    given, _, result = equation.replace(" ", "").partition("->")
+    terms = dict(zip((id(each) for each in call.inputs), given.split(","), strict=False))
+    summed = [axis for axis, letter in enumerate(terms.get(id(use), "")) if letter not in result]
+    if len(summed) != 1:
+        return None
+    is_shared = sum(terms[id(use)][summed[0]] in term for term in terms.values()) > 1
+    return ("contracted" if is_shared else "summed"), summed[0]
 
 
 def _chosen_of_each(flow: Dataflow, row: int, call: Call) -> tuple[EndKind, int] | None:

@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import callers, class_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow, passes_on
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 from gradviz.graph.model import CallSite
 from gradviz.graph.traversal import scopes_around
 
@@ -23,6 +23,11 @@ _COPIES = frozenset({
     "contiguous", "requires_grad", "_foreach_copy", "_foreach_lerp", "_foreach_mul", "_foreach_add",
 })  # fmt: skip
 """What copies a tensor, or makes an average of two."""
+_PUT_TOGETHER = frozenset({
+    "stack", "cat", "concat", "concatenate", "view", "reshape", "flatten", "ravel", "unflatten", "getitem", "select",
+    "unbind", "split", "chunk", "narrow", "squeeze", "unsqueeze", "parameters_to_vector", "alias",
+})  # fmt: skip
+"""What puts copies of several tensors into one, and takes them out again: then the shapes are others."""
 _CUTS = frozenset({"detach", "data", "numpy", "item", "tolist"})
 _MIN_STEPS = 3
 _MAX_WALK = 200
@@ -43,6 +48,9 @@ class CopyUsed(Struct, frozen=True):
     steps: int
     is_new: bool
     """Whether the copies were made since the step before: as for each task of a meta step."""
+    leaves: tuple[int, ...] = ()
+    """Those of the copies, or the tensors that hold them, that get a gradient in place of what they were made of, where
+    nothing else uses that."""
 
 
 def copies_used(histories: ParameterHistories) -> Iterator[CopyUsed]:
@@ -60,12 +68,37 @@ def copies_used(histories: ParameterHistories) -> Iterator[CopyUsed]:
         backward, step = known[-1]
         found = _copies_in_loss(histories, backward, silent)
         if found is not None and 2 * len(found[0]) >= len(silent):
-            yield CopyUsed(backward, step, *found, len(steps), _is_new(histories, found[0], steps[-2]))
+            is_new, leaves = _is_new(histories, found[0], steps[-2]), _leaves_instead(histories, found[0], steps[0])
+            yield CopyUsed(backward, step, *found, len(steps), is_new, leaves)
 
 
 def _is_new(histories: ParameterHistories, copies: dict[int, int], since: int) -> bool:
     made = (histories.made_by(copy) for copy in copies.values())
     return all(row is not None and row > since for row in made)
+
+
+def _leaves_instead(histories: ParameterHistories, copies: dict[int, int], step: int) -> tuple[int, ...]:
+    """The leaves that hold these copies, if nothing uses what they were copied from after the first step."""
+    flow = histories.flow
+    if any(histories.forward_uses(number, after=step) for number in copies):
+        return ()
+    holders = (
+        next((each for each in flow.sharing_memory(copy) if _is_live_leaf(histories, each)), None)
+        for copy in copies.values()
+    )
+    found = tuple(dict.fromkeys(each for each in holders if each is not None))
+    return found if not histories.trained.intersection(found) else ()
+
+
+def _is_live_leaf(histories: ParameterHistories, number: int) -> bool:
+    makers = [histories.tensor(number).first_seen, *histories.flow.producers(number)]
+    uses = (use for row in makers if row is not None for use in _uses(histories.log.calls[row]))
+    return any(use.tensor == number and use.is_live_leaf for use in uses)
+
+
+def _uses(call: Call) -> Iterator[TensorUse]:
+    yield from call.inputs
+    yield from call.outputs
 
 
 def _never_moved(histories: ParameterHistories, steps: list[int]) -> frozenset[int]:
@@ -91,9 +124,9 @@ def _copies_in_loss(
     shapes = {shape_of(flow, number) for number in trained}
     copies: dict[int, int] = {}
     for tensor in sorted(used, key=lambda each: -used[each][-1]):
-        source = _source_of(flow, tensor, backward, trained) if shape_of(flow, tensor) in shapes else None
-        if source is not None:
-            copies.setdefault(source, tensor)
+        if shape_of(flow, tensor) in shapes or flow.log.tensors[tensor].requires_grad:
+            for source in _sources_of(flow, tensor, backward, trained):
+                copies.setdefault(source, tensor)
     every = _rows_above(flow, backward, passes_on, frozenset(copies.values())) if copies else []
     if not copies or any(use.tensor in trained for row in every for use in flow.log.calls[row].inputs):
         return None
@@ -108,7 +141,7 @@ def _rows_above(
     waiting = [(use.tensor, backward) for use in flow.log.calls[backward].roots]
     seen = set[int]()
     while waiting:
-        row = flow.newest_producer(*waiting.pop())
+        row = _maker(flow, *waiting.pop())
         if row is None or row < since or row in seen or not passes(flow.log.calls[row]):
             continue
         seen.add(row)
@@ -121,23 +154,39 @@ def _passes_gradients(flow: Dataflow, call: Call) -> bool:
     return is_on and any(flow.log.tensors[use.tensor].facts.is_differentiable for use in call.outputs)
 
 
-def _source_of(flow: Dataflow, tensor: int, before: int, among: frozenset[int]) -> int | None:
-    """The tensor of the same shape, among these, that one was copied from; None if it is a view of one."""
+def _maker(flow: Dataflow, tensor: int, before: int) -> int | None:
+    """The call that made a tensor. ``torch.func.vmap()`` gives on what a call inside of it returned as another tensor,
+    with the same memory."""
+    made = flow.newest_producer(tensor, before)
+    if made is not None or flow.log.tensors[tensor].role == "parameter":
+        return made
+    return max((row for each in flow.sharing_memory(tensor) for row in flow.producers(each, before)), default=None)
+
+
+def _sources_of(flow: Dataflow, tensor: int, before: int, among: frozenset[int]) -> list[int]:
+    """The tensors, among these, that one was copied from: one of the same shape, or all of which it has a part;
+    none if it is a view of one."""
     shape = shape_of(flow, tensor)
-    waiting = [*dict.fromkeys((tensor, *flow.sharing_memory(tensor)))]
-    if not among.isdisjoint(waiting):
-        return None
-    seen = set(waiting)
+    waiting = [(each, False) for each in dict.fromkeys((tensor, *flow.sharing_memory(tensor)))]
+    seen = {each for each, _ in waiting}
+    if not among.isdisjoint(seen):
+        return []
+    found: list[int] = []
     while waiting and len(seen) < _MAX_WALK:
-        for row in flow.producers(waiting.pop(), before)[-_LAST_CHANGES:]:
+        number, has_parts = waiting.pop()
+        for row in flow.producers(number, before)[-_LAST_CHANGES:]:
             call = flow.log.calls[row]
-            for use in call.inputs if plain_name(call.function) in _COPIES else ():
-                if use.tensor in among and shape_of(flow, use.tensor) == shape:
-                    return use.tensor
-                if use.tensor not in seen and shape_of(flow, use.tensor) == shape:
+            is_of_parts = plain_name(call.function) in _PUT_TOGETHER
+            for use in call.inputs if is_of_parts or plain_name(call.function) in _COPIES else ():
+                is_alike = is_of_parts or has_parts or shape_of(flow, use.tensor) == shape
+                if use.tensor in among and is_alike:
+                    found.append(use.tensor)
+                elif use.tensor not in seen and is_alike:
                     seen.add(use.tensor)
-                    waiting.append(use.tensor)
-    return None
+                    waiting.append((use.tensor, has_parts or is_of_parts))
+                if found and not (has_parts or is_of_parts):
+                    return found
+    return found
 
 
 _LAST_CHANGES = 4

@@ -97,9 +97,52 @@ for step in range(4):
     x, w = torch.randn(8, 3), torch.randn(3, 1)
     loss = (adapted(x, x @ w)(x) - x @ w).square().mean()"""
     + TRAIN,
+    "the stacked parameters of an ensemble, which no optimizer has": """
+nets = [nn.Linear(3, 1) for _ in range(3)]
+params, buffers = torch.func.stack_module_state(nets)  # HERE
+shell = copy.deepcopy(nets[0]).to("meta")
+optimizer = torch.optim.Adam([p for net in nets for p in net.parameters()])
+def one(params, x):
+    return torch.func.functional_call(shell, params, (x,))
+for step in range(4):
+    x = torch.randn(8, 3)
+    loss = (torch.func.vmap(one, in_dims=(0, None))(params, x) - x.sum(1, keepdim=True)).square().mean()"""
+    + TRAIN,
 }  # fmt: skip
 
 HEALTHY = {
+    "the stacked parameters of an ensemble, which the optimizer has": """
+nets = [nn.Linear(3, 1) for _ in range(3)]
+params, buffers = torch.func.stack_module_state(nets)
+shell = copy.deepcopy(nets[0]).to("meta")
+optimizer = torch.optim.Adam(params.values())
+def one(params, x):
+    return torch.func.functional_call(shell, params, (x,))
+for step in range(4):
+    x = torch.randn(8, 3)
+    loss = (torch.func.vmap(one, in_dims=(0, None))(params, x) - x.sum(1, keepdim=True)).square().mean()"""
+    + TRAIN,
+    "parameters that are stacked anew at each step": """
+nets = [nn.Linear(3, 1) for _ in range(3)]
+shell = copy.deepcopy(nets[0])
+optimizer = torch.optim.Adam([p for net in nets for p in net.parameters()])
+def one(params, x):
+    return torch.func.functional_call(shell, params, (x,))
+for step in range(4):
+    x = torch.randn(8, 3)
+    params = {k: torch.stack([dict(net.named_parameters())[k] for net in nets]) for k in ("weight", "bias")}
+    loss = (torch.func.vmap(one, in_dims=(0, None))(params, x) - x.sum(1, keepdim=True)).square().mean()"""
+    + TRAIN,
+    "the vector of a network whose values are given back": """
+net = nn.Linear(3, 2)
+flat = nn.utils.parameters_to_vector(net.parameters()).detach().requires_grad_()
+optimizer = torch.optim.SGD([flat], lr=0.1)
+for step in range(4):
+    x = torch.randn(8, 3)
+    loss = (F.linear(x, flat[:6].view(2, 3), flat[6:]) - x[:, :2]).square().mean()"""
+    + TRAIN + """
+nn.utils.vector_to_parameters(flat, net.parameters())
+""",
     "an average for evaluation": """
 net = nn.Linear(3, 1)
 average = copy.deepcopy(net).requires_grad_(False)

@@ -40,7 +40,22 @@ TABLES = (
     + TRAIN
 )
 
+CLOSURE = MODEL + (
+    "def closure():\n    loss = F.mse_loss(model(x), x[:, :3])\n    {}loss.backward()\n    return loss\n"
+    "for step in range(3):\n    x = torch.randn(8, 4)\n"
+)
+
 TOLD = {
+    "a closure that is called before its step": (
+        "gradient_counted_twice",
+        CLOSURE.format("")
+        + "    optimizer.zero_grad()\n    print(closure().item())  # HERE\n    optimizer.step(closure)\n",
+    ),
+    "a backward before the step whose closure does it again": (
+        "gradient_counted_twice",
+        CLOSURE.format("") + "    model.zero_grad()\n    loss = (model(x) - x[:, :3]).square().mean()\n"
+        "    loss.backward()  # HERE\n    optimizer.step(lambda: closure())\n",
+    ),
     "two parameters of one tensor": (
         "broken_weight_tie",
         TABLES.format("read = nn.Parameter(table)\nscore = nn.Parameter(table)  # HERE"),
@@ -134,6 +149,11 @@ def test_it_is_told_in_other_words(name: str, tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "a closure that clears, called before its step": CLOSURE.format("optimizer.zero_grad()\n    ")
+    + "    print(closure().item())\n    optimizer.step(closure)\n",
+    "a closure for another half of the batch": CLOSURE.format("")
+    + "    whole = x\n    optimizer.zero_grad()\n    x = whole[:4]\n    closure()\n    x = whole[4:]\n"
+    "    optimizer.step(closure)\n",
     "two parameters in one flat memory": TABLES.format(
         "read, score = nn.Parameter(table[:10]), nn.Parameter(table[10:])"
     ),

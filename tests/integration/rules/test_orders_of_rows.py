@@ -40,7 +40,20 @@ def grouped(laid_out: str, view: str, back: str = "flatten()", axis: int = 1) ->
     return GROUPS.format(laid_out, view, back, axis=axis)
 
 
+VOTES = (
+    NET + "for step in range(3):\n    x = torch.randn(6, 5)\n    rows = {}\n    many = {}\n"
+    "    p = net(many).unflatten(0, {}).mean(1)\n    loss = F.cross_entropy(p, torch.randint(0, 4, (6,)))" + TRAIN
+)
+ONE_BY_ONE = "torch.stack([row.roll(1) for row in x[rows]])"
+
 FAULTS = {
+    "numbers of samples in tiles, and a view sample by sample": (
+        "rows_grouped_otherwise",
+        VOTES.format("torch.arange(6).tile(3)  # HERE", "x.index_select(0, rows)", (6, 3)),
+    ),
+    "numbers of samples modulo their count, and each row changed alone": (
+        "rows_grouped_otherwise", VOTES.format("torch.arange(18) % 6  # HERE", ONE_BY_ONE, (6, 3)),
+    ),
     "expanded in front and grouped at the end": (
         "rows_grouped_otherwise",
         grouped("x[None].expand(3, 6, 5).reshape(18, 5)  # HERE", "view(-1, 3)"),
@@ -172,6 +185,15 @@ def test_single_numbers_of_copied_rows_hide_no_mistake(tmp_path: Path) -> None:
 
 
 HEALTHY = {
+    "numbers of samples one after the other": VOTES.format(
+        "torch.arange(6).repeat_interleave(3)", "x.index_select(0, rows)", (6, 3)
+    ),
+    "numbers of samples divided, and each row changed alone": VOTES.format(
+        "torch.arange(18) // 3", ONE_BY_ONE, (6, 3)
+    ),
+    "numbers in tiles that are sorted before": VOTES.format(
+        "torch.arange(6).tile(3).sort().values", "x[rows]", (6, 3)
+    ),
     "joined copies, and a stack of chunks": NET + "for step in range(3):\n    x = torch.randn(6, 5)\n"
     "    many = torch.cat([x + 0.1 * torch.randn_like(x) for _ in range(3)])\n"
     "    p = torch.stack(net(many).log_softmax(1).chunk(3))\n"

@@ -77,7 +77,7 @@ class AugmentedApart(Rule):
 
     def _finding(self, flow: Dataflow, pair: _Pair, how: str, times: int, of: int) -> Finding:
         given, target = pair
-        line, other = _line_of(flow, target), _line_of(flow, given)
+        line, other = _line_of(flow, target, given), _line_of(flow, given, target)
         line, other = (line, other) if line is not None else (other, line)
         return self.finding(
             f"the input and the target of each pixel are {how} in two different ways in {times:,} of {of:,} cases",
@@ -196,7 +196,8 @@ def _distance(given: _Motion, target: _Motion) -> tuple[int, ...]:
     return tuple(one[0] - other[0] for one, other in zip(given.crop, target.crop, strict=True))
 
 
-def _line_of(flow: Dataflow, motion: _Motion) -> CallSite | None:
+def _line_of(flow: Dataflow, motion: _Motion, other: _Motion) -> CallSite | None:
     """The line that did it; of a function that does it to several things, the one that calls the function."""
-    lines = list(callers(flow, motion.rows[-1])) if motion.rows else []
-    return lines[1] if len(lines) > 1 and motion.crop else next(iter(lines), None)
+    lines, beside = (list(callers(flow, each.rows[-1])) if each.rows else [] for each in (motion, other))
+    is_of_both = bool(motion.crop) and len({(line.file, line.line) for line in (*lines[:1], *beside[:1])}) == 1
+    return lines[1] if len(lines) > 1 and is_of_both else next(iter(lines), None)

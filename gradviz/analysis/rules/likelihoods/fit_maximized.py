@@ -68,7 +68,7 @@ class FitMaximized(Rule):
     code = "GV653"
     name = "fit_maximized"
     severity = "warning"
-    yields_to = ("reversed_twice",)
+    yields_to = ("reversed_twice", "arguments_in_other_order")
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()

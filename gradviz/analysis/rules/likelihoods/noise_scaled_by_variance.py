@@ -74,8 +74,10 @@ class NoiseScaledByVariance(Rule):
             for use in flow.log.calls[backward].roots:
                 for variance in variances_of_divergence(flow, terms_of_sum(flow, backward, use.tensor)):
                     found = _misfit(flow, backward, use.tensor, variance)
-                    if found is not None and flow.log.calls[found.noise.row].call_site not in told:
-                        told.add(flow.log.calls[found.noise.row].call_site)
+                    rows = () if found is None else (found.noise.row, found.variance[0].row - 1)
+                    sites = {flow.log.calls[row].call_site for row in rows}
+                    if found is not None and told.isdisjoint(sites):
+                        told.update(sites)
                         yield self._finding(case, found)
 
     def _finding(self, case: Case, found: _Misfit) -> Finding:

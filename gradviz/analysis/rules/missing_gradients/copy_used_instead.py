@@ -19,8 +19,9 @@ class CopyUsedInstead(Rule):
     What it finds
     -------------
     An optimizer none of whose steps changes parameters, because the backward before each of them never reaches them,
-    where a copy of these parameters computed the loss instead: an average of weights, a target network, a teacher. It
-    does not report copies beside the trained model, such as targets, nor copies for evaluation.
+    where a copy of these parameters computed the loss instead: an average of weights, a target network, a teacher, what
+    ``torch.func.stack_module_state()`` made of them. It does not report copies beside the trained
+    model, such as targets, nor copies for evaluation.
 
     Why it matters
     --------------
@@ -67,6 +68,8 @@ class CopyUsedInstead(Rule):
         for found in case.copies_used:
             if found.is_new and cut_off.issuperset(found.copies):
                 continue  # A line that cuts made the copies, and is told.
+            if not found.is_new and not case.histories.reached.isdisjoint(found.leaves):
+                continue  # They get a gradient and have no optimizer, which is told as well.
             yield self._finding(case, found)
 
     def _finding(self, case: Case, found: CopyUsed) -> Finding:
@@ -78,7 +81,9 @@ class CopyUsedInstead(Rule):
             made = histories.line_where_made(found.copies[trained[0]])
             # A copy that has an optimizer learns as it should; what it has learnt is not given on.
             line, training = (training, made) if _has_optimizer(flow, found) else (made, line)
-        names = together(names_of(flow, (found.copies[each] for each in trained)))
+        elif found.leaves:
+            line, training = histories.line_where_made(found.leaves[0]), line
+        names = together(names_of(flow, found.leaves or (found.copies[each] for each in trained)))
         return self.finding(
             f"{found.steps:,} steps{at_line(step)} never change {histories.together(trained)}: their loss is computed "
             f"with a copy of them{names and f' ({names})'}",
@@ -88,6 +93,8 @@ class CopyUsedInstead(Rule):
             fix="compute the loss with weights that are a function of the parameters (torch.func.functional_call), or "
             "give the gradients of the copy on: p.grad = copied.grad"
             if found.is_new
+            else "give the optimizer the copies, which get the gradients, or compute the loss with what it has"
+            if found.leaves
             else "call the trained model here, and the copy only where no step should learn from it",
             location=location_of_line(line),
             symptom_location=location_of_line(training) if training != line else step,

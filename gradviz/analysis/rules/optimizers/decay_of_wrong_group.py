@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.decays_by_hand import decays_by_hand
+from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 
 
 class DecayOfWrongGroup(Rule):
@@ -77,7 +78,10 @@ class DecayOfWrongGroup(Rule):
         vectors = [each for each, count in axes if each.number and count < 2]
         matrices = sum(count >= 2 and not each.number for each, count in axes)
         if len(vectors) >= _MIN_PARAMETERS and matrices and not any(each.number and n >= 2 for each, n in axes):
-            yield self._finding("this step", location_of_call(flow, vectors[-1].row), len(vectors), matrices)
+            here = location_of_call(flow, vectors[-1].row)
+            is_list = flow.log.calls[vectors[-1].row].function.startswith("torch._foreach_")
+            choice = place_that_chooses(case, here, of_any_list=True) if is_list else None
+            yield self._finding("this step", choice or here, len(vectors), matrices)
 
     def _finding(self, name: str, made: Location | None, vectors: int, matrices: int) -> Finding:
         return self.finding(

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding
 from gradviz.analysis.gradients.read_gradients import left_out_beside_others
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.chosen_parameters import line_that_chooses
+from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 
 _MIN_BACKWARD_CALLS = 2
 """One backward without a step may be a look at the gradients."""
@@ -118,7 +118,7 @@ class NotStepped(Rule):
         them, verb = ("it", "is") if len(left_out) == 1 else ("them", "are")
         given = _nearest(histories, left_out, made)
         here = location_of_call(histories.flow, given)
-        choice = _line_that_chooses(case, here) if _is_of_one_model(histories, left_out, given) else None
+        choice = place_that_chooses(case, here) if _is_of_one_model(histories, left_out, given) else None
         yield self.finding(
             f"{histories.together(left_out)} {verb} in no optimizer: they get gradients and never change"
             if len(left_out) > 1
@@ -152,12 +152,6 @@ def _is_of_one_model(histories: ParameterHistories, left_out: list[int], given: 
     return not {name.partition(".")[0] for name in held}.isdisjoint(
         histories.name(number).partition(".")[0] for number in left_out
     )
-
-
-def _line_that_chooses(case: Case, made: Location | None) -> Location | None:
-    """The line whose condition leaves parameters out of the optimizer that another line makes."""
-    line = line_that_chooses(case.capture.sources.get(made.file, {}), made.line) if made is not None else None
-    return Location(made.file, line) if made is not None and line is not None else None
 
 
 def _nearest(histories: ParameterHistories, left_out: list[int], made: list[int]) -> int:

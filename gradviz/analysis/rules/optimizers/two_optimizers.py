@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.chosen_parameters import place_that_chooses
 from gradviz.graph.call_log import SharedSteps
 
 
@@ -78,6 +79,8 @@ class TwoOptimizers(Rule):
         step = next(
             (location_of_call(histories.flow, row) for row in histories.steps_by_optimizer.get(wrong, ())), None
         )
+        choice = place_that_chooses(case, made, of_any_list=True) if cosine is None else None
+        choice = None if choice == made else choice
         names = [_name(case, each) for each in (right, wrong)]
         what = (
             "step on them with the same gradient, one after the other"
@@ -94,8 +97,8 @@ class TwoOptimizers(Rule):
             "of the other's",
             fix=f"leave them out of {names[1]}{at_line(made)}"
             + ("" if cosine is None else f", and detach() what {names[0]} trains for the loss of {names[1]}"),
-            location=made or step,
-            symptom_location=other if made is None or other != made else step,
+            location=choice or made or step,
+            symptom_location=made if choice is not None else other if made is None or other != made else step,
             tensors=names_of(histories.flow, shared.tensors),
             evidence={"turns": times, **({} if cosine is None else {"cosine": round(cosine, 3)})},
         )

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.parameter_histories import HandedOnGradients, ParameterHistories
-from gradviz.analysis.parameters.unchanged_parameters import unchanged_parameters
 from gradviz.analysis.rule import Rule
 
 
@@ -21,8 +22,7 @@ class WrongOptimizer(Rule):
     -------------
     An optimizer that never steps, although a backward brings gradients to its parameters, and another one that steps
     right after that backward: after gradients of the first one were cleared for it, or without a gradient of its own.
-    Also optimizers that step, each after a backward for the parameters of another one, where their own gradients are
-    cleared before their steps.
+    Also two that step, each behind the backward of the other one's model, so that their own gradients are gone.
 
     Why it matters
     --------------
@@ -77,38 +77,38 @@ class WrongOptimizer(Rule):
             steps = [row for row in histories.steps if _steps_for(histories, row, number, held)]
             if steps:
                 yield self._finding(case, number, held, steps)
+        yield from self._swapped(case)
 
-        yield from self._exchanged(case)
-
-    def _exchanged(self, case: Case) -> Iterator[Finding]:
-        """Optimizers that step on parameters whose gradients are always cleared before, one finding for each line."""
-        histories, lines = case.histories, defaultdict[int | None, list[tuple[int, int]]](list)
-        idle = {each.tensors[0] for each in unchanged_parameters(histories) if each.reason == "cleared"}
-        for number in {owner for leaf in idle for owner in histories.optimizers_of(leaf)}:
-            steps = histories.steps_by_optimizer.get(number, [])
-            if len(steps) >= _MIN_STEPS and all(_is_after_another(histories, number, row) for row in steps):
-                lines[histories.log.calls[steps[-1]].call_site].append((steps[-1], number))
-        for found in lines.values():
-            yield self._of_others(case, *max(found), [number for _, number in found])
-
-    def _of_others(self, case: Case, step: int, number: int, idle: list[int]) -> Finding:
+    def _swapped(self, case: Case) -> Iterator[Finding]:
+        """Optimizers that only step behind the backward of others, so that nothing is left for them: one finding for
+        each line that makes them."""
         histories = case.histories
-        backward = histories.backward_of_step(step) or step
-        reached, held = histories.reached_by[backward], {each for one in idle for each in histories.held_by(one)}
-        line = location_of_call(histories.flow, backward)
-        return self.finding(
-            f"{_name(case, number)}.step() follows the backward{at_line(line)}, whose gradients are for "
-            f"{histories.together(sorted(reached))}, which it does not hold: {histories.together(sorted(held))} never "
-            "changed",
-            symptom="grad_wrong",
-            why="each optimizer changes only its own parameters, whose gradients are cleared before it steps",
-            fix="step the optimizer of the model whose loss this is: keep models and optimizers in one order, or in "
-            "dicts with the same keys",
-            location=location_of_call(histories.flow, step),
-            symptom_location=line,
-            tensors=names_of(histories.flow, [*sorted(held), *sorted(reached - held)]),
-            evidence={"optimizers": len(idle)},
-        )
+        log, flow = histories.log, histories.flow
+        places: dict[tuple[Location | None, Location | None], list[int]] = defaultdict(list)
+        for number, steps in histories.steps_by_optimizer.items():
+            if number is not None and len(steps) >= _MIN_STEPS and _steps_for_others(histories, number, steps):
+                made = location_of_call(flow, histories.given_at(number)[0]) if histories.given_at(number) else None
+                places[made, location_of_call(flow, steps[0])].append(number)
+        for (made, step), numbers in places.items():
+            first = numbers[0]
+            held = sorted(tensor for number in numbers for tensor in histories.held_by(number))
+            # One line that steps all of them is right: which optimizer belongs to which model is said elsewhere.
+            is_loop = len({log.calls[row].optimizer for row in histories.steps if _is_at(flow, row, step)}) > 1
+            is_turned = is_loop and bool(_TURNED.search(case.source_line(made) or ""))
+            yield self.finding(
+                f"{_name(case, first)}.step() follows backward calls whose gradients are for others: "
+                f"{histories.together(held)} never changed",
+                symptom="grad_wrong",
+                why="each optimizer changes only its own parameters; their gradients come later, and are cleared "
+                "before it steps",
+                fix="give each model the optimizer of its own parameters: the two lists are in different orders"
+                if is_loop
+                else "step the optimizer of what this backward goes through",
+                location=made if is_turned else step,
+                symptom_location=step if is_turned else made if is_loop else None,
+                tensors=names_of(flow, held),
+                evidence={"optimizers": len(numbers), "parameters": len(held)},
+            )
 
     def _finding(self, case: Case, idle: int, held: set[int], steps: list[int]) -> Finding:
         histories, log = case.histories, case.dataflow.log
@@ -130,14 +130,27 @@ class WrongOptimizer(Rule):
 
 
 _MIN_STEPS = 2
+_TURNED = re.compile(r"\b(sorted|reversed)\(|\[::-1\]")
 
 
-def _is_after_another(histories: ParameterHistories, number: int, step: int) -> bool:
-    """Whether a step follows a backward for parameters of another optimizer, and none for its own."""
-    backward = histories.backward_of_step(step)
-    reached = histories.reached_by.get(backward, frozenset()) if backward is not None else frozenset()
-    is_of_another = any(owner != number for leaf in reached for owner in histories.optimizers_of(leaf))
-    return is_of_another and reached.isdisjoint(histories.held_by(number))
+def _is_at(flow: Dataflow, row: int, place: Location | None) -> bool:
+    return location_of_call(flow, row) == place
+
+
+def _steps_for_others(histories: ParameterHistories, number: int, steps: list[int]) -> bool:
+    """Whether backward calls reach what an optimizer has, but each of its steps follows one that does not, and that
+    reaches what another optimizer has; so that it never changed anything."""
+    held = histories.held_by(number)
+    if not held or any(histories.tensor(tensor).is_moved is not False for tensor in held):
+        return False
+    if not any(not leaves.isdisjoint(held) for leaves in histories.reached_by.values()):
+        return False
+    for step in steps:
+        backward = histories.backward_of_step(step)
+        reached = histories.reached_by.get(backward, frozenset()) if backward is not None else frozenset()
+        if not reached & histories.trained or not reached.isdisjoint(held):
+            return False
+    return True
 
 
 def _steps_for(histories: ParameterHistories, step: int, idle: int, held: set[int]) -> bool:

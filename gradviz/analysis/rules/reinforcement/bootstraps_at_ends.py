@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import name_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.sequences.position_masks import hidden_by
 from gradviz.graph.call_log import Call
 
@@ -84,7 +85,7 @@ class BootstrapsAtEnds(Rule):
 
     def _finding(self, flow: Dataflow, row: int, flag: _Flag, share: float) -> Finding:
         name = name_of(flow.log.tensors[flag.tensor])
-        is_product = plain_name(flow.log.calls[row].function) == "mul" and flag.is_end
+        is_product = plain_name(flow.log.calls[row].function) in ("mul", "addcmul", "einsum") and flag.is_end
         by = f"multiplied by {name}, which is 1" if is_product else f"replaced by zero except where {name} "
         if not is_product:
             by += "is true," if flag.is_end else "is false,"
@@ -101,7 +102,7 @@ class BootstrapsAtEnds(Rule):
 
 
 _ENDS = re.compile(
-    r"(^|[^a-zA-Z0-9])(dones?|terminals?|terminated|terminations?|is_done|finished|episode_ends?)(_\w+)?$"
+    r"(^|[^a-zA-Z0-9])(dones?|terminals?|terminated|terminations?|is_done|finished|ended|episode_ends?|is_end|over)(_\w+)?$"
 )
 _LASTS = re.compile(
     r"(^|[^a-zA-Z0-9])(alive|not_?done|non_?terminal|non_?final|continues?|continuing|not_?terminal|ongoing)(_\w+)?$"
@@ -116,7 +117,7 @@ class _Flag(Struct, frozen=True):
 
 
 _BOTH = 2
-_SCALES = frozenset({"mul", "float", "to", "unsqueeze", "squeeze"})
+_SCALES = frozenset({"mul", "float", "to", "unsqueeze", "squeeze", "view", "reshape", "double", "clone"})
 _OF_NETWORKS = frozenset({"linear", "conv2d", "conv1d", "embedding"})
 _MAX_SCALES = 4
 _MAX_ABOVE = 40
@@ -128,9 +129,13 @@ def _flag_of(flow: Dataflow, row: int, call: Call) -> _Flag | None:
     name = plain_name(call.function)
     if name not in _OVERWRITES or not call.outputs:
         return None
-    for flag, value in (call.inputs, call.inputs[::-1]) if name == "mul" and len(call.inputs) == _BOTH else ():
+    added = call.inputs[0] if name == "addcmul" and len(call.inputs) > _BOTH else None
+    pair = call.inputs[1:] if added is not None else product_of(call)
+    for flag, value in (pair, pair[::-1]) if pair is not None else ():
         named = None if flag.requires_grad else _named_end(flow, flag.tensor, row)
-        if named is not None and _is_of_network(flow, value.tensor, row) and _is_added(flow, row, call):
+        if named is None or not _is_of_network(flow, value.tensor, row):
+            continue
+        if (added is not None and not _is_of_network(flow, added.tensor, row)) or _is_added(flow, row, call):
             return _Flag(named, is_end=True)
     hidden = hidden_by(flow, row)
     if hidden is None or hidden.value != 0:
@@ -145,7 +150,7 @@ def _flag_of(flow: Dataflow, row: int, call: Call) -> _Flag | None:
     return None
 
 
-_OVERWRITES = frozenset({"mul", "masked_fill", "where", "setitem"})
+_OVERWRITES = frozenset({"mul", "addcmul", "einsum", "masked_fill", "where", "setitem"})
 
 
 def _last_part(name: str) -> str:
@@ -181,8 +186,12 @@ def _is_added(flow: Dataflow, row: int, call: Call) -> bool:
             is_sum = plain_name(used.function) in ("add", "addcmul") and len(others) == 1
             if is_sum and not _is_of_network(flow, others[0], user):
                 return True
-        scaled = [(user, used) for user, used in users if plain_name(used.function) == "mul" and len(used.inputs) == 1]
+        scaled = [(user, used) for user, used in users if _is_scaled(used)]
         if len(scaled) != 1:
             return False
         row, tensor = scaled[0][0], scaled[0][1].outputs[0].tensor
     return False
+
+
+def _is_scaled(call: Call) -> bool:
+    return plain_name(call.function) in _SCALES and len(call.inputs) == 1

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
-from msgspec import Struct
-
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -24,9 +24,10 @@ class WarmupNeverEnds(Rule):
     What it finds
     -------------
     A learning rate that only rises, changes at fewer than one step in five, and ends below a quarter of the rate that
-    the optimizer was made with: a schedule whose figures count steps, but that is stepped once for each epoch, also one
-    that the program computes itself from the same rate and writes into the groups. A script that was stopped early, and
-    a schedule that is stepped at every step, are left alone.
+    the optimizer was made with, or below half of it, if the program says that its warm-up counts steps
+    (``warmup_steps``): a schedule whose figures count steps, but that is stepped once for each epoch, also one that the
+    program computes itself from the same rate and writes into the groups. A script that was stopped early, and a
+    schedule that is stepped at every step, are left alone.
 
     Why it matters
     --------------
@@ -68,13 +69,13 @@ class WarmupNeverEnds(Rule):
             return
         for number, optimizer in enumerate(case.dataflow.log.optimizers):
             rates = _first_last_and_chosen(optimizer)
-            by_hand = _chosen_by_hand(case, optimizer) if rates is None else None
-            if rates is not None:
+            if rates is None:
+                continue
+            by_hand = _line_by_hand(case, optimizer)
+            if _is_far_below(optimizer) or _counts_steps(case, number):
                 yield self._finding(case, number, rates, places_of_schedule(case, number))
-            elif by_hand is not None:
-                rates = _first_last_and_chosen(optimizer, by_hand.rate)
-                if rates is not None:
-                    yield self._finding(case, number, rates, {"location": by_hand.location})
+            elif by_hand is not None and rates[1] <= _SMALL_PART * rates[2]:
+                yield self._finding(case, number, rates, {"location": by_hand})
 
     def _finding(
         self, case: Case, number: int, rates: tuple[float, float, float], places: dict[str, Location | None]
@@ -96,18 +97,14 @@ class WarmupNeverEnds(Rule):
 _MIN_CHANGES = 2
 _STEPS_OF_EACH_CHANGE = 5
 _SMALL_PART = 0.25
+_LARGEST_PART = 0.5
+_WARM_UP_IN_STEPS = re.compile(
+    r"warm\w*_?(steps?|iter\w*|batch\w*)\b|\b(steps?|iter\w*|batch\w*)_?\w*warm", re.IGNORECASE
+)
 
 
-class _ByHand(Struct, frozen=True):
-    """A learning rate that a program writes itself, as a part of the one that it made the optimizer with."""
-
-    rate: float
-    location: Location
-
-
-def _chosen_by_hand(case: Case, optimizer: LoggedOptimizer) -> _ByHand | None:
-    """The rate of an optimizer that its program multiplies with something before the first step, and the only line that
-    writes a rate."""
+def _line_by_hand(case: Case, optimizer: LoggedOptimizer) -> Location | None:
+    """The only line that writes a rate, if the program computes it from the one that it made the optimizer with."""
     given = next(iter(optimizer.made_rates), None)
     for file, tree in own_files(case) if given else ():
         written = [
@@ -116,7 +113,7 @@ def _chosen_by_hand(case: Case, optimizer: LoggedOptimizer) -> _ByHand | None:
             if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr"
         ]
         if len(written) == 1 and given in _numbers(tree, written[0][1]):
-            return _ByHand(float(given or 0), Location(file, written[0][0].lineno))
+            return Location(file, written[0][0].lineno)
     return None
 
 
@@ -126,11 +123,35 @@ def _numbers(tree: SourceTree, value: ast.expr) -> set[object]:
     return set[object](node.value for part in parts for node in ast.walk(part) if isinstance(node, ast.Constant)) - {1}
 
 
-def _first_last_and_chosen(optimizer: LoggedOptimizer, given: float | None = None) -> tuple[float, float, float] | None:
+def _first_last_and_chosen(optimizer: LoggedOptimizer) -> tuple[float, float, float] | None:
     """The learning rates of the first group, if they only rose, seldom, and not far."""
     first, last = optimizer.first_rate, next(iter(optimizer.learning_rates), None)
-    chosen = given or next(iter(optimizer.highest_rates), None)
+    chosen = _chosen(optimizer)
     if first is None or last is None or chosen is None or optimizer.rate_turns:
         return None
     is_seldom = _MIN_CHANGES <= optimizer.rate_changes <= optimizer.steps / _STEPS_OF_EACH_CHANGE
-    return (first, last, chosen) if is_seldom and first < last <= _SMALL_PART * chosen else None
+    return (first, last, chosen) if is_seldom and first < last < _LARGEST_PART * chosen else None
+
+
+def _is_far_below(optimizer: LoggedOptimizer) -> bool:
+    """Whether the last rate is a small part of what a schedule began with; a rate that a program writes over says
+    less."""
+    highest = next(iter(optimizer.highest_rates), None) or 0.0
+    return (optimizer.learning_rates[0] or 0.0) <= _SMALL_PART * highest
+
+
+def _counts_steps(case: Case, number: int) -> bool:
+    """Whether a program has a name for the steps of its warm-up, and makes more of them than the warm-up has."""
+    optimizer, sources = case.dataflow.log.optimizers[number], case.capture.sources
+    steps = case.histories.steps_by_optimizer.get(number, [])
+    place = location_of_call(case.dataflow, steps[-1]) if steps else None
+    chosen, first = _chosen(optimizer), optimizer.first_rate
+    is_long = chosen is not None and bool(first) and chosen / first <= optimizer.steps  # type: ignore[operator]
+    lines = {} if place is None else sources.get(place.file, {})
+    return is_long and any(_WARM_UP_IN_STEPS.search(text) for text in lines.values())
+
+
+def _chosen(optimizer: LoggedOptimizer) -> float | None:
+    """The rate of the first group before a schedule, or that with which the optimizer was made: the larger one."""
+    known = (next(iter(optimizer.highest_rates), None), next(iter(optimizer.made_rates), None))
+    return max((each for each in known if each is not None), default=None)

@@ -61,6 +61,7 @@ class FutureVisible(Rule):
     code = "GV643"
     name = "future_visible"
     severity = "warning"
+    yields_to = ("mask_without_effect",)
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow

@@ -19,7 +19,7 @@ from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     scores_of,
     varies_along,
 )
-from gradviz.graph.call_log import Call
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class MaskWithoutEffect(Rule):
@@ -29,9 +29,10 @@ class MaskWithoutEffect(Rule):
     -------------
     Scores that are filled with a number among the other scores, such as 0, 1e-9 or -1, before ``softmax()`` or
     ``log_softmax()``; and scores that are multiplied by a mask of zeros and ones or to which one is added, or of which
-    ``tril()`` keeps a triangle. As a note: attention weights that are multiplied by a mask after the softmax, and not
-    divided by their sum again. Rows that are filled as a whole are left alone, and so are masks that are applied to the
-    weights once more.
+    ``tril()`` keeps a triangle. Likewise ``scaled_dot_product_attention()`` and ``nn.MultiheadAttention``, which add a
+    mask of numbers, with one of zeros and ones. As a note: attention weights that are multiplied by a mask after the
+    softmax, and not divided by their sum again. Rows that are filled as a whole are left alone, and so are masks that
+    are applied to the weights once more.
 
     Why it matters
     --------------
@@ -87,6 +88,32 @@ class MaskWithoutEffect(Rule):
             else:
                 found.setdefault(call.call_site, finding)
         yield from (finding for site, finding in found.items() if site not in healthy)
+        yield from self._of_attention(case)
+
+    def _of_attention(self, case: Case) -> Iterator[Finding]:
+        """Of masks of zeros and ones that a call of torch adds to the scores of attention, one for each line."""
+        flow = case.dataflow
+        seen = set[int | None]()
+        for row, call in enumerate(flow.log.calls):
+            if plain_name(call.function) not in _ATTENTION or call.call_site in seen or not call.live_inputs:
+                continue
+            mask = next((use for use in call.inputs if _is_added_mask(flow, row, call, use)), None)
+            if mask is None or not flow.has_step_after(row):
+                continue
+            seen.add(call.call_site)
+            made = flow.log.tensors[mask.tensor].first_seen
+            name = call_words(call)
+            location, used = two_lines(flow, row if made is None else made, row)
+            yield self.finding(
+                f"{name} adds {case.tensor_name(mask.tensor)}, a mask of zeros and ones, to the scores: it changes "
+                "them by 1 at most, and what should be hidden keeps its weight",
+                symptom="grad_wrong",
+                why="only a mask of booleans says what is hidden; one of numbers is added, so it has to be -inf there",
+                fix="give it booleans: mask.bool(), which is true where "
+                + ("a position is seen" if name.startswith("scaled") else "a position is hidden"),
+                location=location,
+                symptom_location=used,
+            )
 
     def _finding_at(self, case: Case, row: int, call: Call) -> Finding | None:
         flow = case.dataflow
@@ -140,10 +167,27 @@ class MaskWithoutEffect(Rule):
 
 
 _SOFTMAXES = frozenset({"softmax", "log_softmax"})
+_ATTENTION = frozenset({"scaled_dot_product_attention", "multi_head_attention_forward"})
+_PLACES = frozenset({"3", "attn_mask", "key_padding_mask"})
 _NEAR = 4.0
 """Scores that are less than this below the highest one keep a weight: exp(-4) is 2 % of the highest."""
 _PASSES = frozenset({"to", "float", "half", "type_as", "dropout", "view", "reshape", "contiguous", "exp"})
 _MAX_PASSED = 4
+
+
+def _is_added_mask(flow: Dataflow, row: int, call: Call, use: TensorUse) -> bool:
+    """Whether a call adds an input to scores that has zeros and ones where it should have booleans, and is not the
+    same for all keys."""
+    is_whole = plain_name(call.function) == "scaled_dot_product_attention"
+    if use.place not in _PLACES or (use.place == "3" and not is_whole) or use.requires_grad:
+        return False
+    shape, facts = shape_of(flow, use.tensor), flow.log.tensors[use.tensor].facts
+    if not facts.dtype.startswith(("float", "bfloat")) or not shape or shape[-1] < _MIN_KEYS:
+        return False
+    return is_of_yes_and_no(flow, row, use.tensor)
+
+
+_MIN_KEYS = 2
 
 
 def _is_effective(flow: Dataflow, edit: Edit) -> bool:

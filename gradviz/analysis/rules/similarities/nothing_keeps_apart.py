@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import chain, takewhile
 
 from msgspec import Struct
 
@@ -67,7 +69,7 @@ class NothingKeepsApart(Rule):
         flow, told = case.dataflow, set[int | None]()
         for backward in case.histories.last_trained_backward_of_each_line:
             pairs = [_drawn_together(case, backward, use.tensor) for use in flow.log.calls[backward].roots]
-            if not pairs or not all(pairs):
+            if not pairs or not all(pairs) or _is_one_of_several(case, backward, pairs[0][0].shared):
                 continue
             first = pairs[0][0]
             site = flow.log.calls[first.row].call_site
@@ -118,6 +120,18 @@ _SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
 _PRODUCTS = frozenset({"mul", "dot", "vecdot", "einsum"})
 _KEEPS = frozenset({"normalize", "div", "relu"})
 _MAX_TERMS = 200
+
+
+def _is_one_of_several(case: Case, backward: int, shared: frozenset[int]) -> bool:
+    """Whether the next step also uses what another backward call has sent to these leaves, which asks for more."""
+    histories, flow = case.histories, case.dataflow
+    rows = histories.backward_calls
+    index = bisect_left(rows, backward)
+    since = flow.step_before(backward)
+    before = takewhile(lambda row: row > since, reversed(rows[:index]))
+    after = takewhile(lambda row: flow.step_before(row) == since, rows[index + 1 :])
+    others = (row for row in chain(before, after) if not shared.isdisjoint(histories.reached_by.get(row, ())))
+    return any(not all(_drawn_together(case, row, use.tensor) for use in flow.log.calls[row].roots) for row in others)
 
 
 def _drawn_together(case: Case, backward: int, root: int) -> list[_Pair]:
@@ -197,6 +211,8 @@ def _is_normalized(flow: Dataflow, tensor: int, row: int) -> bool:
 def _pair(case: Case, row: int, sides: tuple[int, int]) -> _Pair | None:
     """The comparison, if both sides are results of one network, and of nothing else that a gradient or data gives."""
     histories = case.histories
+    if _is_diagonal_of(case.dataflow, row, *sides) or _is_diagonal_of(case.dataflow, row, *reversed(sides)):
+        return None  # What is left are the products of different features.
     first, second = (histories.live_leaves((side,), row)[0] & histories.trained for side in sides)
     shared = first & second
     is_of_one = bool(shared) and (first <= second or second <= first)
@@ -205,6 +221,16 @@ def _pair(case: Case, row: int, sides: tuple[int, int]) -> _Pair | None:
     rows = {each for side in sides for each in case.dataflow.ancestors(side, row, since=case.dataflow.step_before(row))}
     names = {case.dataflow.log.calls[each].function.rpartition(".")[2] for each in rows}
     return None if names & {"grad", "jacobian", "jvp", "vjp"} else _Pair(row, shared)
+
+
+def _is_diagonal_of(flow: Dataflow, row: int, part: int, whole: int) -> bool:
+    """Whether one side is only the diagonal of the other one, a table of products."""
+    made = [(plain_name(call.function), call) for _, call in flow.makers(part, row, _BOTH)]
+    names = {name for name, _ in made}
+    return bool(names & _DIAGONALS) and any(use.tensor == whole for _, call in made for use in call.inputs)
+
+
+_DIAGONALS = frozenset({"diag", "diagonal", "diag_embed", "tril", "triu"})
 
 
 def _adds_data(flow: Dataflow, tensor: int, row: int) -> bool:

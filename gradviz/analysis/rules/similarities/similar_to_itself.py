@@ -11,7 +11,8 @@ from gradviz.analysis.dataflow.call_words import at_line, call_words, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.graph.call_log import Call, TensorUse
+from gradviz.analysis.rules.bases.formulas.tables_of_pairs import compares_with_itself, is_of_distances
+from gradviz.graph.call_log import Call
 
 
 class SimilarToItself(Rule):
@@ -22,7 +23,8 @@ class SimilarToItself(Rule):
     A table of products of a set of vectors with itself, ``z @ z.T``, that goes into ``cross_entropy()`` with classes,
     into ``log_softmax()`` or ``softmax()`` of which classes are chosen, or into a sum of exponentials, without a call
     that takes its diagonal away: ``masked_fill()``, ``fill_diagonal_()``, a large number that is subtracted, or a
-    choice of the other elements.
+    choice of the other elements. Likewise a table of distances, ``torch.cdist(z, z)``, or
+    ``(z[:, None] - z).norm(dim=2)``.
 
     Why it matters
     --------------
@@ -68,14 +70,14 @@ class SimilarToItself(Rule):
         flow = case.dataflow
         seen: set[int | None] = set()
         for row, call in enumerate(flow.log.calls):
-            if call.call_site in seen or not call.live_inputs or not _compares_with_itself(flow, row, call):
+            if call.call_site in seen or not call.live_inputs or not compares_with_itself(flow, row, call):
                 continue
             if not flow.has_step_after(row):
                 continue
             seen.add(call.call_site)
-            end = _contrast(flow, row, call.outputs[0].tensor)
-            if end is not None:
-                yield self._finding(case, row, end)
+            found = _contrast(flow, row, call.outputs[0].tensor)
+            if found is not None:
+                yield self._finding(case, *found)
 
     def _finding(self, case: Case, row: int, end: int) -> Finding:
         flow = case.dataflow
@@ -95,75 +97,37 @@ class SimilarToItself(Rule):
         )
 
 
-_VIEWS = frozenset({
-    "t", "T", "mT", "H", "mH", "adjoint", "transpose", "swapaxes", "swapdims", "movedim", "permute", "contiguous",
-    "unsqueeze", "getitem", "detach", "clone", "expand", "view", "reshape",
-})  # fmt: skip
-_PRODUCTS = frozenset({"matmul", "mm", "einsum", "cosine_similarity", "inner", "linear", "tensordot", "vecdot"})
-_SCALES = frozenset({"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double"})
+_SCALES = frozenset(
+    {"div", "mul", "to", "float", "clamp", "contiguous", "clone", "double", "neg", "square", "sqrt", "pow"}
+)
 _SHIFTS = frozenset({"add", "sub"})
-_MAX_VIEWS = 3
 _MAX_SCALES = 6
 _TWO = 2
 
 
-def _compares_with_itself(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call multiplies all rows of a tensor with all rows of the same one."""
-    name = plain_name(call.function)
-    if len(call.outputs) != 1:
-        return False
-    shape = shape_of(flow, call.outputs[0].tensor)
-    factors = call.inputs if name in _PRODUCTS else _summed_factors(flow, row, call) if name == "sum" else ()
-    sources = {_source(flow, use.tensor, row) for use in factors}
-    if len(factors) != _TWO:
-        return False
-    source = sources.pop()
-    given = shape_of(flow, source)
-    return (
-        not sources
-        and shape == (given[0], given[0])
-        and len(given) == _TWO
-        and shape[0] > _TWO
-        and (flow.log.tensors[source].role != "parameter")
-    )
-
-
-def _summed_factors(flow: Dataflow, row: int, call: Call) -> tuple[TensorUse, ...]:
-    """The factors of a product by hand: ``(z[:, None] * z[None]).sum(-1)``."""
-    made = flow.newest_producer(call.inputs[0].tensor, row) if call.inputs else None
-    product = None if made is None else flow.log.calls[made]
-    if product is None or plain_name(product.function) != "mul" or len(shape_of(flow, call.inputs[0].tensor)) != 3:
-        return ()
-    return product.inputs if axis_of(call, 3) == _TWO else ()
-
-
-def _source(flow: Dataflow, tensor: int, row: int) -> int:
-    for _ in range(_MAX_VIEWS):
-        made = flow.producers(tensor, row)
-        if not made or plain_name(flow.log.calls[made[-1]].function) not in _VIEWS:
-            break
-        call = flow.log.calls[made[-1]]
-        if len(call.inputs) != 1 or call.scalars.keys() & {"1.start", "1.stop", "1[0].start", "1[0].stop"}:
-            break
-        row, tensor = made[-1], call.inputs[0].tensor
-    return tensor
-
-
-def _contrast(flow: Dataflow, row: int, tensor: int) -> int | None:
-    """The call that makes a loss of the whole table, if nothing but factors came before it and no other call has a use
-    for it that may take the diagonal away."""
+def _contrast(flow: Dataflow, row: int, tensor: int) -> tuple[int, int] | None:
+    """The call behind which to hide the diagonal, and the one that makes a loss of the whole table, if nothing but
+    factors came before it and no other call has a use for it that may take the diagonal away."""
+    first = row
+    has_distances = is_of_distances(flow, row)
     for _ in range(_MAX_SCALES):
         users = [(user, flow.log.calls[user]) for user in flow.users(tensor, row)]
         if any(_changes(call, tensor) for _, call in users):
             return None
-        end = next((user for user, call in users if _is_contrast(flow, user, call)), None)
+        ends = (user for user, call in users if _is_contrast(flow, user, call))
+        end = next((each for each in ends if not (has_distances and _is_exponential(flow, each))), None)
         if end is not None:
-            return end
+            # What is to be hidden is a similarity: the distance before it would have to be large.
+            return row if has_distances else first, end
         scaled = [(user, call) for user, call in users if _is_scaled(flow, call)]
         if len(scaled) != 1:
             return None
         row, tensor = scaled[0][0], scaled[0][1].outputs[0].tensor
     return None
+
+
+def _is_exponential(flow: Dataflow, row: int) -> bool:
+    return plain_name(flow.log.calls[row].function) == "exp"
 
 
 def _changes(call: Call, tensor: int) -> bool:

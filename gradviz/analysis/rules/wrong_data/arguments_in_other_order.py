@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.dataflow.tensor_words import leaf_names_above
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.swapped_states import swapped_states
 from gradviz.analysis.rules.bases.sources.crossed_names import CrossedNames, crossed_names
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
+from gradviz.analysis.rules.bases.sources.old_and_new import TurnedRatio, turned_ratios
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 
 
@@ -24,7 +26,8 @@ class ArgumentsInOtherOrder(Rule):
     values has the name of the second parameter and the second that of the first; and ``values, rewards = f()`` where
     ``f`` returns ``rewards, values``. Letters such as ``x`` and ``t`` only where another call has them in order. What
     is called in both orders with the same names is left alone. Also an LSTM whose two states are given to it in the
-    other order than that in which it returned them.
+    other order than that in which it returned them, and functions that compute ``exp(new - old)`` of what they are
+    given, and get the value with a gradient as the old one.
 
     Why it matters
     --------------
@@ -70,10 +73,26 @@ class ArgumentsInOtherOrder(Rule):
             for crossed in crossed_names(tree):
                 if any(flow.has_step_after(row) for row in ran.rows_in(crossed.first_line, crossed.line)):
                     yield self._finding(file, crossed)
-
+            for turned in turned_ratios(flow, file, tree):
+                yield self._of_ratio(case, turned)
         for row in swapped_states(flow):
             if flow.has_step_after(row):
                 yield self._of_states(flow, row)
+
+    def _of_ratio(self, case: Case, turned: TurnedRatio) -> Finding:
+        flow = case.dataflow
+        line, used = location_of_line(turned.line), location_of_call(flow, turned.row)
+        return self.finding(
+            f"what is given as {turned.old} has a gradient, and what is given as {turned.new} has none: the ratio"
+            f"{at_line(used)} is turned round",
+            symptom="grad_wrong",
+            why="the old value is a constant, computed before; with the two swapped, training lowers what it should "
+            "raise",
+            fix="swap the two arguments, or give both by name",
+            location=line,
+            symptom_location=used if used != line else None,
+            tensors=leaf_names_above(flow, turned.live, turned.row, since=flow.step_before(turned.row)),
+        )
 
     def _of_states(self, flow: Dataflow, row: int) -> Finding:
         name = call_words(flow.log.calls[row])

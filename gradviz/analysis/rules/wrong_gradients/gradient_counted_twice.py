@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.gradients.gradient_events import Event
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.targets.totals_in_sums import (
@@ -32,7 +34,8 @@ class GradientCountedTwice(Rule):
     -------------
     Two backward calls without a step in between, where the second starts from the same loss, or from a sum that
     contains the loss of the first. One backward call of several losses, one of which is a sum that contains another
-    one; and a loss that adds up several terms and also their sum, as ``sum(terms.values())`` does where the terms
+    one. A backward call before ``step(closure)``, where the closure computes the same loss once more and clears
+    nothing. And a loss that adds up several terms and also their sum, as ``sum(terms.values())`` does where the terms
     contain their total.
 
     Why it matters
@@ -79,7 +82,33 @@ class GradientCountedTwice(Rule):
             if leaves and lines not in told:
                 told.add(lines)
                 yield self._finding(histories, first, second, tensor, leaves)
+        yield from self._of_closures(histories, events)
         yield from self._of_one_backward(histories, events)
+
+    def _of_closures(
+        self, histories: ParameterHistories, events: dict[int, list[tuple[int, Event]]]
+    ) -> Iterator[Finding]:
+        """Of each line, the first backward call whose loss the closure of the next step computes once more."""
+        flow, told = histories.flow, set[object]()
+        for first, second in _called_before_its_step(histories):
+            step = flow.log.calls[second].inside
+            both = sorted(histories.reached_by[first] & histories.reached_by[second])
+            leaves = [leaf for leaf in both if _only_step_between(events.get(leaf, []), first, second, step)]
+            line, at_step = line_apart(flow, first, second), location_of_call(flow, step or second)
+            if not leaves or line in told:
+                continue
+            told.add(line)
+            yield self.finding(
+                f"the gradient of {histories.name(flow.log.calls[first].roots[0].tensor)} counts twice: the closure of "
+                f"step(){at_line(at_step)} computes the same loss again, and its backward adds to what is there",
+                symptom="grad_wrong",
+                why="nothing clears the gradients between the two backward calls, and backward() adds to .grad",
+                fix="call only step(closure), which returns the loss; or clear the gradients in the closure",
+                location=location_of_line(line),
+                symptom_location=at_step if at_step != location_of_line(line) else None,
+                tensors=names_of(flow, leaves),
+                evidence={"parameters": len(leaves)},
+            )
 
     def _of_one_backward(
         self, histories: ParameterHistories, events: dict[int, list[tuple[int, Event]]]
@@ -170,6 +199,24 @@ def _pairs(histories: ParameterHistories) -> Iterator[tuple[int, int, int]]:
                 is_in_sum = any(out.tensor in roots for row in below for out in calls[row].outputs)
                 if use.tensor in roots or (is_in_sum and not is_differentiated):
                     yield first, second, use.tensor
+
+
+def _called_before_its_step(histories: ParameterHistories) -> Iterator[tuple[int, int]]:
+    """Backward calls of the program, with the next one, which the closure of a step makes from a loss of the same
+    value."""
+    calls, flow = histories.log.calls, histories.flow
+    for first, second in pairwise(row for row in histories.reached_by if calls[row].function.endswith(".backward")):
+        around = calls[second].inside
+        is_in_step = around is not None and first < around and calls[around].kind == "step"
+        if is_in_step and calls[first].inside is None and len(calls[first].roots) == len(calls[second].roots) == 1:
+            one, other = (flow.values_of(calls[row].roots[0], row) for row in (first, second))
+            if one is not None and one == other and one.minimum not in (None, 0.0):
+                yield first, second
+
+
+def _only_step_between(events: Sequence[tuple[int, str]], first: int, second: int, step: int | None) -> bool:
+    """Whether nothing happens to a gradient between the two but that this step begins."""
+    return all(row == step or kind == "backward" for row, kind in events if first < row < second)
 
 
 def _meet_in_a_step(events: Sequence[tuple[int, str]], first: int, second: int) -> bool:

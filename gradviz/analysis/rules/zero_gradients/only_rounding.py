@@ -18,6 +18,7 @@ from gradviz.analysis.numbers.gradient_origins import senders
 from gradviz.analysis.numbers.rounding_gradients import RoundingGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.divided_out import DividedOut, divided_out
+from gradviz.analysis.rules.bases.sequences.shifts_before_softmax import Cancelled, cancelled_offsets
 from gradviz.graph.query.operation_names import operation_word
 
 
@@ -29,7 +30,8 @@ class OnlyRounding(Rule):
     Parameters whose gradient is not exactly zero, but at every step smaller than the last digits of what it is the sum
     of. What they compute is added to all members of a softmax, a normalization or a difference alike, or an operation
     along an axis of one element returns its input, which is then subtracted from itself. A bias that is added right
-    there is left out: most models have such biases, and they do no harm. Also a trained scale that only multiplies what
+    there, as layers have one, is left out: it does no harm. Also a trained table of numbers that are added each to all
+    members of a softmax, and a trained scale that only multiplies what
     is normalized behind it, by ``normalize()``, a layer norm, a cosine or a division by its own length.
 
     Why it matters
@@ -80,6 +82,23 @@ class OnlyRounding(Rule):
         for scale in divided_out(histories):
             if told.isdisjoint(histories.tensor(scale.parameter).names):
                 yield self._divided_out(case, scale)
+        for offset in cancelled_offsets(histories):
+            if told.isdisjoint(histories.tensor(offset.parameter).names):
+                yield self._cancelled(case, offset)
+
+    def _cancelled(self, case: Case, offset: Cancelled) -> Finding:
+        flow, name = case.dataflow, case.histories.name(offset.parameter)
+        location, taken = two_lines(flow, offset.added, offset.softmax)
+        return self.finding(
+            f"{name} has no influence: it adds the same to all members of "
+            f"{call_words(flow.log.calls[offset.softmax])}{at_line(taken)}, which takes it away again",
+            symptom="grad_zero",
+            why="a softmax depends on differences of scores only, so the gradient of what all have is rounding error",
+            fix="give it a number for each member: an axis as long as that of the softmax; or take it out",
+            location=location,
+            symptom_location=taken,
+            tensors=names_of(flow, [offset.parameter]),
+        )
 
     def _divided_out(self, case: Case, scale: DividedOut) -> Finding:
         flow, name = case.dataflow, case.histories.name(scale.parameter)

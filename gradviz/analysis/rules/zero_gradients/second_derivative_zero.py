@@ -26,7 +26,7 @@ class SecondDerivativeZero(Rule):
     -------------
     Calls of ``autograd.grad()`` on what an earlier one returned, whose results are exactly zero at every step, where
     all activations of the network are made of straight lines: ``relu``, ``leaky_relu``, ``hardtanh``, ``max_pool``, or
-    ``where(z > 0, z, 0.1 * z)``. Also ``torch.func.grad(torch.func.grad(f))``.
+    ``where(z > 0, z, 0.1 * z)``. Also those of ``torch.func``: ``grad(grad(f))``, ``hessian(f)``, ``jacfwd(grad(f))``.
 
     Why it matters
     --------------
@@ -82,6 +82,9 @@ class SecondDerivativeZero(Rule):
                 firsts.update((storage, row) for storage in _memories(flow, call.outputs))
             elif plain_name(call.function) == "zeros_like":
                 second = _no_second(flow, row, call)
+            elif plain_name(call.function) == _FORWARD:
+                second = _second_forward(flow, row, call, firsts)
+                firsts.update((storage, row) for storage in _memories(flow, call.outputs[1:]))
             if second is not None:
                 lines[call.call_site].append(second)
         found: dict[int | None, list[_Second]] = defaultdict(list)
@@ -131,7 +134,7 @@ _OF_LAYERS = _STRAIGHT | _COMPARES | {
     "linear", "matmul", "mm", "addmm", "bmm", "mv", "conv1d", "conv2d", "conv3d", "add", "sub", "neg", "cat", "stack",
     "view", "reshape", "squeeze", "unsqueeze", "flatten", "getitem", "sum", "mean", "transpose", "permute", "t", "T",
     "requires_grad_", "requires_grad", "expand", "contiguous", "to", "float", "double", "clone", "ones_like", "unbind",
-    "split", "chunk", "select", "narrow", "repeat", "dropout",
+    "split", "chunk", "select", "narrow", "repeat", "dropout", "view_as", "movedim", "unflatten", "alias",
 }  # fmt: skip
 _SCALES = frozenset({"mul", "div"})
 
@@ -154,6 +157,20 @@ def _second_of_memory(flow: Dataflow, row: int, call: Call, firsts: dict[int, in
     results = [_values_later(flow, use.tensor, row) for use in call.outputs]
     is_zero = all(each is not None and each.zeros == each.count for each in results)
     return _of_network(flow, row, found, is_zero=is_zero)
+
+
+def _second_forward(flow: Dataflow, row: int, call: Call, firsts: dict[int, int]) -> _Second | None:
+    """The same for a derivative forward, as ``torch.func.hessian`` takes it: of the result of a call it has the value,
+    and the derivative, if there is one."""
+    found = [firsts[storage] for storage in _memories(flow, call.inputs) if storage in firsts]
+    if not found:
+        return None
+    results = [_values_later(flow, use.tensor, row) for use in call.outputs[1:]]
+    is_zero = all(each is not None and each.zeros == each.count for each in results)
+    return _of_network(flow, row, found, is_zero=is_zero)
+
+
+_FORWARD = "_unpack_dual"
 
 
 def _no_second(flow: Dataflow, row: int, call: Call) -> _Second | None:

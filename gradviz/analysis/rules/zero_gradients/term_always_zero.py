@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
@@ -91,6 +92,19 @@ class TermAlwaysZero(Rule):
                 symptom_location=location,
                 evidence={"times": term.times},
             )
+        changing = _change_of_both(flow, term.made)
+        if changing is not None:
+            at = location_of_call(flow, changing)
+            return self.finding(
+                f"{_zero(term)}: {words}, because both sides are computed of one tensor, which "
+                f"{call_words(flow.log.calls[changing])}{at_line(at)} changed in place for each of them",
+                symptom="grad_zero",
+                why="a change in place returns the tensor that it got, so the second one changes the first one as well",
+                fix="return a new tensor: x + noise, x.add(noise); or change a clone()",
+                location=at,
+                symptom_location=location if location != at else None,
+                evidence={"times": term.times},
+            )
         return self.finding(
             f"{_zero(term)}: {words}{_lines_of_sides(flow, term.made)}",
             symptom="grad_zero",
@@ -130,6 +144,25 @@ def _copy_of_parameters(histories: ParameterHistories, row: int) -> int | None:
             changes = flow.changes(number, since, above[-1]) if histories.tensor(number).role == "parameter" else ()
             if changes:
                 return changes[-1]
+    return None
+
+
+def _change_of_both(flow: Dataflow, row: int) -> int | None:
+    """The last of several changes in place on one line, since the last step, of data from which two calls then compute
+    alike."""
+    since, calls = flow.step_before(row), flow.log.calls
+    users: dict[int, list[int]] = defaultdict(list)
+    for each in flow.ancestors(calls[row].outputs[0].tensor, row + 1, since):
+        if any(use.has_grad_fn for use in calls[each].outputs):
+            for tensor in {use.tensor for use in calls[each].inputs if not use.requires_grad}:
+                users[tensor].append(each)
+    for tensor, rows in users.items():
+        alike = {(calls[each].function, *(use.tensor for use in calls[each].inputs)) for each in rows}
+        is_twice = len(rows) > len(alike)
+        changes = flow.changes(tensor, since, rows[0]) if is_twice and flow.is_made(tensor, rows[0]) else ()
+        places = {(calls[each].function, location_of_call(flow, each)) for each in changes}
+        if len(changes) > len(places) == 1 and flow.log.tensors[tensor].role == "tensor":
+            return changes[-1]
     return None
 
 

@@ -18,7 +18,7 @@ from gradviz.analysis.rules.bases.copies.axes_turned import (
     summed_in_einsum,
     turned,
 )
-from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, LAY_OUT, laid_out
+from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
     is_of_two_copies,
     names_other_partners,
@@ -32,6 +32,7 @@ from gradviz.analysis.rules.bases.copies.parts_of_copies import (
     parts_of,
     selected,
     stacked_groups,
+    taken_row,
 )
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -82,6 +83,7 @@ class CopiedRows:
         results = [shape_of(self._flow, use.tensor) for use in call.outputs]
         if name in _JOIN:
             groups = stacked_groups(call, self._given(call)) if name == "stack" else None
+            groups = groups or self._stacked_again(row, call, name)
             joined = groups or self._all_parts(call, name) or joined_parts(self._flow, row, call, name, self._copies)
             return [joined or self._merged(row, known, results[0])]
         if not known:
@@ -98,6 +100,8 @@ class CopiedRows:
             return parts_of(self._flow, row, call, name, axes)
         if name == "getitem":
             return [self._taken(row, call, axes, shape, results[0])]
+        if name == "index_select" and 0 in axes_of(call, len(results[0])):
+            return [(*self._given(call)[-1], *(None for _ in results[0][1:]))]
         if name in _TURN:
             return [turned(call, name, axes)]
         if name in _PRODUCTS:
@@ -117,6 +121,17 @@ class CopiedRows:
 
     def _given(self, call: Call) -> list[Axes]:
         return [self._axes.get(use.tensor, (None,)) for use in call.inputs]
+
+    def _stacked_again(self, row: int, call: Call, name: str) -> Axes | None:
+        """The axes of rows that were taken one by one, changed, and stacked in the same order."""
+        count = len(call.inputs)
+        if name not in _STACK or axis_of(call, len(shape_of(self._flow, call.inputs[0].tensor)) + 1) not in (0, None):
+            return None
+        taken = {taken_row(self._flow, call.inputs[index].tensor, row, index, count) for index in (0, 1, -1)[:count]}
+        axes = self._axes.get(next(iter(taken)) or 0) if len(taken) == 1 and None not in taken else None
+        if axes is None or axes[0] is None or not axes[0].is_of_rows:
+            return None
+        return (axes[0], *(None for _ in shape_of(self._flow, call.outputs[0].tensor)[1:]))
 
     def _all_parts(self, call: Call, name: str) -> Axes | None:
         """The axes of all parts of wrongly cut rows, put one behind the other again."""
@@ -236,9 +251,10 @@ _LABELS: Use = "labels"
 _DIAGONAL: Use = "diagonal"
 _MATRIX = 2
 _BOTH = 2
+_STACK = frozenset({"stack", "vstack"})
 _BEHIND = frozenset({"cat", "concat", "concatenate", "vstack"})
 _JOIN = frozenset({"cat", "concat", "concatenate", "stack", "vstack", "hstack"})
-_MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST
+_MAKE_COPIES = _JOIN | LAY_OUT | BROADCAST | COUNT_OFF
 _VIEW = frozenset({"view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as"})
 _SELECT = frozenset({"chunk", "split", "tensor_split", "narrow", "select", "unbind"})
 _TURN = frozenset({"t", "T", "mT", "transpose", "swapaxes", "swapdims", "permute", "movedim"})

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, copied
+from gradviz.analysis.rules.bases.copies.axes_of_copies import Axes, Axis, copied, rows
 from gradviz.analysis.rules.bases.copies.parts_of_copies import parts_of
 from gradviz.graph.call_log import Call, TensorUse
 
 BROADCAST = frozenset({"add", "mul", "sub", "addcmul"})
 """They copy the smaller of two tensors: samples of a distribution are made so."""
 LAY_OUT = frozenset({"repeat", "tile", "expand", "expand_as", "broadcast_to", "repeat_interleave"})
+COUNT_OFF = frozenset({"remainder", "fmod", "mod", "floor_divide", "floordiv"})
+"""They make the numbers of copied samples of all numbers in order: ``arange(n * g) % n``, ``arange(n * g) // g``."""
 _MATRIX = 2
 
 
 def laid_out(flow: Dataflow, row: int, call: Call, name: str, result: Shape) -> Axes | None:
     """The axes of copies that a call makes of samples; None if it makes none, or copies of one number."""
+    if name in COUNT_OFF:
+        axis = _counted_off(flow, row, call, name, result)
+        return None if axis is None else (axis,)
     if not call.inputs or (name not in LAY_OUT and (name not in BROADCAST or len(result) <= _MATRIX)):
         return None
     given = call.inputs[0] if name in LAY_OUT else _smaller(flow, call, result)
@@ -25,6 +31,19 @@ def laid_out(flow: Dataflow, row: int, call: Call, name: str, result: Shape) -> 
     if name == "repeat_interleave":
         return parts_of(flow, row, call, name, (None,) * len(before))[0]
     return copied(before, result, row)
+
+
+def _counted_off(flow: Dataflow, row: int, call: Call, name: str, result: Shape) -> Axis | None:
+    made = flow.newest_producer(call.inputs[0].tensor, row) if len(call.inputs) == len(result) == 1 else None
+    by = call.scalars.get("1")
+    if made is None or plain_name(flow.log.calls[made].function) != "arange" or type(by) is not int or by < 1:
+        return None
+    values = flow.values(call.inputs[0].tensor, row)
+    if result[0] % by or values is None or (values.minimum, values.maximum) != (0, result[0] - 1):
+        return None
+    if name.startswith("floor"):
+        return rows(by, result[0] // by, row, "interleaved")
+    return rows(result[0] // by, by, row, "tiled")
 
 
 def _is_one_number(flow: Dataflow, use: TensorUse, row: int) -> bool:

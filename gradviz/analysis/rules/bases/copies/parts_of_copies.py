@@ -237,3 +237,24 @@ def _sliced(call: Call, axis: Axis | None, count: int, taken: int, row: int) -> 
 def _bound(call: Call, end: str, default: int, count: int) -> int | None:
     value = call.scalars.get(f"1.{end}", call.scalars.get(f"1[0].{end}", default))
     return None if type(value) is not int else value + count * (value < 0)
+
+
+def taken_row(flow: Dataflow, tensor: int, row: int, index: int, count: int) -> int | None:
+    """The tensor of `count` rows of which this one is computed from the row with this index alone; None for others."""
+    for before, call in flow.makers(tensor, row, _MAX_CHANGES):
+        name, rows_of = plain_name(call.function), call.inputs[0].tensor if call.inputs else None
+        if rows_of is None:
+            return None
+        if name == "unbind" and call.scalars.get("1", call.scalars.get("dim", 0)) == 0:
+            is_it = len(call.outputs) == count and call.outputs[index].tensor == tensor
+        elif name in ("getitem", "select") and len(call.inputs) == 1:
+            place = call.scalars.get("1") if name == "getitem" else call.scalars.get("2", call.scalars.get("index"))
+            is_it = shape_of(flow, rows_of)[:1] == (count,) and place == index % count
+        else:
+            tensor, row = rows_of, before
+            continue
+        return rows_of if is_it else None
+    return None
+
+
+_MAX_CHANGES = 12

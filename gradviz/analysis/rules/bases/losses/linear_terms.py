@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.graph.call_log import Call
 
 _SUMS = frozenset({"add", "sub"})
@@ -21,8 +22,12 @@ _PRODUCTS = frozenset({"mul", "dot", "vdot", "inner", "matmul", "mv", "einsum", 
 _MAX_TERMS = 200
 
 
-def linear_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
-    """The calls from which the loss depends on their inputs linearly; for the sign of one number, up to the sign."""
+def linear_rows(flow: Dataflow, backward: int, root: int, *, with_weights: bool = False) -> Iterator[int]:
+    """The calls from which the loss depends on their inputs linearly; for the sign of one number, up to the sign.
+
+    Args:
+        with_weights: also through products with weights that are data, and nowhere below 0.
+    """
     waiting, seen = [(root, backward)], set[int]()
     while waiting and len(seen) < _MAX_TERMS:
         tensor, before = waiting.pop()
@@ -31,7 +36,7 @@ def linear_rows(flow: Dataflow, backward: int, root: int) -> Iterator[int]:
             continue
         seen.add(row)
         call = flow.log.calls[row]
-        if _is_linear(flow, row, call):
+        if _is_linear(flow, row, call) or (with_weights and _is_weighed(flow, row, call)):
             yield row
             waiting += [(use.tensor, row) for use in call.live_inputs]
 
@@ -49,6 +54,20 @@ def _is_linear(flow: Dataflow, row: int, call: Call) -> bool:
         or (name == "abs" and is_of_number)
         or (name in _PRODUCTS and len(call.live_inputs) == 1 < len(call.inputs) and _are_terms(flow, row, call))
     )
+
+
+def _is_weighed(flow: Dataflow, row: int, call: Call) -> bool:
+    name = plain_name(call.function)
+    if name in _SCALES and len(call.live_inputs) == 1 and call.live_inputs[0] is call.inputs[0]:
+        weights = [use for use in call.inputs if not use.requires_grad]
+    else:
+        pair = product_of(call)
+        weights = [use for use in pair or () if not use.requires_grad]
+    if len(call.live_inputs) != 1 or len(weights) != 1:
+        return False
+    values = flow.values_of(weights[0], row)
+    is_data = flow.log.tensors[weights[0].tensor].role == "tensor"
+    return is_data and values is not None and values.minimum is not None and values.minimum >= 0
 
 
 def _are_terms(flow: Dataflow, row: int, call: Call) -> bool:

@@ -152,12 +152,22 @@ def is_of_yes_and_no(flow: Dataflow, row: int, tensor: int) -> bool:
             name = plain_name(call.function)
             if name in _RANDOM or any(_is_drawn(flow, use.tensor, row) for use in call.inputs):
                 return False
-            if name in _COMPARED:
+            if name in _COMPARED or (name in _TRIANGLES and _is_of_ones(flow, call)):
                 return True
             if name not in _SHAPES:
                 break
             is_counted |= any(_is_counted(flow, use.tensor) for use in call.inputs)
     return is_counted or _is_counted(flow, tensor)
+
+
+def _is_of_ones(flow: Dataflow, call: Call) -> bool:
+    """Whether what a call takes is 1 everywhere."""
+    made = flow.log.tensors[call.inputs[0].tensor].first_seen if call.inputs else None
+    values = None if made is None else flow.values(call.inputs[0].tensor, made + 1)
+    return values is not None and values.minimum == values.maximum == 1
+
+
+_TRIANGLES = frozenset({"tril", "triu"})
 
 
 def _is_counted(flow: Dataflow, tensor: int) -> bool:

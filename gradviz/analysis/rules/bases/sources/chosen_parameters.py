@@ -10,34 +10,44 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Location
 from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, SourceTree, called_name, tree_of
 
 _ALL = ("parameters", "named_parameters")
 _FILLS = ("append", "extend", "add")
 
 
-def line_that_chooses(lines: Mapping[int, str], made: int) -> int | None:
+def place_that_chooses(case: Case, made: Location | None, *, of_any_list: bool = False) -> Location | None:
+    """The line whose condition decides what another line gives to an optimizer, if there is one."""
+    lines = {} if made is None else case.capture.sources.get(made.file, {})
+    line = None if made is None else line_that_chooses(lines, made.line, of_any_list=of_any_list)
+    return None if made is None or line is None else Location(made.file, line)
+
+
+def line_that_chooses(lines: Mapping[int, str], made: int, *, of_any_list: bool = False) -> int | None:
     """The last condition on parameters in the function that makes an optimizer, if what it gives depends on one.
 
     Args:
-        made: the line that makes the optimizer.
+        made: the line that makes the optimizer, or calls something else with parameters.
+        of_any_list: also conditions on the elements of other things than ``parameters()``, such as a list of them.
     """
     if not lines:
         return None
     tree = tree_of(lines)
     making = [each for each in tree.nodes if isinstance(each, ast.Call) and each.lineno <= made <= _end(each)]
     given = [each for call in making for each in (*call.args, *(keyword.value for keyword in call.keywords))]
-    found = [line for value in given for line in _conditions(tree, value)]
+    found = [line for value in given for line in _conditions(tree, value, of_any_list)]
     return max(found, default=None)
 
 
-def _conditions(tree: SourceTree, value: ast.expr) -> Iterator[int]:
+def _conditions(tree: SourceTree, value: ast.expr, of_any_list: bool) -> Iterator[int]:
     """The lines of conditions on which parameters are in a value, or in the variables that it is made of."""
     waiting, seen = [value], set[object]()
     while waiting:
         for node in ast.walk(waiting.pop()):
             if isinstance(node, COMPREHENSIONS):
-                yield from _filters(node)
+                yield from _filters(node, of_any_list)
             key = tree.key_of(node) if isinstance(node, (ast.Name, ast.Attribute)) else None
             if key is None or key in seen:
                 continue
@@ -46,9 +56,9 @@ def _conditions(tree: SourceTree, value: ast.expr) -> Iterator[int]:
             yield from (line for use in tree.nodes if tree.key_of(use) == key for line in _fill(tree, use))
 
 
-def _filters(node: ast.AST) -> Iterator[int]:
+def _filters(node: ast.AST, of_any_list: bool) -> Iterator[int]:
     for loop in getattr(node, "generators", ()):
-        if loop.ifs and _goes_over_all(loop.iter):
+        if loop.ifs and (of_any_list or _goes_over_all(loop.iter)):
             yield loop.ifs[0].lineno
 
 
