@@ -15,6 +15,11 @@ from gradviz.analysis.rules.bases.batches.masked_again import VIEWS, is_state
 from gradviz.graph.call_log import Call, ValueFacts
 
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp"})
+_AGAIN = ARITHMETIC | {
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "neg", "exp", "expm1",
+    "log", "log1p", "sqrt", "square", "reciprocal", "tanh", "sigmoid", "cumsum", "cumprod",
+}  # fmt: skip
+"""What returns something else when it gets its own result; a bound or a rectifier does not."""
 
 
 class ChangedSamples(NamedTuple):
@@ -36,7 +41,7 @@ class _Visit(NamedTuple):
 
 def changes_in_place(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether a call of the program calculates in place with a tensor that has no gradient."""
-    if call.kind != "operation" or not call.inputs or plain_name(call.function) not in ARITHMETIC:
+    if call.kind != "operation" or not call.inputs or plain_name(call.function) not in _AGAIN:
         return False
     use = call.inputs[0]
     is_changed = use.tensor in [each.tensor for each in call.changed]
