@@ -9,6 +9,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.signed_sides import signed_sides
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
@@ -20,8 +21,9 @@ class MarginWithoutClamp(Rule):
 
     What it finds
     -------------
-    A loss that is linear in ``d_pos - d_neg + margin``, the difference of two results of the same function, or in
-    ``1 - y * score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
+    A loss that is linear in ``d_pos - d_neg + margin``, the difference of two results of the same function, also as a
+    sum of one and the negative of the other, or in ``1 - y * score`` with labels ``y`` of 1 and -1: without ``relu()``
+    or ``clamp(min=0)`` between it and the average.
 
     Why it matters
     --------------
@@ -81,7 +83,6 @@ class MarginWithoutClamp(Rule):
 
 
 _BOTH = 2
-_PASSED = frozenset({"mul", "neg", "add"})
 
 
 def _margin(flow: Dataflow, row: int) -> float | None:
@@ -96,7 +97,7 @@ def _margin(flow: Dataflow, row: int) -> float | None:
     if made is None:
         return None
     if name == "add":
-        is_margin = _is_difference(flow, *made) or _is_in_difference(flow, row, call)
+        is_margin = _is_difference(flow, made[0]) or _is_in_difference(flow, row, call)
         is_margin &= number > 0
     else:
         is_margin = is_reversed and _is_score_by_label(flow, *made)
@@ -106,16 +107,14 @@ def _margin(flow: Dataflow, row: int) -> float | None:
 def _is_in_difference(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether what a call made, such as ``margin + d_pos``, is then only subtracted from, or subtracts, another one."""
     users = flow.users(call.outputs[0].tensor, row) if call.outputs else ()
-    return len(users) == 1 and _is_difference(flow, users[0], flow.log.calls[users[0]])
+    return len(users) == 1 and _is_difference(flow, users[0])
 
 
-def _is_difference(flow: Dataflow, row: int, call: Call) -> bool:
-    """Whether a call subtracts two results of the same function, both with a gradient."""
-    if plain_name(call.function) != "sub" or len(call.live_inputs) != _BOTH:
-        return False
-    sides = [value_maker(flow, use.tensor, row, through=_PASSED) for use in call.inputs]
-    names = {plain_name(side[1].function) for side in sides if side is not None}
-    return len(names) == 1 and None not in sides and names <= _DISTANCES
+def _is_difference(flow: Dataflow, row: int) -> bool:
+    """Whether a call takes one result of a function away from another one of the same function."""
+    sides = signed_sides(flow, row)
+    names = {plain_name(flow.log.calls[made].function) for made, _ in sides}
+    return sorted(sign for _, sign in sides) == [-1, 1] and len(names) == 1 and names <= _DISTANCES
 
 
 _DISTANCES = frozenset({
