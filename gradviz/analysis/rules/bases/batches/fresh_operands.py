@@ -22,7 +22,8 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     """Whether an operand is data that differ from step to step, or a factor of the noise that the model computes."""
     flow = case.dataflow
     if use.requires_grad:
-        return use.has_grad_fn and plain_name(call.function) == "mul"
+        name = plain_name(call.function)
+        return use.has_grad_fn and (name == "mul" or (name == "addcmul" and use is not call.inputs[0]))
     made = flow.producers(use.tensor, row)
     if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
         return False
@@ -66,7 +67,7 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
         given, after = waiting.pop()
         for row in flow.users(given, after):
             call = flow.log.calls[row]
-            name = plain_name(call.function)
+            name = "detach" if _takes_the_beginning(call) else plain_name(call.function)
             if name not in _PASSED or call.kind != "operation" or not call.outputs:
                 continue
             looks += 1
@@ -76,19 +77,29 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
                 continue
             others = [use for use in call.inputs if use.tensor != given]
             out = call.outputs[0]
+            shape = shape_of(flow, given) if name in ARITHMETIC else shape
             is_each = shape_of(flow, out.tensor) == shape and any(shape_of(flow, use.tensor) == shape for use in others)
             if name in ARITHMETIC and is_each and any(is_fresh(case, call, use, row) for use in others):
                 found += [row] if not out.requires_grad or _is_shifted(case, row) else []
-            elif not out.requires_grad and out.tensor not in seen:
+            # What another tensor is overwritten with, by ``out=`` or in place, is another thing at the next step.
+            elif not out.requires_grad and out.tensor not in seen | {use.tensor for use in call.inputs}:
                 seen.add(out.tensor)
                 waiting.append((out.tensor, row))
     is_often = len({flow.step_before(row) for row in found}) >= _MIN_STEPS
     return sorted(found) if is_often else []
 
 
+def _takes_the_beginning(call: Call) -> bool:
+    """``noise[: len(x)]``: as many rows as a batch has, always from the first one on."""
+    is_slice = plain_name(call.function) == "getitem" and len(call.inputs) == 1 and bool(call.scalars)
+    return is_slice and all(place.endswith(".stop") for place in call.scalars)
+
+
 def _is_shifted(case: Case, row: int) -> bool:
     """Whether the product of noise and scale is added to something that the model computes as well: a mean."""
     flow = case.dataflow
+    if plain_name(flow.log.calls[row].function) == "addcmul":
+        return flow.log.calls[row].inputs[0].requires_grad
     made = flow.log.calls[row].outputs[0].tensor
     return any(
         plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == _MEAN_AND_NOISE
