@@ -70,13 +70,15 @@ class DataChangedAgain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        changes: dict[tuple[int | None, int | None], list[_Change]] = defaultdict(list)
+        changes: dict[tuple[int | None, str, int | None], list[_Change]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             view = _changed_view(flow, row, call)
             if view is not None:
-                changes[call.call_site, flow.log.tensors[call.inputs[0].tensor].storage].append(_Change(row, *view))
+                # A line may change a part in several ways, once for all: part.sub_(mean).div_(std).
+                storage = flow.log.tensors[call.inputs[0].tensor].storage
+                changes[call.call_site, call.function, storage].append(_Change(row, *view))
         told: set[int | None] = set()
-        for (_, storage), found in changes.items():
+        for (*_, storage), found in changes.items():
             changed = [flow.log.calls[each.row].inputs[0].tensor for each in found]
             members = flow.sharing_memory(changed[0])
             if storage in told or is_state(flow, members) or _count_of_parts(flow, found) < _MIN_PARTS:

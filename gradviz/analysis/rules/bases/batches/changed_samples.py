@@ -159,8 +159,11 @@ def _are_constant(flow: Dataflow, changes: list[int]) -> bool:
     """Whether numbers, data and noise alone change a tensor, and nothing that a model has computed, as averages are."""
     for row in (changes[0], changes[-1]):
         for use in flow.log.calls[row].inputs[1:]:
-            above = flow.ancestors(use.tensor, row, flow.step_before(row))
-            if use.requires_grad or any(flow.log.calls[each].live_inputs for each in above):
+            above = [flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(row))]
+            taken = {use.tensor, *(each.tensor for call in above for each in call.inputs)}
+            if use.requires_grad or any(call.live_inputs for call in above):
+                return False
+            if any(flow.log.tensors[each].gradient_of is not None for each in taken):  # a momentum
                 return False
     return True
 
