@@ -446,6 +446,17 @@ RIGHT = {
     "a weight that rises": FADED.format("min(1.0, step / 100)", "loss = torch.add(fit, size, alpha=faded(step))"),
     "dropout of parts of the data": READ.format("data.split(12)", "x = F.dropout(x, 0.3)"),
     "a logarithm of copies": READ.format("data.abs_().clone().chunk(4)", "x = x.log1p()"),
+    "a momentum by hand beside an optimizer": REGRESSION.format(
+        "other = nn.Linear(4, 1)\nmeans = [torch.zeros_like(p) for p in (*other.parameters(), *net.parameters())]\n"
+        "for step in range(5):\n    other.zero_grad()\n    F.mse_loss(other(data), goal).backward()\n"
+        "    with torch.no_grad():\n        for p, m in zip(other.parameters(), means):\n"
+        "            m.lerp_(p.grad, 0.1)\n            p.sub_(m, alpha=0.01)\n"
+        "    loss = F.mse_loss(net(data), goal)" + TRAIN
+    ),
+    "parts that are normalized once": REGRESSION.format(
+        "for x in data.chunk(4):\n    x.sub_(x.mean()).div_(x.std())\n"
+        "for step in range(4):\n    loss = F.mse_loss(net(data), goal)" + TRAIN
+    ),
     "rows of a buffer that is filled each time": READ.format(
         "torch.zeros(48, 4).split(12)", "x.copy_(data[12 * i : 12 * i + 12]).tanh_()"
     ),
@@ -516,6 +527,9 @@ RIGHT = {
     "the positive is preferred": RANKED.format("return F.softplus(torch.sub(negative, positive)).mean()"),
     "noise that is drawn in a function": SAMPLED.format("None", "", "torch.randn_like(std)"),
     "noise of each sample": SAMPLED.format("torch.randn(99, 4)", "", "noise[torch.randint(0, 99, (16,))]"),
+    "a fixed table of positions": HEAD
+    + "net, table = nn.Linear(8, 8), torch.randn(64, 8)\noptimizer = torch.optim.Adam(net.parameters())\n"
+    "for step in range(6):\n    x = torch.randn(20, 8)\n    loss = F.mse_loss(net(x + table[:20]), x.flip(0))" + TRAIN,
     "a fixed direction of an embedding": SAMPLED.format("torch.ones(16, 4)", "", "noise"),
     "a hook that scales": HELD.format(
         "AdamW(net.parameters(), weight_decay=0.1)", "p.register_hook(lambda g: 0.1 * g)"
