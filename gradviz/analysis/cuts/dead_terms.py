@@ -6,7 +6,7 @@ no step follows it. The cut on its way is to blame.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -43,40 +43,6 @@ class DeadTerm(Struct, frozen=True):
     backward: int
     parameters: tuple[int, ...]
     """Trained tensors that it was computed from, above the cut."""
-
-
-class WeightlessTerm(Struct, frozen=True):
-    """One term of a loss whose factor is the number 0 at every step."""
-
-    tensor: int
-    factor: int
-    """The last call that multiplies it by 0."""
-    steps: int
-    parameters: tuple[int, ...]
-    """Trained tensors that it was computed from."""
-
-
-def weightless_terms(histories: ParameterHistories) -> Iterator[WeightlessTerm]:
-    """Those of the last backward call of each line that ran at least twice."""
-    log = histories.log
-    steps = Counter(log.calls[row].call_site for row in histories.reached_by)
-    zeros = Counter(call.call_site for call in log.calls if _is_times_zero(call))
-    for backward in histories.last_backward_of_each_line:
-        count = steps[log.calls[backward].call_site]
-        for use in log.calls[backward].roots if count > 1 else ():
-            for row in sum_rows(histories.flow, backward, use.tensor):
-                call = log.calls[row]
-                if not _is_times_zero(call) or zeros[call.call_site] < count:
-                    continue
-                leaves, _ = histories.live_leaves([each.tensor for each in call.live_inputs], row)
-                parameters = leaves & histories.trained
-                if parameters:
-                    yield WeightlessTerm(call.live_inputs[0].tensor, row, count, tuple(sorted(parameters)))
-
-
-def _is_times_zero(call: Call) -> bool:
-    is_product = call.kind == "operation" and plain_name(call.function) == "mul" and len(call.live_inputs) == 1
-    return is_product and any(type(each) in (int, float) and each == 0 for each in call.scalars.values())
 
 
 class DataTerm(Struct, frozen=True):

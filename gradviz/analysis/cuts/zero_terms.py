@@ -108,7 +108,23 @@ def _where_it_becomes_zero(flow: Dataflow, tensor: int, before: int) -> int | No
 def _is_nothing(flow: Dataflow, row: int) -> bool:
     """Whether a call returned 0, or what it returns where it gets the same values twice."""
     name = plain_name(flow.log.calls[row].function)
-    return _sides_are_alike(flow, row, name) if name in _PAIRS else _is_zero(flow, row)
+    if name not in _PAIRS:
+        return _is_zero(flow, row)
+    return _sides_are_alike(flow, row, name) and _is_of_the_same(flow, row, name)
+
+
+def _is_of_the_same(flow: Dataflow, row: int, name: str) -> bool:
+    """Whether a result can be that of the same rows twice: rows in another order have the same bounds."""
+    expected = _OF_THE_SAME.get(name)
+    outputs = flow.log.calls[row].outputs
+    values = flow.values_of(outputs[0], row + 1) if outputs else None
+    if expected is None or values is None or values.minimum is None or values.maximum is None:
+        return True
+    return abs(values.minimum - expected) < _NEARLY and abs(values.maximum - expected) < _NEARLY
+
+
+_OF_THE_SAME = {"cosine_similarity": 1.0, "pairwise_distance": 0.0}
+_NEARLY = 1e-3
 
 
 def _is_zero(flow: Dataflow, row: int) -> bool:

@@ -14,14 +14,16 @@ def line_of_module(flow: Dataflow, call: Call) -> int | None:
 
 
 def line_of_layer(flow: Dataflow, row: int) -> CallSite | None:
-    """The line that made the module that made a call, or the only line that made modules of its class; else that of the
-    call."""
+    """The line that made the module that made a call, or the only line that made modules of its class, if that is a
+    class of torch: what another module calls itself is on a line of its own; else that of the call."""
     call = flow.log.calls[row]
     if call.scope is None:
         return flow.line_of(row)
     name, calls = flow.log.scopes[call.scope].class_name, flow.log.calls
     made = [
-        flow.line_of(each) for each in flow.rows_of_kind("make_module") if calls[each].function.endswith(f".{name}")
+        flow.line_of(each)
+        for each in flow.rows_of_kind("make_module")
+        if calls[each].function.startswith("torch.") and calls[each].function.endswith(f".{name}")
     ]
     is_one = len(set(made)) == 1
     return flow.line(line_of_module(flow, call)) or (made[0] if is_one else None) or flow.line_of(row)

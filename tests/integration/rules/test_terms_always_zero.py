@@ -176,3 +176,10 @@ def test_a_positive_that_is_the_anchor_itself_is_told(loss: str, tmp_path: Path)
 @pytest.mark.parametrize("loss", MARGINS[:3])
 def test_another_view_of_the_anchor_is_a_positive(loss: str, tmp_path: Path) -> None:
     assert not causes(HEAD + TRIPLETS.format(loss=loss, noise=" + 0.1 * torch.randn(16, 10)"), tmp_path)
+
+
+@pytest.mark.parametrize("function", ["F.cosine_similarity(a, {})", "-F.pairwise_distance(a, {})"])
+def test_other_samples_of_the_same_batch_are_negatives(function: str, tmp_path: Path) -> None:
+    loss = f"F.relu({function.format('a.roll(1, 0)')} - {function.format('p')} + 0.2).mean()"
+    script = TRIPLETS.format(loss=loss, noise=" + 0.1 * torch.randn(16, 10)")
+    assert "term_always_zero" not in causes(HEAD + script, tmp_path)

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, is_read
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS, READ_ALL, function_around, parsed
 
 
@@ -49,6 +50,33 @@ def unread_assignments(lines: Mapping[int, str], line: int) -> Iterator[Unread]:
             name = _plain_name(node)
             if name and not _may_be_read(nodes, name) and not _is_shared(module, elsewhere, name):
                 yield Unread(name, first + node.lineno - 1, frozenset(_operations(node.value)))
+
+
+def unread_attributes(trees: Iterable[SourceTree], tree: SourceTree, line: int) -> Iterator[Unread]:
+    """The assignments on a line to attributes of ``self`` that no file of the program reads.
+
+    Args:
+        trees: all files of the program.
+        tree: the one with the line.
+    """
+    for node in tree.nodes:
+        if not isinstance(node, ast.Assign) or not node.lineno <= line <= (node.end_lineno or node.lineno):
+            continue
+        target = node.targets[0]
+        is_own = isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self"
+        if len(node.targets) != 1 or not is_own or not isinstance(target, ast.Attribute):
+            continue
+        if not any(_mentions(each, target.attr) for of_file in trees for each in of_file.nodes):
+            yield Unread(target.attr, node.lineno, frozenset(_operations(node.value)))
+
+
+def _mentions(node: ast.AST, attribute: str) -> bool:
+    """Whether a node may read an attribute, by its name or all of an object's."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in ("__dict__", "__getattr__") or (node.attr == attribute and is_read(node))
+    if isinstance(node, ast.Name):
+        return node.id in ("vars", "setattr")
+    return isinstance(node, ast.Constant) and node.value == attribute
 
 
 def _is_whole(lines: Mapping[int, str], numbers: range) -> bool:

@@ -28,8 +28,9 @@ class DataChangedAgain(Rule):
 
     What it finds
     -------------
-    ``x = data[i:j]`` followed by ``x -= ...``, ``x /= ...`` or ``x += noise``, where the same line changes the memory
-    of the same data set again and again, and trains on the result. Also a constant that is written into such a part, at
+    ``x = data[i:j]``, or a part that ``split()`` gives, followed by ``x -= ...``, ``x /= ...``, ``x += noise``,
+    ``x.log1p_()`` or a dropout in place, where the same line changes the memory of the same data set again and again,
+    and trains on the result. Also a constant that is written into such a part, at
     other places each time that the part is read: masks that add up. The same for parts of a NumPy array, of which
     ``from_numpy()`` makes tensors, and for tensors in a list.
 
@@ -69,20 +70,24 @@ class DataChangedAgain(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
-        changes: dict[tuple[int | None, int | None], list[_Change]] = defaultdict(list)
+        changes: dict[tuple[int | None, str, int | None], list[_Change]] = defaultdict(list)
         for row, call in enumerate(flow.log.calls):
             view = _changed_view(flow, row, call)
             if view is not None:
-                changes[call.call_site, flow.log.tensors[call.inputs[0].tensor].storage].append(_Change(row, view))
+                # A line may change a part in several ways, once for all: part.sub_(mean).div_(std).
+                storage = flow.log.tensors[call.inputs[0].tensor].storage
+                changes[call.call_site, call.function, storage].append(_Change(row, *view))
         told: set[int | None] = set()
-        for (_, storage), found in changes.items():
+        for (*_, storage), found in changes.items():
             changed = [flow.log.calls[each.row].inputs[0].tensor for each in found]
             members = flow.sharing_memory(changed[0])
             if storage in told or is_state(flow, members) or _count_of_parts(flow, found) < _MIN_PARTS:
                 continue
+            if _is_filled_anew(flow, found):
+                continue
             size = max(prod(shape_of(flow, each)) for each in members)
             written = sum(prod(shape_of(flow, each)) for each in changed)
-            if written > size and any(_is_used_later(flow, each.row) for each in found):
+            if written > size and any(_is_used_later(flow, each) for each in found):
                 told.add(storage)
                 yield self._finding(case, found, written / size)
         yield from (self._finding_of_masks(case, each) for each in masked_again(flow))
@@ -142,31 +147,61 @@ class _Change(NamedTuple):
     row: int
     view: int
     """The call that took the part that is changed."""
+    part: int
 
 
-def _changed_view(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The call that took the part of a tensor without gradient that an in-place calculation changes."""
+_TAKES_A_PART = frozenset({
+    "getitem", "narrow", "select", "unbind", "split", "split_with_sizes", "chunk", "tensor_split", "hsplit", "vsplit",
+})  # fmt: skip
+_TURNS = frozenset({"view", "reshape", "unsqueeze", "squeeze", "flatten", "t", "T", "mT", "transpose", "permute"})
+_FILLS = frozenset({"copy", "setitem", "normal", "uniform", "random", "bernoulli", "zero", "fill", "index_copy"})
+_MAX_VIEWS = 4
+
+
+def _changed_view(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """The call that took the part of a tensor without gradient that an in-place calculation changes, and the part."""
     if not changes_in_place(flow, row, call):
         return None
-    use = call.inputs[0]
-    made = flow.producers(use.tensor, row)
-    if not made:
-        return None
-    maker = flow.log.calls[made[0]]
-    if plain_name(maker.function) not in ("getitem", "narrow", "select", "unbind") or not maker.inputs:
-        return None
-    # A copy has memory of its own.
-    storage = flow.log.tensors[use.tensor].storage
-    is_view = storage is not None and storage == flow.log.tensors[maker.inputs[0].tensor].storage
-    return made[0] if is_view else None
+    tensor, storage = call.inputs[0].tensor, flow.log.tensors[call.inputs[0].tensor].storage
+    for _ in range(_MAX_VIEWS):
+        made = flow.producers(tensor, row)
+        maker = flow.log.calls[made[0]] if made else None
+        # A copy has memory of its own.
+        if maker is None or not maker.inputs or storage is None:
+            return None
+        if storage != flow.log.tensors[maker.inputs[0].tensor].storage:
+            return None
+        if plain_name(maker.function) in _TAKES_A_PART:
+            return made[0], tensor
+        if plain_name(maker.function) not in _TURNS:
+            return None
+        tensor, row = maker.inputs[0].tensor, made[0]
+    return None
 
 
 def _count_of_parts(flow: Dataflow, changes: list[_Change]) -> int:
-    """How many parts were changed, told apart by their indexes."""
-    return len({tuple(sorted(flow.log.calls[each.view].scalars.items(), key=itemgetter(0))) for each in changes})
+    """How many parts were changed, told apart by their indexes, or by their places among all that a call returned."""
+    return len({_part(flow, each) for each in changes})
 
 
-def _is_used_later(flow: Dataflow, row: int) -> bool:
+def _part(flow: Dataflow, change: _Change) -> tuple[object, ...]:
+    view = flow.log.calls[change.view]
+    place = next((use.place for use in view.outputs if use.tensor == change.part), "")
+    return place, tuple(sorted(view.scalars.items(), key=itemgetter(0)))
+
+
+def _is_filled_anew(flow: Dataflow, changes: list[_Change]) -> bool:
+    """Whether other calls overwrite the memory about as often: it is room for results, and not a data set."""
+    changed = flow.log.calls[changes[0].row].inputs[0].tensor
+    rows = flow.changes(changed, changes[0].row, changes[-1].row)
+    return _TWO * sum(plain_name(flow.log.calls[row].function) in _FILLS for row in rows) >= len(changes)
+
+
+_TWO = 2
+
+
+def _is_used_later(flow: Dataflow, change: _Change) -> bool:
     """Whether the changed part itself is computed with, not only what it is a part of."""
-    users = flow.users(flow.log.calls[row].inputs[0].tensor, row)
-    return any(flow.log.calls[user].outputs and not flow.log.calls[user].changed for user in users)
+    changed = {flow.log.calls[change.row].inputs[0].tensor, change.part}
+    users = (flow.log.calls[user] for tensor in changed for user in flow.users(tensor, change.row))
+    return any(user.outputs and not user.changed for user in users)

@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, t
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import summed_axes
 from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
 from gradviz.analysis.rules.bases.losses.scales.sums_and_averages import is_average, is_of_samples, sum_of_batch
 from gradviz.analysis.rules.bases.losses.signed_terms import signed_terms
@@ -145,10 +146,11 @@ def _samples_in_sum(flow: Dataflow, tensor: int, before: int) -> int | None:
     samples = 1
     for _, call in flow.makers(tensor, before, _MAX_MAKERS):
         name, shape = plain_name(call.function), shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-        if name not in _PASS:
+        if name not in _PASS and not (name == "einsum" and len(call.inputs) == 1):
             return None
-        if name == "sum" and shape:
-            samples *= 1 if axes_of(call, len(shape)) else shape[0]
+        axes = summed_axes(call, call.inputs[0], len(shape)) if name in ("sum", "nansum", "einsum") else None
+        if axes:
+            samples *= shape[0] if axes == frozenset(range(len(shape))) else 1
             if len(shape) > 1:
                 return samples
     return None

@@ -12,6 +12,7 @@ from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.divergences import divergence_from_prior
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.schedule_factors import mixed_factors
+from gradviz.analysis.rules.bases.samples.drawn_actions import drawn_actions
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -21,8 +22,10 @@ class UniformNoise(Rule):
     What it finds
     -------------
     A sample ``mu + sigma * torch.rand_like(sigma)`` of which both numbers are trained, in a loss with the divergence of
-    a normal distribution from its prior; and data that are mixed with such noise by a schedule of ``cumprod()``, as in
-    a diffusion model. Numbers that were moved or scaled before they are used are left alone.
+    a normal distribution from its prior; an action ``mean + sigma * torch.rand(...)``, in a loss that squares its
+    distance from the mean of the same policy, as the logarithm of a normal density does; and data that are mixed with
+    such noise by a schedule of ``cumprod()``, as in a diffusion model. Numbers that were moved or scaled before they
+    are used are left alone.
 
     Why it matters
     --------------
@@ -65,7 +68,7 @@ class UniformNoise(Rule):
 
     def check(self, case: Case) -> Iterator[Finding]:
         flow, told = case.dataflow, set[int | None]()
-        for draw, use, words in (*_in_samples(case), *_in_diffusions(flow)):
+        for draw, use, words in (*_in_samples(case), *_in_policies(case), *_in_diffusions(flow)):
             site = flow.log.calls[draw].call_site
             if site not in told:
                 told.add(site)
@@ -102,6 +105,12 @@ def _in_samples(case: Case) -> Iterator[Found]:
                 draw = _draw_of_sample(flow, row)
                 if draw is not None:
                     yield draw, row, "the loss takes the sample for one of a normal distribution"
+
+
+def _in_policies(case: Case) -> Iterator[Found]:
+    """Draws that an action adds to its mean, in a loss that has the density of a normal distribution."""
+    for found in drawn_actions(case, _is_uniform):
+        yield found.draw, found.square, "the loss takes the action for one of a normal distribution"
 
 
 def _draw_of_sample(flow: Dataflow, row: int) -> int | None:

@@ -10,16 +10,17 @@ from gradviz.analysis.cuts.cut_causes import is_gradient
 from gradviz.analysis.cuts.dead_terms import (
     DataTerm,
     DeadTerm,
-    WeightlessTerm,
     data_terms,
     dead_terms,
-    weightless_terms,
 )
+from gradviz.analysis.cuts.weightless_terms import WeightlessTerm, weightless_terms
 from gradviz.analysis.cuts.zero_factors import ZeroFactor, zero_factors
 from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.rates.capped_divisions import is_of_capped_division
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 
 
 class TermWithoutGradient(Rule):
@@ -29,8 +30,9 @@ class TermWithoutGradient(Rule):
     -------------
     A loss that is a sum, in which one term was computed from trained parameters and has lost its history on the way:
     through ``item()``, ``detach()`` or ``no_grad()``. A weighted term that was computed from data alone. A value that a
-    formula multiplies by a literal 0 at every step. A term whose weight is a variable that is 0 at every step is a
-    note.
+    formula multiplies by a literal 0 at every step. A term whose weight is a variable that is 0 at every step, also as
+    ``alpha=`` of ``torch.add()``, is a note; not so where that comes from ``min(1, step // length)``, which rounds down
+    what should rise from 0 to 1.
 
     Why it matters
     --------------
@@ -116,15 +118,20 @@ class TermWithoutGradient(Rule):
         )
 
     def _of_weightless(self, case: Case, term: WeightlessTerm) -> Finding:
-        flow = case.dataflow
+        flow, location = case.dataflow, location_of_call(case.dataflow, term.factor)
+        lines = {} if location is None else case.capture.sources.get(location.file, {})
+        is_rounded = location is not None and bool(lines) and is_of_capped_division(tree_of(lines), location.line)
         return self.finding(
             f"{case.tensor_name(term.tensor)} is multiplied by 0 in all {term.steps:,} steps: this term of the loss "
             "brings no gradient",
-            severity="note",
+            severity=self.severity if is_rounded else "note",
             symptom="grad_zero",
-            why="its parameters learn from other terms only; a weight of 0 may be meant, or be an integer division",
-            fix="give the term a weight, or leave it out",
-            location=location_of_call(flow, term.factor),
+            why="its parameters learn from other terms only; the weight is an integer division, bounded by 1, which is "
+            "0 until its end"
+            if is_rounded
+            else "its parameters learn from other terms only; a weight of 0 may be meant, or be an integer division",
+            fix="divide with /: min(1, step / length)" if is_rounded else "give the term a weight, or leave it out",
+            location=location,
             tensors=names_of(flow, term.parameters),
             evidence={"steps": term.steps, "parameters": len(term.parameters)},
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
@@ -20,7 +20,8 @@ class CountedByParameter(Rule):
     What it finds
     -------------
     A number in the ``step()`` of the program's own optimizer, such as a bias correction, that goes on from parameter to
-    parameter and from there into the next step, because the counter behind it rises inside of the loop.
+    parameter and from there into the next step, because the counter behind it rises inside of the loop; also in steps
+    by hand, which change parameters after ``backward()``.
 
     Why it matters
     --------------
@@ -79,19 +80,12 @@ class CountedByParameter(Rule):
     severity = "warning"
 
     def check(self, case: Case) -> Iterator[Finding]:
-        calls = case.dataflow.log.calls
         told = set[Location | None]()
-        for steps in case.histories.steps_by_optimizer.values():
-            numbers: dict[tuple[int | None, str], dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
-            rows: dict[tuple[int | None, str], int] = {}
-            for step in steps[:_STEPS]:
-                for row in case.dataflow.inside(step):
-                    for place, value in calls[row].scalars.items():
-                        if isinstance(value, float):
-                            numbers[calls[row].call_site, place][step].append(value)
-                            rows.setdefault((calls[row].call_site, place), row)
-            for key, by_step in numbers.items():
-                finding = self._finding(case, rows[key], by_step) if _goes_on(by_step) else None
+        for of_lines in (*_in_steps(case), _by_hand(case)):
+            for rows_by_step in of_lines.values():
+                by_step = {step: [number for _, number in rows] for step, rows in rows_by_step.items()}
+                first = next(iter(rows_by_step.values()))[0][0]
+                finding = self._finding(case, first, by_step) if _goes_on(by_step) else None
                 if finding is not None and finding.location not in told:
                     told.add(finding.location)
                     yield finding
@@ -116,7 +110,52 @@ class CountedByParameter(Rule):
 
 _STEPS = 3
 _MIN_PARAMETERS = 3
-_COUNTS = re.compile(r"^\s*[\w.\[\]\"']+\s*(\+=\s*1\b|=\s*[\w.\[\]\"']+\s*\+\s*1\b)")
+_COUNTS = re.compile(r"^\s*[\w.\[\]\"']+\s*(\+=\s*1\b|=\s*[\w.\[\]\"']+\s*\+\s*1\b|.*\bnext\(\s*[\w.]+\s*\))")
+_CALLED = re.compile(r"(\w+)\(")
+_Numbers = dict[tuple[int | None, str], dict[int, list[tuple[int, float]]]]
+"""By line and argument: the numbers of each step, with their calls."""
+
+
+def _in_steps(case: Case) -> Iterator[_Numbers]:
+    """Those in the first steps of each optimizer."""
+    for steps in case.histories.steps_by_optimizer.values():
+        yield _numbers(case, {step: case.dataflow.inside(step) for step in steps[:_STEPS]})
+
+
+def _by_hand(case: Case) -> _Numbers:
+    """Those on lines that change a parameter without an optimizer, between the first backward calls, one for each
+    parameter."""
+    flow, calls = case.dataflow, case.dataflow.log.calls
+    backwards = [row for row in case.histories.backward_calls if calls[row].inside is None][: _STEPS + 1]
+    moving: dict[int, list[int]] = defaultdict(list)
+    for after, before in pairwise(backwards):
+        for row in range(after + 1, before):
+            call = calls[row]
+            if call.kind != "operation" or call.inside is not None or call.grad_mode == "enabled":
+                continue
+            if any(flow.log.tensors[use.tensor].role == "parameter" for use in call.changed):
+                moving[after].append(row)
+    numbers = _numbers(case, moving)
+    return {
+        key: by_step for key, by_step in numbers.items() if all(_are_of_each(case, rows) for rows in by_step.values())
+    }
+
+
+def _are_of_each(case: Case, rows: list[tuple[int, float]]) -> bool:
+    """Whether each call changes another tensor."""
+    changed = {use.tensor for row, _ in rows for use in case.dataflow.log.calls[row].changed}
+    return len(changed) >= len(rows)
+
+
+def _numbers(case: Case, rows_of_steps: Mapping[int, Iterable[int]]) -> _Numbers:
+    calls = case.dataflow.log.calls
+    found: _Numbers = defaultdict(lambda: defaultdict(list))
+    for step, rows in rows_of_steps.items():
+        for row in rows:
+            for place, value in calls[row].scalars.items():
+                if isinstance(value, float):
+                    found[calls[row].call_site, place][step].append((row, value))
+    return found
 
 
 def _goes_on(by_step: dict[int, list[float]]) -> bool:
@@ -128,8 +167,20 @@ def _goes_on(by_step: dict[int, list[float]]) -> bool:
 
 
 def _counting_line(case: Case, used: Location | None) -> Location | None:
-    """The only line of the function that adds 1 to something."""
+    """The only line of the function that adds 1 to something, or takes the next number of a counter; or that calls a
+    function which does."""
     lines = {} if used is None else case.capture.sources.get(used.file, {})
     around = None if used is None else function_around(lines, used.line)
     found = [number for number in around or () if _COUNTS.match(lines[number])]
-    return Location(used.file, found[0]) if used is not None and len(found) == 1 else None
+    if not found:
+        counting = {_name_of(lines, number) for number, text in lines.items() if _COUNTS.match(text)} - {""}
+        found = [number for number in around or () if counting.intersection(_CALLED.findall(lines[number]))]
+    is_inner = bool(found) and around is not None and found[0] != around[0]
+    return Location(used.file, found[0]) if used is not None and len(found) == 1 and is_inner else None
+
+
+def _name_of(lines: Mapping[int, str], number: int) -> str:
+    """The name of the function around a line."""
+    around = function_around(lines, number)
+    first = None if around is None else _CALLED.search(lines[around[0]])
+    return "" if first is None or not lines[around[0] if around else number].lstrip().startswith("def ") else first[1]

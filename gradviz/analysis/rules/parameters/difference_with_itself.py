@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.shared_arrays import subtracts_kept
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import Call
 
 
@@ -19,7 +22,8 @@ class DifferenceWithItself(Rule):
     What it finds
     -------------
     ``end - start`` of whole parameters in a program that trains them, where both names stand for one memory: a
-    ``state_dict()``, a list of parameters or ``p.data`` that was kept without a copy.
+    ``state_dict()``, a list of parameters or ``p.data`` that was kept without a copy. Also of arrays that ``numpy()``
+    gave of them at different steps.
 
     Why it matters
     --------------
@@ -67,6 +71,18 @@ class DifferenceWithItself(Rule):
             if found is not None:
                 told.add(call.call_site)
                 yield self._finding(flow, row, found)
+        for location in _lines_of_arrays(case, trained):
+            yield self._of_arrays(location)
+
+    def _of_arrays(self, location: Location) -> Finding:
+        return self.finding(
+            "the arrays that this line takes have the memory of the parameters: the difference of two that were kept "
+            "is zero, whatever was learned in between",
+            symptom="grad_wrong",
+            why="numpy() does not copy, and steps change parameters in place",
+            fix="keep copies: p.detach().numpy().copy()",
+            location=location,
+        )
 
     def _finding(self, flow: Dataflow, row: int, call: Call) -> Finding:
         made = [flow.newest_producer(use.tensor, row) for use in call.inputs]
@@ -106,3 +122,22 @@ def _is_of_one_memory(flow: Dataflow, call: Call, trained: set[int | None]) -> b
         # What .data gives has a version of its own.
         and (is_zero or call.inputs[0].version == call.inputs[1].version)
     )
+
+
+def _lines_of_arrays(case: Case, trained: set[int | None]) -> Iterator[Location]:
+    """The first line of each file that makes arrays of trained parameters at several steps, if the file subtracts what
+    it keeps of them."""
+    flow = case.dataflow
+    steps: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for row, call in enumerate(flow.log.calls):
+        if plain_name(call.function) in _ARRAYS and call.inputs:
+            line = flow.line_of(row)
+            if line is not None and flow.log.tensors[call.inputs[0].tensor].storage in trained:
+                steps[line.file][line.line].add(flow.step_before(row))
+    for file, lines in steps.items():
+        source = case.capture.sources.get(file, {})
+        if source and len(set().union(*lines.values())) > 1 and subtracts_kept(tree_of(source), set(lines)):
+            yield Location(file, min(lines))
+
+
+_ARRAYS = frozenset({"numpy", "array"})

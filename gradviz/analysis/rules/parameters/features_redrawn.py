@@ -14,7 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
-from gradviz.graph.call_log import ValueFacts
+from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
 class FeaturesRedrawn(Rule):
@@ -100,8 +100,8 @@ class _Features(Struct, frozen=True):
 
 _MIN_STEPS = 3
 _BOTH = 2
-_DRAWS = frozenset({"randn", "normal", "rand", "randn_like"})
-_PRODUCTS = frozenset({"matmul", "mm", "linear"})
+_DRAWS = frozenset({"randn", "normal", "rand", "randn_like", "rand_like", "uniform", "cauchy"})
+_PRODUCTS = frozenset({"matmul", "mm", "linear", "einsum", "tensordot", "inner", "addmm"})
 _SCALES = frozenset({"mul", "div"})
 _ARRANGES = frozenset({"cat", "stack", *_SCALES, *SHAPE_ONLY})
 _LAYERS = frozenset({"linear", "matmul", "mm", "addmm", "conv1d", "conv2d"})
@@ -115,15 +115,29 @@ def _features(flow: Dataflow, row: int) -> _Features | None:
     if angles.requires_grad or all(plain_name(user.function) != "cos" for user in users):
         return None
     product = value_maker(flow, angles.tensor, row, through=_SCALES)
-    if product is None or plain_name(product[1].function) not in _PRODUCTS or len(product[1].inputs) != _BOTH:
+    if product is not None and plain_name(product[1].function) == "add":  # a phase beside the product
+        sides = (value_maker(flow, use.tensor, product[0], through=_SCALES) for use in product[1].inputs)
+        product = next((each for each in sides if each is not None and _sides(each[1])), None)
+    if product is None:
         return None
-    matrix = product[1].inputs[1].tensor
-    draw = value_maker(flow, matrix, product[0], through=_SCALES)
-    if draw is None or plain_name(draw[1].function) not in _DRAWS or draw[0] < flow.step_before(row):
-        return None
-    if len(shape_of(flow, matrix)) != _BOTH or not _goes_into_layer(flow, row):
-        return None
-    return _Features(product[0], draw[0], _bounds(flow.values(matrix, product[0])))
+    for use in _sides(product[1]):
+        draw = value_maker(flow, use.tensor, product[0], through=_SCALES)
+        is_drawn = draw is not None and plain_name(draw[1].function) in _DRAWS and draw[0] >= flow.step_before(row)
+        if draw is not None and is_drawn and len(shape_of(flow, use.tensor)) == _BOTH and _goes_into_layer(flow, row):
+            return _Features(product[0], draw[0], _bounds(flow.values(use.tensor, product[0])))
+    return None
+
+
+def _sides(call: Call) -> tuple[TensorUse, ...]:
+    """The matrix of a product with data: the second factor; of ``einsum()``, the one that has no axis of samples."""
+    name = plain_name(call.function)
+    if name not in _PRODUCTS or len(call.inputs) < _BOTH:
+        return ()
+    if name != "einsum":
+        return call.inputs[-1:]
+    terms, _, result = str(call.scalars.get("0", call.scalars.get("equation"))).replace(" ", "").partition("->")
+    pairs = zip(call.inputs, terms.split(","), strict=False)
+    return tuple(use for use, term in pairs if result[-1:] in term and result[:1] not in term)
 
 
 def _goes_into_layer(flow: Dataflow, row: int) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -72,9 +73,15 @@ class RequiresGradFalse(Rule):
             yield from self._nothing_for_optimizer(histories)
             return
         reported: set[int] = set()
+        lines = defaultdict[tuple[Location | None, Location | None], set[str]](set)
         for number, row in asked_without_flag(histories):
             if number not in reported and not _goes_on_without(case, number, row):
                 reported.add(number)
+                line = _location_where_flagged(histories, number), location_of_call(histories.flow, row)
+                tensor = histories.tensor(number)
+                if line in lines and tensor.role == "tensor" and lines[line].issuperset(tensor.names):
+                    continue  # a tensor like one that was told, of an earlier step
+                lines[line].update(tensor.names)
                 yield self._asked(histories, number, row, is_raised=case.capture.error is not None)
         if reported:
             return

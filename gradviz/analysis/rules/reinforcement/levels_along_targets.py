@@ -112,7 +112,8 @@ def _pairs_of(flow: Dataflow, row: int, call: Call) -> _Pairs | None:
     """The errors whose sign chooses between what a level gives, if the levels lie along their targets."""
     name = plain_name(call.function)
     if name == "sub":
-        options = [(one, other) for one, other in (call.inputs, call.inputs[::-1]) if _is_sign(flow, other.tensor, row)]
+        sides = call.inputs[:_BOTH], call.inputs[1::-1]  # without out=
+        options = [(one, other) for one, other in sides if _is_sign(flow, other.tensor, row)]
     elif name == "where" and len(call.inputs) == _THREE:
         options = [(level, call.inputs[0]) for use in call.inputs[1:] if (level := _level_in(flow, use, row))]
     elif len(call.live_inputs) == _BOTH:

@@ -14,6 +14,7 @@ from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.stored_batches import line_that_stores
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
+from gradviz.analysis.rules.bases.sources.shared_arrays import line_that_shares
 from gradviz.graph.call_log import Call, ValueFacts
 
 
@@ -90,6 +91,7 @@ class NextStateIsState(Rule):
         made = flow.newest_producer(following, row)
         batch, loss = None if made is None else location_of_call(flow, made), location_of_call(flow, row)
         location = line_that_stores(case, batch) or _line_that_fills(flow, made) or batch
+        location = location or line_that_shares(case)
         first = flow.newest_producer(states, row)
         places = at_line(None if first is None else location_of_call(flow, first)), at_line(batch)
         return self.finding(

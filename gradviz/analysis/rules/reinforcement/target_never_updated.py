@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import callers, plain_name, two_lines
+from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
@@ -83,7 +83,7 @@ class TargetNeverUpdated(Rule):
         flow, histories = case.dataflow, case.histories
         step = next(each for each in histories.steps if each > row)
         location, read = two_lines(flow, step, used)
-        location = _line_that_discards(case, copies) or location
+        location = _line_that_discards(case, copies) or _line_that_mixes_a_copy(case, copies) or location
         originals = set(copies.values())
         return self.finding(
             f"{histories.together(sorted(copies))} of the target network {'is' if len(copies) == 1 else 'are'} copied "
@@ -162,6 +162,40 @@ def _line_that_discards(case: Case, copies: dict[int, int]) -> Location | None:
                 lines = (site for site in callers(flow, row) if (site.file, site.line) not in before)
                 return location_of_line(next(lines, None))
     return None
+
+
+_JOINS = frozenset({"cat", "stack", "clone", "mul", "lerp", "add"})
+_MIXES = frozenset({"lerp", "mul", "add", "sub", "copy"})
+_MOST_MIXED = 8
+
+
+def _line_that_mixes_a_copy(case: Case, copies: dict[int, int]) -> Location | None:
+    """The line of the training that mixes or overwrites new memory, made of the target network's parameters, which
+    nothing reads later: ``parameters_to_vector(...).lerp_(...)``."""
+    flow, first = case.dataflow, case.histories.steps[0]
+    waiting = [(user, copy) for copy in copies for user in flow.users(copy, first)[:_MOST_MIXED]]
+    last, seen = None, set[int]()
+    while waiting and len(seen) < _MAX_CALLS:
+        row, given = waiting.pop(0)
+        call = flow.lists.single(row, given)
+        if row in seen or call.kind != "operation" or call.grad_mode == "enabled" or not call.outputs:
+            continue
+        seen.add(row)
+        name, made = plain_name(call.function), call.outputs[0].tensor
+        is_view = flow.memory_of(made) == flow.memory_of(given)
+        if not is_view and name not in _JOINS:
+            continue
+        later = flow.users(made, row)
+        if name in _MIXES and not later and not _is_state(case, made):
+            last = row if last is None else min(last, row)
+        waiting += [(user, made) for user in later[:_MOST_MIXED]]
+    return None if last is None else location_of_call(flow, last)
+
+
+def _is_state(case: Case, tensor: int) -> bool:
+    """Whether a tensor has the memory of a parameter."""
+    shared = case.dataflow.sharing_memory(tensor)
+    return any(case.dataflow.log.tensors[each].role != "tensor" for each in shared)
 
 
 def _is_unused_copy(flow: Dataflow, row: int) -> bool:

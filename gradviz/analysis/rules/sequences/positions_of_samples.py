@@ -21,7 +21,7 @@ class PositionsOfSamples(Rule):
     -------------
     The beginning of a table of positions with the shape (n, 1, width) that is added to (batch, time, width), cut to the
     size of the batch, where attention or the targets of the loss tell which axis is the batch; or with the shape
-    (n, width), that is added after the time was put first.
+    (n, width), that is added after the time was put first, in the data or in the ids that were looked up.
 
     Why it matters
     --------------
@@ -73,15 +73,20 @@ class PositionsOfSamples(Rule):
             number, shape = table
             if _is_batch_first(flow, row, until, shape):
                 told.add(call.call_site)
-                yield self._finding(flow, row, number, shape)
+                is_time_first = shape_of(flow, call.outputs[0].tensor) != shape
+                yield self._finding(flow, row, number, shape, is_time_first=is_time_first)
 
-    def _finding(self, flow: Dataflow, row: int, table: int, shape: Shape) -> Finding:
+    def _finding(self, flow: Dataflow, row: int, table: int, shape: Shape, *, is_time_first: bool) -> Finding:
         return self.finding(
             f"{tensor_words(flow, table)}, an encoding of positions, is added along the batch: one for each of the "
             f"{shape[0]:,} samples, and the same for all its {shape[1]:,} positions",
             symptom="grad_wrong",
-            why="a table with the shape (n, 1, width) is for data with the time first; here the batch is first",
-            fix="take a row for each position, along the second axis: x + table[: x.size(1)].transpose(0, 1)",
+            why="a table with the shape (n, width) is spread along the first axis; here the time is first"
+            if is_time_first
+            else "a table with the shape (n, 1, width) is for data with the time first; here the batch is first",
+            fix="take a row for each position, along the first axis: x + table[: x.size(0)].unsqueeze(1)"
+            if is_time_first
+            else "take a row for each position, along the second axis: x + table[: x.size(1)].transpose(0, 1)",
             location=location_of_call(flow, row),
             evidence={"batch": shape[0], "positions": shape[1]},
         )
@@ -113,16 +118,29 @@ def _table_along_first_axis(flow: Dataflow, row: int, call: Call) -> tuple[int, 
 
 
 def _is_turned(flow: Dataflow, row: int, use: TensorUse) -> bool:
-    """Whether the first two axes were exchanged right before."""
-    made = flow.newest_producer(use.tensor, row)
-    call = None if made is None else flow.log.calls[made]
-    if call is None or plain_name(call.function) not in _TURNS:
-        return False
-    given, turned = shape_of(flow, call.inputs[0].tensor), shape_of(flow, use.tensor)
-    return len(given) == _AXES and turned == (given[1], given[0], given[2])
+    """Whether the first two axes were exchanged: those of data, or of the ids before their rows were looked up."""
+    shape = shape_of(flow, use.tensor)
+    tensor = use.tensor
+    for _ in range(_MOST_CALLS):
+        made = flow.newest_producer(tensor, row)
+        call = None if made is None else flow.log.calls[made]
+        if made is None or call is None or not call.inputs:
+            return False
+        name, given, turned = plain_name(call.function), shape_of(flow, call.inputs[0].tensor), shape_of(flow, tensor)
+        if name in _TURNS:
+            return len(given) >= _BOTH and turned[:_BOTH] == (given[1], given[0]) and turned[:_BOTH] == shape[:_BOTH]
+        if name not in _KEEPS_ROWS or turned[:_BOTH] != shape[:_BOTH]:
+            return False
+        tensor, row = call.inputs[0].tensor, made
+    return False
 
 
-_TURNS = frozenset({"transpose", "permute", "swapaxes", "swapdims", "movedim"})
+_MOST_CALLS = 6
+_KEEPS_ROWS = frozenset({
+    "embedding", "mul", "div", "dropout", "layer_norm", "linear", "relu", "gelu", "float", "to", "contiguous", "clone",
+    "one_hot",
+})  # fmt: skip
+_TURNS = frozenset({"transpose", "permute", "movedim", "t", "T", "mT"})
 
 
 def _longer_table(flow: Dataflow, row: int, use: TensorUse) -> int | None:

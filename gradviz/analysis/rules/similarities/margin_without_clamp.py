@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.signed_sides import signed_sides
 from gradviz.analysis.rules.bases.losses.linear_terms import linear_rows
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
@@ -23,8 +24,9 @@ class MarginWithoutClamp(Rule):
     What it finds
     -------------
     A loss that is linear in ``d_pos - d_neg + margin``, the difference of two distances or scores that the same
-    function made, also as ``d_pos - (d_neg - margin)``, where the margin may be a tensor that stays; or in ``1 - y *
-    score`` with labels ``y`` of 1 and -1: without ``relu()`` or ``clamp(min=0)`` between it and the average.
+    function made, also as ``d_pos - (d_neg - margin)`` or as a sum of one and the negative of the other, where the
+    margin may be a tensor that stays; or in ``1 - y * score`` with labels ``y`` of 1 and -1: without ``relu()`` or
+    ``clamp(min=0)`` between it and the average.
 
     Why it matters
     --------------
@@ -84,7 +86,6 @@ class MarginWithoutClamp(Rule):
 
 
 _BOTH = 2
-_PASSED = frozenset({"mul", "neg", "add", "sub"})
 
 
 def _margin(flow: Dataflow, row: int) -> float | None:
@@ -96,8 +97,8 @@ def _margin(flow: Dataflow, row: int) -> float | None:
     if given is None or not number:
         return None
     if name == "add":
-        is_margin = made is not None and (_is_difference(flow, *made) or _is_in_difference(flow, row, call))
-        is_margin |= made is not None and _is_difference(flow, *made, of=_DISTANCES | {"linear"})
+        is_margin = made is not None and (_is_difference(flow, made[0]) or _is_in_difference(flow, row, call))
+        is_margin |= made is not None and _is_difference(flow, made[0], of=_DISTANCES | {"linear"})
         is_margin &= number > _ROUNDED
     elif is_number_first(call) or given is not call.inputs[0]:
         is_margin = made is not None and _is_score_by_label(flow, *made)
@@ -124,14 +125,6 @@ def _number_and_tensor(flow: Dataflow, row: int, call: Call) -> tuple[float, Ten
     return number or 0.0, call.live_inputs[0]
 
 
-def _before_margin(flow: Dataflow, made: tuple[int, Call] | None) -> tuple[int, Call] | None:
-    """The call that made what a margin in a tensor was added to, or taken away from; any other call as it is."""
-    if made is None or plain_name(made[1].function) not in ("add", "sub"):
-        return made
-    number, given = _number_and_tensor(flow, *made)
-    return value_maker(flow, given.tensor, made[0], through=_PASSED) if number and given is not None else made
-
-
 def _is_taken_away(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether something subtracts the result of a call."""
     result = call.outputs[0].tensor
@@ -145,19 +138,20 @@ def _is_taken_away(flow: Dataflow, row: int, call: Call) -> bool:
 def _is_in_difference(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether what a call made, such as ``margin + d_pos``, is then only subtracted from, or subtracts, another one."""
     users = flow.users(call.outputs[0].tensor, row) if call.outputs else ()
-    return len(users) == 1 and _is_difference(flow, users[0], flow.log.calls[users[0]])
+    return len(users) == 1 and _is_difference(flow, users[0])
 
 
-def _is_difference(flow: Dataflow, row: int, call: Call, of: frozenset[str] | None = None) -> bool:
-    """Whether a call subtracts two results of the same function, both with a gradient."""
-    if plain_name(call.function) != "sub" or len(call.live_inputs) != _BOTH:
+def _is_difference(flow: Dataflow, row: int, of: frozenset[str] | None = None) -> bool:
+    """Whether a call takes one result of a function away from another one of the same function, both with a gradient.
+
+    A margin in a tensor that stays may be added to either.
+    """
+    live = [(flow.log.calls[made].outputs[0], sign, made) for made, sign in signed_sides(flow, row)]
+    live = [each for each in live if each[0].requires_grad]
+    names = {plain_name(flow.log.calls[made].function) for *_, made in live}
+    if sorted(sign for _, sign, _ in live) != [-1, 1] or len(names) != 1 or not names <= (of or _DISTANCES):
         return False
-    sides = [_before_margin(flow, value_maker(flow, use.tensor, row, through=_PASSED)) for use in call.inputs]
-    names = {plain_name(side[1].function) for side in sides if side is not None}
-    if len(names) != 1 or None in sides or not names <= (of or _DISTANCES):
-        return False
-    scores = [side[1].outputs[0].tensor for side in sides if side is not None]
-    return "linear" not in names or all(shape_of(flow, each)[-1:] == (1,) for each in scores)
+    return "linear" not in names or all(shape_of(flow, use.tensor)[-1:] == (1,) for use, *_ in live)
 
 
 _DISTANCES = frozenset({

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 
@@ -17,6 +18,7 @@ from gradviz.analysis.rules.bases.losses.factors import name_before
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, value_maker
 from gradviz.analysis.rules.bases.losses.objectives import objectives
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name, tree_of
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -26,8 +28,8 @@ class NegativePreferred(Rule):
     What it finds
     -------------
     A loss with ``logsigmoid()``, ``softplus()`` or ``relu()`` of the difference of two scores, or two distances, of
-    which variables call one positive and the other negative, and whose sign makes the score of the negative larger
-    and that of the positive smaller; for distances the other way around.
+    which variables or arguments call one positive and the other negative, and whose sign makes the score of the
+    negative larger and that of the positive smaller; for distances the other way around.
 
     Why it matters
     --------------
@@ -98,6 +100,7 @@ class NegativePreferred(Rule):
 _RISE = frozenset({"logsigmoid", "log_sigmoid", "softplus", "relu", "clamp", "clamp_min"})
 _POSITIVE = re.compile(r"(^|_)(pos|positive|positives|pos\w*|ap)(_|$)", re.IGNORECASE)
 _NEGATIVE = re.compile(r"(^|_)(neg|negative|negatives|neg\w*|an)(_|$)", re.IGNORECASE)
+_LOW_IS_GOOD = re.compile("energ|cost|dist|loss", re.IGNORECASE)
 _SCORES = frozenset(
     {"dot", "vecdot", "matmul", "bmm", "einsum", "cosine_similarity", "linear", "mm", "addmm", "bilinear"}
 )
@@ -126,6 +129,7 @@ def _preferred(case: Case, row: int, call: Call, sign: int) -> tuple[str, str, b
             name or _assigned_name(case, use.tensor, difference.row)
             for name, use in zip(names, difference.sides, strict=True)
         ]
+        names = names if all(names) else _written_names(case, difference.row)
     roles = [_role(name) for name in names]
     if set(roles) != {"positive", "negative"}:
         return None
@@ -133,6 +137,8 @@ def _preferred(case: Case, row: int, call: Call, sign: int) -> tuple[str, str, b
     if len(kinds) != 1 or None in kinds:
         return None
     is_distance = kinds == {"distance"}
+    if not is_distance and any(_LOW_IS_GOOD.search(name) for name in names):
+        return None
     grows_with_first = sign * difference.sign
     grows_with_positive = grows_with_first if roles[0] == "positive" else -grows_with_first
     wrong = grows_with_positive < 0 if is_distance else grows_with_positive > 0
@@ -153,6 +159,36 @@ def _assigned_name(case: Case, tensor: int, row: int) -> str:
     lines = (case.source_line(location_of_line(each)) or "" for each in (given, taken))
     name = assigned(next(lines)) if given.line != taken.line else None
     return name.rpartition(".")[2] if name is not None and reads(next(lines), name) else ""
+
+
+def _written_names(case: Case, row: int) -> list[str]:
+    """The names of the two sides of the only difference on a line, as arguments of a function have them."""
+    location = location_of_call(case.dataflow, row)
+    lines = {} if location is None else case.capture.sources.get(location.file, {})
+    if location is None or location.line not in lines:
+        return ["", ""]
+    on_line = [node for node in tree_of(lines).nodes if getattr(node, "lineno", None) == location.line]
+    found = [sides for node in on_line if (sides := _written_sides(node)) is not None]
+    return [_name_with_role(side) for side in found[0]] if len(found) == 1 else ["", ""]
+
+
+def _written_sides(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
+    """The sides of ``a - b``, ``torch.sub(a, b)`` or ``a.sub(b)``."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        return node.left, node.right
+    if not isinstance(node, ast.Call) or called_name(node) not in ("sub", "subtract"):
+        return None
+    if len(node.args) == _BOTH:
+        return node.args[0], node.args[1]
+    is_method = len(node.args) == 1 and isinstance(node.func, ast.Attribute)
+    return (node.func.value, node.args[0]) if is_method and isinstance(node.func, ast.Attribute) else None
+
+
+def _name_with_role(side: ast.expr) -> str:
+    """The only name in an expression that says whether it is a positive or a negative."""
+    parts = (node for node in ast.walk(side) if isinstance(node, (ast.Name, ast.Attribute)))
+    names = {name for node in parts if _role(name := last_name(node))}
+    return names.pop() if len(names) == 1 else ""
 
 
 class _Difference(Struct, frozen=True):
@@ -193,21 +229,26 @@ def _is_of_head(flow: Dataflow, use: TensorUse, row: int) -> bool:
 
 
 def _kind(flow: Dataflow, use: TensorUse, row: int) -> str | None:
-    """Whether a number says how near two things are, or how far apart."""
-    tensor, is_turned = use.tensor, False
-    for _ in range(_MOST_CALLS):
-        made = flow.newest_producer(tensor, row)
+    """Whether a number says how near two things are, or how far apart; biases that are added to it say nothing."""
+    waiting, kinds, count = [(use.tensor, row, False)], set[str](), 0
+    while waiting and count < _MOST_CALLS:
+        count += 1
+        tensor, before, is_turned = waiting.pop()
+        made = flow.newest_producer(tensor, before)
         call = None if made is None else flow.log.calls[made]
         if made is None or call is None or not call.live_inputs:
+            continue
+        name, live = plain_name(call.function), call.live_inputs
+        if name in _SCORES or (name == "mul" and len(live) == _BOTH):
+            kinds.add("distance" if is_turned else "score")
+        elif name in _DISTANCES | _SQUARES:
+            kinds.add("score" if is_turned else "distance")
+        elif name == "embedding":
+            continue
+        elif name == "neg" or (name == "sub" and is_number_first(call)):
+            waiting.append((live[0].tensor, made, not is_turned))
+        elif name == "add" or (name in _PASSED and len(live) == 1):
+            waiting += [(each.tensor, made, is_turned) for each in live]
+        else:
             return None
-        name = plain_name(call.function)
-        if name in _SCORES or (name == "mul" and len(call.live_inputs) == _BOTH):
-            return "distance" if is_turned else "score"
-        if name in _DISTANCES | _SQUARES:
-            return "score" if is_turned else "distance"
-        if name == "neg" or (name == "sub" and is_number_first(call)):
-            is_turned = not is_turned
-        elif name not in _PASSED | {"add"} or len(call.live_inputs) != 1:
-            return None
-        tensor, row = call.live_inputs[0].tensor, made
-    return None
+    return kinds.pop() if len(kinds) == 1 else None

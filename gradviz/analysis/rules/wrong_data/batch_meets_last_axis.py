@@ -11,8 +11,10 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.samples.reduced_samples import is_reduced_to_samples
 from gradviz.analysis.rules.bases.samples.spread_values import SPREAD_BY, SPREADS, spread_along_last
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
 
 
 class BatchMeetsLastAxis(Rule):
@@ -24,7 +26,8 @@ class BatchMeetsLastAxis(Rule):
     elsewhere, and ``x`` happens to be as wide as the batch is long: shapes (16,) and (16, 3, 16, 16), also where the
     values are expanded first, or ``addcmul()``, ``lerp()`` or ``einsum()`` multiplies. With a square matrix, (16,) and
     (16, 16), only if ``t`` also goes into the rows of what is computed from ``x``; also for ``t``
-    itself, and for what a reduction over the last axis of the matrix made.
+    itself, for what a reduction over the last axis of the matrix made, and for what reductions over all other axes of a
+    larger ``x`` made: ``x - x.mean((1, 2))``.
 
     Why it matters
     --------------
@@ -65,6 +68,7 @@ class BatchMeetsLastAxis(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[int | None] = set()
+        lines = set[CallSite | None]()
         for row, call in enumerate(flow.log.calls):
             if plain_name(call.function) not in SPREAD_BY or call.call_site in told or not flow.has_step_after(row):
                 continue
@@ -74,8 +78,9 @@ class BatchMeetsLastAxis(Rule):
                     continue
                 chosen = None if len(shape) == 2 else _chosen_for_samples(case, row, short)
                 chosen = _one_for_each_row(case, row, short, long) if chosen is None else chosen
-                if chosen is not None:
+                if chosen is not None and flow.line_of(row) not in lines:
                     told.add(call.call_site)
+                    lines.add(flow.line_of(row))
                     yield self._finding(case, row, chosen, short, long)
                     break
 
@@ -137,6 +142,8 @@ def _one_for_each_row(case: Case, row: int, short: int, long: int) -> int | None
             return (
                 made if axis_of(call, 2) == 1 and _have_a_source(case, call.inputs[0].tensor, made, long, row) else None
             )
+        if len(shape) > 2 and is_reduced_to_samples(flow, made, shape, long, row):
+            return made
         if len(shape) > 2 and name in _COUNTS:
             return None  # positions, of which a sequence may have as many as a batch has samples
         if name not in _ELEMENTWISE and made >= since > 0 and len(shape_of(flow, tensor)) == 1:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import callers, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.unread_assignments import NUMBERS, Unread, unread_assignments
+from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE, value_maker
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
+from gradviz.analysis.rules.bases.unread_assignments import NUMBERS, Unread, unread_assignments, unread_attributes
 from gradviz.graph.call_log import Call
 
 
@@ -22,7 +27,9 @@ class ComputedAndNotRead(Rule):
     -------------
     A tensor, or a number made of one, that training code assigns to a name in most steps, where no call uses the tensor
     and the function never reads the name. It is a warning if the name is one that belongs in a loss or in a step
-    (``dt``, ``mask``, ``weights``, ``valid``, ``done``, ``scale``, ``noise`` and the like), else a note.
+    (``dt``, ``mask``, ``weights``, ``valid``, ``done``, ``scale``, ``noise`` and the like), or if these are weights of
+    the samples that the loss averages: a number for each, divided by their own mean or sum. Else it is a note. Such
+    weights are also told in an attribute of ``self`` that the program never reads.
 
     Why it matters
     --------------
@@ -71,6 +78,7 @@ class ComputedAndNotRead(Rule):
         steps = _steps(case.dataflow)
         lines = _lines_without_use(case.dataflow)
         last = _last_lines(case)
+        trees = [tree for _, tree in own_files(case)] if lines else []
         for (file, line), made in lines.items():
             times = {case.dataflow.step_before(row) for row, _ in made}
             source = case.capture.sources.get(file, {})
@@ -80,13 +88,16 @@ class ComputedAndNotRead(Rule):
                 continue  # the file may go on
             operations = {operation for _, operation in made}
             is_watched = all(case.dataflow.log.calls[row].grad_mode != "enabled" for row, _ in made)
-            for unread in unread_assignments(source, line):
+            are_weights = all(_are_weights(case.dataflow, row) for row, _ in made)
+            # Others may look at what an object keeps: its name alone says nothing.
+            attributes = unread_attributes(trees, tree_of(source), line) if are_weights else ()
+            for unread in (*unread_assignments(source, line), *attributes):
                 is_metric = is_watched or bool(_METRIC.search(unread.name))
-                if unread.operations & operations and (not is_metric or _BELONGS.fullmatch(unread.name)):
-                    yield self._finding(unread, file, len(times))
+                belongs = are_weights or bool(_BELONGS.fullmatch(unread.name))
+                if unread.operations & operations and (not is_metric or belongs):
+                    yield self._finding(unread, file, len(times), belongs=belongs)
 
-    def _finding(self, unread: Unread, file: str, times: int) -> Finding:
-        belongs = bool(_BELONGS.fullmatch(unread.name))
+    def _finding(self, unread: Unread, file: str, times: int, *, belongs: bool) -> Finding:
         return self.finding(
             f"{unread.name} is computed in {times:,} steps of the training, and nothing ever reads it",
             severity="warning" if belongs else "note",
@@ -126,6 +137,34 @@ def _lines_without_use(flow: Dataflow) -> dict[tuple[str, int], list[tuple[int, 
         if around:  # what a helper function returns
             found[around[0].file, around[0].line].append((row, inner.function.rpartition(".")[2]))
     return found
+
+
+def _are_weights(flow: Dataflow, row: int) -> bool:
+    """Whether a call divides one number for each sample by their own mean or sum, where a loss averages the losses of
+    as many samples."""
+    call = flow.log.calls[row]
+    shape = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+    if plain_name(call.function) != "div" or len(call.inputs) != _BOTH or len(shape) != 1:
+        return False
+    total = value_maker(flow, call.inputs[1].tensor, row, through=_KEEPS)
+    is_own = total is not None and total[1].inputs[:1] and total[1].inputs[0].tensor == call.inputs[0].tensor
+    if total is None or not is_own or plain_name(total[1].function) not in ("mean", "sum"):
+        return False
+    steps = flow.rows_of_kind("step")
+    until = steps[bisect_left(steps, row)] if steps and steps[-1] > row else row
+    losses = (
+        each
+        for each in flow.log.calls[flow.step_before(row) : until]
+        if plain_name(each.function) in LOSSES_BY_SAMPLE and each.live_inputs
+    )
+    return any(
+        shape_of(flow, each.inputs[0].tensor)[:1] == shape and each.scalars.get("reduction") in ("mean", "sum")
+        for each in losses
+    )
+
+
+_BOTH = 2
+_KEEPS = frozenset({"clamp", "clamp_min", "clip", "add", "maximum"})
 
 
 def _is_without_use(flow: Dataflow, call: Call, row: int) -> bool:

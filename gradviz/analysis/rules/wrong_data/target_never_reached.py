@@ -32,11 +32,11 @@ class TargetNeverReached(Rule):
     What it finds
     -------------
     A squared or absolute error, by a function of torch or by hand, of what ``sigmoid``, ``tanh``, ``softmax``,
-    ``relu``, ``softplus``, ``exp``, ``clamp`` or ``threshold`` returned, where the targets of at least half of the
-    steps are beyond its range by a quarter of that range; for those without an upper bound, clearly negative targets.
-    Also ``relu`` or ``softplus`` directly before a cross entropy, whose logits can then not be negative; and the
-    overlap of boxes that have such bounds with boxes of the data in other units. Targets that are drawn at random, and
-    errors that a mask selects, are left alone.
+    ``relu``, ``softplus``, ``silu``, ``gelu``, ``elu``, ``exp``, ``clamp`` or ``threshold`` returned, where the targets
+    of at least half of the steps are beyond its range by a quarter of that range; for those without an upper bound,
+    clearly negative targets. Also ``relu`` or ``softplus`` directly before a cross entropy, whose logits can then not
+    be negative; and the overlap of boxes that have such bounds with boxes of the data in other units. Targets that are
+    drawn at random, and errors that a mask selects, are left alone.
 
     Why it matters
     --------------

@@ -13,7 +13,7 @@ from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training, is_reduced_as_a_whole
 from gradviz.analysis.rules.bases.sequences.padded_ids import MOST_READ, in_words, is_meant_to_pad, same_padding
-from gradviz.analysis.rules.bases.sequences.whole_means import WholeMean, is_averaged_whole, means_of_unpacked
+from gradviz.analysis.rules.bases.sequences.whole_means import WholeMean, average_of_whole, means_of_unpacked
 from gradviz.graph.call_log import Call, Padding
 
 
@@ -67,6 +67,8 @@ class PaddingInLoss(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         told: set[int | None] = set()
+        wholes = list(means_of_unpacked(flow))
+        unpacked = {flow.log.calls[whole.row].call_site for whole in wholes}
         for row, call in enumerate(flow.log.calls):
             name = plain_name(call.function)
             is_by_hand = name in _BY_HAND and len(call.inputs) > 1 and len(call.live_inputs) == 1
@@ -80,7 +82,10 @@ class PaddingInLoss(Rule):
             padding = _padding_of(case, row, target.tensor)
             if padding is not None and is_by_hand:
                 result = shape_of(flow, flow.log.calls[padding].outputs[0].tensor)
-                padding = padding if is_averaged_whole(flow, row, result) else None
+                end = average_of_whole(flow, row, result)
+                # What is told of the average below is not told twice.
+                is_told = end is None or flow.log.calls[end].call_site in unpacked
+                padding = None if is_told else padding
             if padding is None or not flow.has_step_after(row):
                 continue
             value = _padding_value(flow.log.calls[padding])
@@ -92,7 +97,7 @@ class PaddingInLoss(Rule):
             if flow.log.calls[row].call_site not in told:
                 told.add(flow.log.calls[row].call_site)
                 yield self._finding_of_ids(case, row, ids)
-        for whole in means_of_unpacked(flow):
+        for whole in wholes:
             if flow.log.calls[whole.row].call_site not in told:
                 told.add(flow.log.calls[whole.row].call_site)
                 yield self._of_unpacked(case, whole)

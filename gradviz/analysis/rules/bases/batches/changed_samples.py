@@ -15,6 +15,11 @@ from gradviz.analysis.rules.bases.batches.masked_again import VIEWS, is_state
 from gradviz.graph.call_log import Call, ValueFacts
 
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "pow", "addcmul", "addcdiv", "lerp"})
+_AGAIN = ARITHMETIC | {
+    "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "neg", "exp", "expm1",
+    "log", "log1p", "sqrt", "square", "reciprocal", "tanh", "sigmoid", "cumsum", "cumprod",
+}  # fmt: skip
+"""What returns something else when it gets its own result; a bound or a rectifier does not."""
 
 
 class ChangedSamples(NamedTuple):
@@ -36,7 +41,7 @@ class _Visit(NamedTuple):
 
 def changes_in_place(flow: Dataflow, row: int, call: Call) -> bool:
     """Whether a call of the program calculates in place with a tensor that has no gradient."""
-    if call.kind != "operation" or not call.inputs or plain_name(call.function) not in ARITHMETIC:
+    if call.kind != "operation" or not call.inputs or plain_name(call.function) not in _AGAIN:
         return False
     use = call.inputs[0]
     is_changed = use.tensor in [each.tensor for each in call.changed]
@@ -154,8 +159,11 @@ def _are_constant(flow: Dataflow, changes: list[int]) -> bool:
     """Whether numbers, data and noise alone change a tensor, and nothing that a model has computed, as averages are."""
     for row in (changes[0], changes[-1]):
         for use in flow.log.calls[row].inputs[1:]:
-            above = flow.ancestors(use.tensor, row, flow.step_before(row))
-            if use.requires_grad or any(flow.log.calls[each].live_inputs for each in above):
+            above = [flow.log.calls[each] for each in flow.ancestors(use.tensor, row, flow.step_before(row))]
+            taken = {use.tensor, *(each.tensor for call in above for each in call.inputs)}
+            if use.requires_grad or any(call.live_inputs for call in above):
+                return False
+            if any(flow.log.tensors[each].gradient_of is not None for each in taken):  # a momentum
                 return False
     return True
 

@@ -22,7 +22,8 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     """Whether an operand is data that differ from step to step, or a factor of the noise that the model computes."""
     flow = case.dataflow
     if use.requires_grad:
-        return use.has_grad_fn and plain_name(call.function) == "mul"
+        name = plain_name(call.function)
+        return use.has_grad_fn and (name == "mul" or (name == "addcmul" and use is not call.inputs[0]))
     made = flow.producers(use.tensor, row)
     if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
         return False
@@ -62,11 +63,13 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
     if len(shape) < _MIN_AXES or prod(shape) < MIN_NUMBERS or flow.changes(tensor, draw + 1, len(flow.log.calls)):
         return []
     found, waiting, seen, looks = list[int](), [(tensor, draw)], {tensor}, 0
+    sliced = set[int]()
     while waiting:
         given, after = waiting.pop()
         for row in flow.users(given, after):
             call = flow.log.calls[row]
-            name = plain_name(call.function)
+            name, is_slice = plain_name(call.function), _takes_the_beginning(case, call)
+            name = "detach" if is_slice else name
             if name not in _PASSED or call.kind != "operation" or not call.outputs:
                 continue
             looks += 1
@@ -76,19 +79,34 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
                 continue
             others = [use for use in call.inputs if use.tensor != given]
             out = call.outputs[0]
+            shape = shape_of(flow, given) if name in ARITHMETIC else shape
             is_each = shape_of(flow, out.tensor) == shape and any(shape_of(flow, use.tensor) == shape for use in others)
             if name in ARITHMETIC and is_each and any(is_fresh(case, call, use, row) for use in others):
-                found += [row] if not out.requires_grad or _is_shifted(case, row) else []
-            elif not out.requires_grad and out.tensor not in seen:
+                # The beginning of a table may be added to data: positions of a sequence.
+                is_noise = _is_shifted(case, row) if out.requires_grad else given not in sliced
+                found += [row] if is_noise else []
+            # What another tensor is overwritten with, by ``out=`` or in place, is another thing at the next step.
+            elif not out.requires_grad and out.tensor not in seen | {use.tensor for use in call.inputs}:
                 seen.add(out.tensor)
+                sliced |= {out.tensor} if is_slice or given in sliced else set()
                 waiting.append((out.tensor, row))
     is_often = len({flow.step_before(row) for row in found}) >= _MIN_STEPS
     return sorted(found) if is_often else []
 
 
+def _takes_the_beginning(case: Case, call: Call) -> bool:
+    """``noise[: len(x)]``: as many rows as a batch has, always from the first one on."""
+    if plain_name(call.function) != "getitem" or len(call.inputs) != 1 or not call.outputs or not call.scalars:
+        return False
+    whole, part = (shape_of(case.dataflow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
+    return whole[1:] == part[1:] and all(place.endswith(".stop") for place in call.scalars)
+
+
 def _is_shifted(case: Case, row: int) -> bool:
     """Whether the product of noise and scale is added to something that the model computes as well: a mean."""
     flow = case.dataflow
+    if plain_name(flow.log.calls[row].function) == "addcmul":
+        return flow.log.calls[row].inputs[0].requires_grad
     made = flow.log.calls[row].outputs[0].tensor
     return any(
         plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == _MEAN_AND_NOISE

@@ -17,6 +17,9 @@ RANGES: dict[str, Interval] = {
     "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "hardsigmoid": (0.0, 1.0), "tanh": (-1.0, 1.0), "relu": (0.0, inf),
     "relu6": (0.0, 6.0), "softplus": (0.0, inf), "exp": (0.0, inf), "softmin": (0.0, 1.0), "softsign": (-1.0, 1.0),
     "erf": (-1.0, 1.0), "square": (0.0, inf), "abs": (0.0, inf), "exp2": (0.0, inf),
+    "sin": (-1.0, 1.0), "cos": (-1.0, 1.0),
+    "silu": (-0.2785, inf), "gelu": (-0.17, inf), "mish": (-0.3089, inf), "hardswish": (-0.375, inf),
+    "selu": (-1.7581, inf), "cosine_similarity": (-1.0, 1.0),
 }  # fmt: skip
 
 
@@ -31,6 +34,9 @@ class Bounds(Struct, frozen=True):
 def bounds_of_call(call: Call) -> Interval | None:
     """The lowest and the highest value that an operation can return."""
     name = plain_name(call.function)
+    if name in _WITH_ALPHA:
+        alpha = _number(call, "alpha", "1")
+        return -abs(1.0 if alpha is None else alpha), inf
     places = _PLACES_OF_BOUNDS.get(name)
     if places is None:
         return RANGES.get(name)
@@ -42,6 +48,7 @@ def bounds_of_call(call: Call) -> Interval | None:
     return None if low is None else (low, inf if high is None else high)
 
 
+_WITH_ALPHA = frozenset({"elu", "celu"})
 _PLACES_OF_BOUNDS: dict[str, tuple[tuple[str, str], tuple[str, str]]] = {
     "clamp": (("min", "1"), ("max", "2")), "clip": (("min", "1"), ("max", "2")),
     "clamp_min": (("min", "1"), ("", "")), "hardtanh": (("min_val", "1"), ("max_val", "2")),

@@ -1,4 +1,8 @@
-"""What a diffusion model multiplies data and noise with: factors from the products of its schedule."""
+"""What a diffusion model multiplies data and noise with: factors from the products of its schedule.
+
+A cosine schedule (Nichol and Dhariwal 2021) has its products in a closed form: squares of a cosine, divided by the
+first.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import is_square
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call, TensorUse
 
@@ -16,7 +21,7 @@ class ScheduleFactor(Struct, frozen=True):
 
     row: int
     source: int
-    """The call of ``cumprod()``."""
+    """The call of ``cumprod()``, or the one that squares a cosine."""
     is_rest: bool
     """Whether it was taken away from one."""
     has_root: bool
@@ -28,7 +33,7 @@ _MAX_STEPS = 12
 _CARRY = frozenset({
     "getitem", "gather", "index_select", "view", "reshape", "unsqueeze", "squeeze", "expand", "to", "float", "clone",
     "detach", "expand_as", "flatten", "contiguous", "take", "repeat", "view_as", "embedding",
-    "take_along_dim", "select",
+    "take_along_dim", "select", "narrow", "clamp", "clip", "clamp_min", "clamp_max", "flip", "double",
 })  # fmt: skip
 
 
@@ -80,6 +85,8 @@ def _from_schedule(flow: Dataflow, tensor: int, product: int) -> ScheduleFactor 
     is_rest = has_root = is_exponential = False
     for row, call in flow.makers(tensor, product, _MAX_STEPS):
         name = plain_name(call.function)
+        if is_square(call) and _is_cosine(flow, call, row):
+            return ScheduleFactor(product, row, is_rest, has_root)
         if name == "cumprod" or (name == "cumsum" and is_exponential):  # of logarithms
             return ScheduleFactor(product, row, is_rest, has_root)
         if name == "sqrt" or (name == "pow" and call.scalars.get("1") == _HALF):
@@ -90,6 +97,19 @@ def _from_schedule(flow: Dataflow, tensor: int, product: int) -> ScheduleFactor 
             has_root = True
         elif name in ("sub", "rsub") and len(call.inputs) == 1 and not is_rest:
             is_rest = True
-        elif name not in _CARRY:
+        elif name not in _CARRY and not (name == "div" and _is_by_its_first(flow, call, row)):
             return None
     return None
+
+
+def _is_cosine(flow: Dataflow, call: Call, row: int) -> bool:
+    made = flow.newest_producer(call.inputs[0].tensor, row)
+    return made is not None and plain_name(flow.log.calls[made].function) == "cos"
+
+
+def _is_by_its_first(flow: Dataflow, call: Call, row: int) -> bool:
+    """Whether values are divided by an element of themselves: ``f / f[0]``."""
+    made = flow.newest_producer(call.inputs[-1].tensor, row) if len(call.inputs) == _BOTH else None
+    part = None if made is None else flow.log.calls[made]
+    is_part = part is not None and plain_name(part.function) in ("getitem", "select", "narrow")
+    return is_part and part is not None and part.inputs[0].tensor == call.inputs[0].tensor

@@ -59,14 +59,11 @@ def means_of_unpacked(flow: Dataflow) -> Iterator[WholeMean]:
             yield WholeMean(end, row, count, prod(shape[:_AXES]))
 
 
-def is_averaged_whole(flow: Dataflow, row: int, target: Shape) -> bool:
-    """Whether all positions of what a call makes of a target of sequences are averaged or added up."""
+def average_of_whole(flow: Dataflow, row: int, target: Shape) -> int | None:
+    """The call that averages or adds up all positions of what another call makes of a target of sequences."""
     out = flow.log.calls[row].outputs
-    return (
-        bool(out)
-        and len(target) >= _AXES
-        and _end(flow, row, out[0].tensor, target[:_AXES], is_compared=True) is not None
-    )
+    is_known = bool(out) and len(target) >= _AXES
+    return _end(flow, row, out[0].tensor, target[:_AXES], is_compared=True) if is_known else None
 
 
 _AXES = 2

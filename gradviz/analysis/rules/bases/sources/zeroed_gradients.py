@@ -105,4 +105,14 @@ def _by_hooks(case: Case) -> Iterator[tuple[int, int, Location | None]]:
             number = next((numbers[name] for name in node.names if name in numbers), None)
             definitions = hooks.definitions(graph, node)
             if hooked.alteration == "zero" and node.is_leaf and number is not None and row is not None:
-                yield number, row, return_location(definitions[-1]) if definitions else None
+                location = return_location(definitions[-1]) if definitions else None
+                yield number, row, location or _line_of_registration(flow, number, row)
+
+
+def _line_of_registration(flow: Dataflow, number: int, before: int) -> Location | None:
+    """The last line that registered a hook on a parameter: that of a hook without a source, ``torch.zeros_like``."""
+    rows = [each for each in flow.users(number) if each < before and _REGISTERS in flow.log.calls[each].function]
+    return location_of_call(flow, rows[-1]) if rows else None
+
+
+_REGISTERS = "register_hook"

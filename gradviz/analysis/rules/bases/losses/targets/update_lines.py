@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import callers
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.analysis.rules.bases.unread_names import indent_of
 from gradviz.graph.model import CallSite
 
@@ -31,7 +33,13 @@ def may_be_updated_later(case: Case, copies: Iterable[int]) -> bool:
     sites = {(site.file, site.line): site for row in rows for site in callers(flow, row)}
     if any(_is_repeated(case, site) for line, site in sites.items() if line not in ran):
         return True
-    lines = ((file, number, text) for file, of_file in _own_lines(case) for number, text in of_file.items())
+    lines = (
+        (file, number, text)
+        for file, of_file in _own_lines(case)
+        for words in [_lines_of_words(of_file) if of_file else frozenset()]
+        for number, text in of_file.items()
+        if number not in words
+    )
     return any(
         (file, number) not in sites
         and (file, number) not in ran
@@ -40,6 +48,14 @@ def may_be_updated_later(case: Case, copies: Iterable[int]) -> bool:
         and not _is_called(case, text)
         for file, number, text in lines
     )
+
+
+def _lines_of_words(lines: dict[int, str]) -> frozenset[int]:
+    """The lines of docstrings, which say what a program does, and do nothing."""
+    texts = (
+        node for node in tree_of(lines).nodes if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    )
+    return frozenset(number for node in texts for number in range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
 def _is_called(case: Case, text: str) -> bool:

@@ -1,0 +1,138 @@
+"""Lines that make a tensor of an array without a copy, or an array of a tensor, and what other lines do with them.
+
+>>> tree = SourceTree(dict(enumerate('''class Env:
+...     def observe(self):
+...         return torch.from_numpy(self.state)
+...     def advance(self):
+...         self.state += 1
+...         return torch.as_tensor(self.reward)'''.splitlines(), 1)))
+>>> lines_that_share(tree)
+{3}
+>>> tree = SourceTree(dict(enumerate('''def kept(net):
+...     return {name: p.numpy() for name, p in net.state_dict().items()}
+... start = kept(net)
+... end = kept(net)
+... moved = [end[name] - start[name] for name in end]'''.splitlines(), 1)))
+>>> subtracts_kept(tree, {2}), subtracts_kept(tree, {3})
+(True, False)
+"""
+
+from __future__ import annotations
+
+import ast
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.finding import Location
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name, last_name, parameters_of
+
+_WRAPS = frozenset({"from_numpy", "as_tensor", "asarray", "from_dlpack", "frombuffer"})
+
+
+def line_that_shares(case: Case) -> Location | None:
+    """The only such line of a program; None if it has several, or none."""
+    found = [Location(file, line) for file, tree in own_files(case) for line in lines_that_share(tree)]
+    return found[0] if len(found) == 1 else None
+
+
+def lines_that_share(tree: SourceTree) -> set[int]:
+    """The numbers of these lines."""
+    changed = {name for node in tree.nodes for name in _changed_by(node)}
+    return {
+        node.lineno
+        for node in tree.nodes
+        if isinstance(node, ast.Call) and called_name(node) in _WRAPS and node.args and _array(node.args[0]) in changed
+    }
+
+
+def _array(given: ast.expr) -> str:
+    """The name of an array, or of that of which a part is taken; "" for what computes a new one."""
+    while isinstance(given, ast.Subscript):
+        given = given.value
+    return last_name(given) if isinstance(given, (ast.Name, ast.Attribute)) else ""
+
+
+def _changed_by(node: ast.AST) -> set[str]:
+    """The arrays that ``x += 1`` or ``x[i] = 1`` changes."""
+    if isinstance(node, ast.AugAssign):
+        return {_array(node.target)} - {""}
+    targets = node.targets if isinstance(node, ast.Assign) else []
+    return {_array(each) for each in targets if isinstance(each, ast.Subscript)} - {""}
+
+
+_VIEWS = frozenset({"numpy", "asarray", "__array__"})
+_CONTAINERS = frozenset({"dict", "list", "tuple", "OrderedDict", "ravel", "reshape", "squeeze", "items", "values"})
+_COMPARES = frozenset({"subtract", "allclose", "array_equal", "isclose"})
+_HOLDS = (ast.Dict, ast.DictComp, ast.ListComp, ast.List, ast.Tuple, ast.GeneratorExp, ast.keyword, ast.Attribute)
+_BOTH = 2
+
+
+def subtracts_kept(tree: SourceTree, lines: set[int]) -> bool:
+    """Whether the arrays that some lines take of tensors, without a copy, are kept under two names, and one is
+    subtracted from the other."""
+    taken = [node for node in tree.nodes if called_name(node) in _VIEWS and getattr(node, "lineno", 0) in lines]
+    kept = {keeper for node in taken if (keeper := _keeper(tree, node)) is not None}
+    names = {target for target, value in tree.assignments if _is_kept_in(value, kept)}
+    holders = {_array(each) for each in names} - {""}
+    holders |= set(_passed_on(tree, holders))
+    return len(holders) > 1 and any(_is_difference(node, holders) for node in tree.nodes)
+
+
+def _keeper(tree: SourceTree, node: ast.AST) -> ast.AST | str | None:
+    """The expression that a variable is given with an array in it, or the name of the function that returns it; None
+    where something else is computed of the array."""
+    whole = node
+    for around in tree.around(node):
+        if isinstance(around, ast.stmt):
+            function = tree.scope(node)
+            is_returned = isinstance(around, ast.Return) and isinstance(function, ast.FunctionDef)
+            return function.name if is_returned and isinstance(function, ast.FunctionDef) else whole
+        is_container = isinstance(around, _HOLDS) or called_name(around) in _CONTAINERS
+        if not is_container:
+            return None
+        whole = around
+    return None
+
+
+def _is_kept_in(value: ast.expr, kept: set[ast.AST | str]) -> bool:
+    return value in kept or (isinstance(value, ast.Call) and called_name(value) in kept)
+
+
+def _passed_on(tree: SourceTree, holders: set[str]) -> set[str]:
+    """The names by which loops over pairs, and functions that take both, know what is kept."""
+    found = set[str]()
+    for node in tree.nodes:
+        if isinstance(node, (ast.comprehension, ast.For)) and called_name(node.iter) == "zip":
+            over, names = node.iter, node.target
+            if isinstance(over, ast.Call) and isinstance(names, ast.Tuple) and _are_of(over.args, holders):
+                found |= {_array(each) for each in names.elts}
+        elif isinstance(node, ast.Call) and _are_of(node.args, holders):
+            found |= {
+                name
+                for each in tree.nodes
+                if isinstance(each, ast.FunctionDef) and each.name == called_name(node)
+                for name in parameters_of(each)[:_BOTH]
+            }
+    return found - {""}
+
+
+def _are_of(given: list[ast.expr], holders: set[str]) -> bool:
+    return len({_array(_without_call(each)) for each in given} & holders) >= _BOTH
+
+
+def _without_call(node: ast.expr) -> ast.expr:
+    """``start`` of ``start.values()``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and called_name(node) in _CONTAINERS:
+        return node.func.value
+    return node
+
+
+def _is_difference(node: ast.AST, holders: set[str]) -> bool:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
+        sides = [node.left, node.right]
+    elif isinstance(node, ast.Call) and called_name(node) in _COMPARES:
+        sides = node.args[:_BOTH]
+    else:
+        return False
+    names = {_array(each) for each in sides}
+    return len(names) == _BOTH and names <= holders
