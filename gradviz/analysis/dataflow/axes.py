@@ -154,6 +154,13 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
         order = list(axes)
         order[one], order[other] = order[other], order[one]
         return tuple(order)
+    if name == "movedim":
+        one, other = (call.scalars.get(place) for place in ("1", "2"))
+        if type(one) is not int or type(other) is not int:
+            return None
+        rest = [*axes[: one % rank], *axes[one % rank + 1 :]]
+        rest.insert(other % rank, axes[one])
+        return tuple(rest)
     if name in ("t", "T", "mT"):
         return (*axes[:-2], *reversed(axes[-2:]))
     if name == "unsqueeze":
