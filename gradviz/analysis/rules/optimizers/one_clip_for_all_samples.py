@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.products import summed_axes
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -22,8 +22,8 @@ class OneClipForAllSamples(Rule):
     What it finds
     -------------
     A tensor with a gradient of a parameter for each sample, as of ``vmap(grad(...))``, that is multiplied by one number
-    before its samples are added up, where a bound keeps the number small and it was computed from the norm of the
-    whole tensor.
+    before or after its samples are added up, where a bound keeps the number small and it was computed from the norm of
+    the whole tensor.
 
     Why it matters
     --------------
@@ -64,9 +64,10 @@ class OneClipForAllSamples(Rule):
         flow, told = case.dataflow, set[int | None]()
         shapes = {shape_of(flow, number) for number in flow.log.parameters}
         for row, call in enumerate(flow.log.calls):
-            if not _is_over_samples(flow, call, shapes) or not (flow.has_step_after(row) or _is_applied(flow, row)):
+            each = _samples_added_up(flow, call, shapes)
+            if each is None or not (flow.has_step_after(row) or _is_applied(flow, row)):
                 continue
-            clip = _clip(flow, row, call)
+            clip = _clip(flow, row, call, each)
             if clip is not None and flow.log.calls[clip.norm].call_site not in told:
                 told.add(flow.log.calls[clip.norm].call_site)
                 yield self._finding(flow, clip)
@@ -98,21 +99,27 @@ class _Clip(Struct, frozen=True):
 
 _BOTH = 2
 _MAX_MAKERS = 24
-_REDUCES = frozenset({"sum", "mean"})
+_MAX_USERS = 4
+_REDUCES = frozenset({"sum", "mean", "einsum"})
 _TAKES_ALL = frozenset({"norm", "vector_norm", "matrix_norm", "sum", "dot"})
 _BOUNDS = frozenset({"clamp", "clip", "minimum", "min", "where", "clamp_max", "maximum", "max", "clamp_min"})
 _NUMBERS = _TAKES_ALL | _BOUNDS | {"add", "mul", "div", "sqrt", "rsqrt", "reciprocal", "stack", "pow", "square", "cat"}
-_BY_ELEMENT = frozenset(
-    {"view", "reshape", "flatten", "square", "pow", "abs", "mul", "detach", "float", "clone", "cat"}
-)
+_BY_ELEMENT = frozenset({
+    "view", "reshape", "flatten", "ravel", "square", "pow", "abs", "mul", "detach", "float", "clone", "cat", "norm",
+    "vector_norm", "stack",
+})  # fmt: skip
 
 
-def _is_over_samples(flow: Dataflow, call: Call, shapes: set[Shape]) -> bool:
-    """Whether a call adds up the first axis of something without a history, and what is left is as a parameter."""
+def _samples_added_up(flow: Dataflow, call: Call, shapes: set[Shape]) -> TensorUse | None:
+    """What a call adds up over its first axis, without a history, if what is left is as a parameter."""
     if plain_name(call.function) not in _REDUCES or call.kind != "operation" or call.live_inputs or not call.outputs:
-        return False
-    shape, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-    return len(shape) >= _BOTH and shape[0] > 1 and shape[1:] == made in shapes and axes_of(call, len(shape)) == [0]
+        return None
+    made = shape_of(flow, call.outputs[0].tensor)
+    given = [use for use in call.inputs if shape_of(flow, use.tensor) != ()]
+    shape = shape_of(flow, given[0].tensor) if len(given) == 1 else ()
+    if len(shape) < _BOTH or shape[0] < _BOTH or shape[1:] != made or made not in shapes:
+        return None
+    return given[0] if summed_axes(call, given[0], len(shape)) == {0} else None
 
 
 def _is_applied(flow: Dataflow, row: int) -> bool:
@@ -133,20 +140,34 @@ def _is_applied(flow: Dataflow, row: int) -> bool:
 _STEPS = frozenset({"add", "sub", "mul", "div", "neg"})
 
 
-def _clip(flow: Dataflow, row: int, call: Call) -> _Clip | None:
-    made = flow.newest_producer(call.inputs[0].tensor, row)
-    scaled = None if made is None else flow.lists.single(made, call.inputs[0].tensor)
-    if made is None or scaled is None or plain_name(scaled.function) not in ("mul", "div"):
-        return None
-    shape, factors = shape_of(flow, call.inputs[0].tensor), scaled.inputs if len(scaled.inputs) == _BOTH else ()
-    each = next((use for use in factors if shape_of(flow, use.tensor) == shape), None)
-    factor = next((use for use in factors if shape_of(flow, use.tensor) == ()), None)
-    if each is None or factor is None:
-        return None
-    above = list(flow.makers_above(factor.tensor, made, _MAX_MAKERS, lambda one: _numbers(flow, one)))
-    is_bound = any(plain_name(one.function) in _BOUNDS for _, one in above)
-    norm = next((number for number, one in above if _is_of_all(flow, number, one, each)), None)
-    return _Clip(norm, made, shape) if norm is not None and is_bound else None
+def _clip(flow: Dataflow, row: int, call: Call, each: TensorUse) -> _Clip | None:
+    """The clip of the gradients that a call adds up: one number that they are multiplied with before or after it."""
+    shape = shape_of(flow, each.tensor)
+    for made, scaled in _scaled(flow, row, call, each):
+        factor = next((use for use in scaled.inputs if shape_of(flow, use.tensor) == ()), None)
+        stacked = next((use for use in scaled.inputs if shape_of(flow, use.tensor) == shape), each)
+        if factor is None or len(scaled.inputs) != _BOTH:
+            continue
+        above = list(flow.makers_above(factor.tensor, made, _MAX_MAKERS, lambda one: _numbers(flow, one)))
+        is_bound = any(plain_name(one.function) in _BOUNDS for _, one in above)
+        norm = min((number for number, one in above if _is_of_all(flow, number, one, stacked)), default=None)
+        if norm is not None and is_bound:
+            return _Clip(norm, made, shape)
+    return None
+
+
+def _scaled(flow: Dataflow, row: int, call: Call, each: TensorUse) -> Iterator[tuple[int, Call]]:
+    """The products that the gradients of the samples, or their sum, go through next to it."""
+    if len(call.inputs) == _BOTH:  # einsum("nij,->ij", each, factor)
+        yield row, call
+    made = flow.newest_producer(each.tensor, row)
+    nearby = [made] if made is not None else []
+    nearby += flow.users(call.outputs[0].tensor, row)[:_MAX_USERS] if call.outputs else ()
+    for near in nearby:
+        tensor = each.tensor if near == made else call.outputs[0].tensor
+        scaled = flow.lists.single(near, tensor)
+        if plain_name(scaled.function) in ("mul", "div"):
+            yield near, scaled
 
 
 def _numbers(flow: Dataflow, call: Call) -> tuple[TensorUse, ...]:
@@ -162,13 +183,13 @@ def _is_of_all(flow: Dataflow, row: int, call: Call, each: TensorUse) -> bool:
         return any(use.tensor == each.tensor for use in call.inputs)
     if plain_name(call.function) not in _TAKES_ALL or shape_of(flow, call.outputs[0].tensor):
         return False
-    tensor, before = call.inputs[0].tensor, row
-    for _ in range(_MAX_MAKERS):
-        if tensor == each.tensor:
-            return True
-        made = flow.newest_producer(tensor, before)
-        maker = None if made is None else flow.log.calls[made]
-        if made is None or maker is None or plain_name(maker.function) not in _BY_ELEMENT or not maker.inputs:
-            return False
-        tensor, before = maker.inputs[0].tensor, made
-    return False
+    given = list(call.inputs)
+    for use in call.inputs:
+        for _, one in flow.makers_above(use.tensor, row, _MAX_MAKERS, _elements):
+            given += _elements(one)
+    return any(use.tensor == each.tensor for use in given)
+
+
+def _elements(call: Call) -> tuple[TensorUse, ...]:
+    """What a call takes of which it returns each element, or its square, or the norms of some of them."""
+    return call.inputs if plain_name(call.function) in _BY_ELEMENT else ()

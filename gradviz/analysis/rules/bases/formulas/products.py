@@ -6,6 +6,8 @@
 [0, 1]
 >>> summed_axes(Call("torch.functional.einsum", inputs=(a, b), scalars={"0": "nd,nd->n"}), a, 2)
 frozenset({1})
+>>> summed_axes(Call("torch.functional.einsum", inputs=(a,), scalars={"0": "...d->..."}), a, 3)
+frozenset({2})
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
         axes = axes_of(call, rank)
         return frozenset(axes or range(rank))
     if name == "einsum":
-        return _summed_by_einsum(call, use)
+        return _summed_by_einsum(call, use, rank)
     if product_of(call) is None:
         return None
     if name in _ELEMENTWISE:
@@ -63,16 +65,18 @@ def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
     return frozenset({rank - 1 if use is call.inputs[0] else rank - 2})
 
 
-def _summed_by_einsum(call: Call, use: TensorUse) -> frozenset[int] | None:
+def _summed_by_einsum(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
     equation = call.scalars.get("0", call.scalars.get("equation"))
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
+    if not isinstance(equation, str) or "->" not in equation:
         return None
     given, _, result = equation.replace(" ", "").partition("->")
     terms = given.split(",")
     index = next((at for at, each in enumerate(call.inputs) if each is use), None)
-    if index is None or index >= len(terms):
+    if index is None or index >= len(terms) or ("..." in given and "..." not in result):
         return None
-    return frozenset(axis for axis, letter in enumerate(terms[index]) if letter not in result)
+    first, dots, last = terms[index].partition("...")
+    places = [*enumerate(first), *enumerate(last, rank - len(last) if dots else 0)]
+    return frozenset(axis for axis, letter in places if letter not in result)
 
 
 def _terms(call: Call) -> list[str] | None:
