@@ -12,8 +12,10 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.rows_by_number import drawn_twice
 from gradviz.analysis.rules.bases.unread_names import indent_of
 from gradviz.graph.call_log import Call
 
@@ -25,7 +27,8 @@ class SplitTwice(Rule):
     -------------
     Two calls of ``randperm()``, or of ``rand(n).argsort()``, of the same length, of which one is only used up to an
     index, and the other one only from that index on: by slices, ``split()`` or ``narrow()``, also where a function or a
-    class that is called for each of the two parts draws. Programs that seed a generator on one of these lines, between
+    class that is called for each of the two parts draws. Likewise two calls of ``random_split()``, where rows that are
+    read without gradients are read with them as well. Programs that seed a generator on one of these lines, between
     them, or before them in such a function, are left alone: both permutations may be the same.
 
     Why it matters
@@ -77,10 +80,18 @@ class SplitTwice(Rule):
             if first is None or second is None or _are_of_other_data(flow, head, tail):
                 continue
             if not _may_be_seeded(case, first, second) and not _may_callers_seed(case, head, tail):
-                yield self._finding(heads[key], first, second)
+                count, bound = heads[key].count, heads[key].bound
+                yield self._finding(count, bound % count, first, second)
+        started = next(iter(case.histories.backward_calls), 0)
+        for found in drawn_twice(case.dataflow, started):
+            first, second = (
+                location_of_line(line_apart(case.dataflow, *rows))
+                for rows in ((found.first, found.second), (found.second, found.first))
+            )
+            if first is not None and second is not None:
+                yield self._finding(found.count, found.held_out, first, second)
 
-    def _finding(self, part: _Part, first: Location, second: Location) -> Finding:
-        count, bound = part.count, part.bound % part.count
+    def _finding(self, count: int, bound: int, first: Location, second: Location) -> Finding:
         share = max(bound, count - bound) / count
         return self.finding(
             f"two different permutations of {count:,} are split at {bound:,}: one gives what is before it, the other "
