@@ -32,8 +32,8 @@ FAULTY = (
     "norms = torch.stack([g.norm() for g in each.values()])  # HERE\n    size = norms.norm()" + END
     + "scaled = g / torch.clamp(size / 0.5, min=1.0)\n        p.grad = scaled.mean(0)",
     # The sum of the samples is multiplied, and not each.
-    "norms = torch._foreach_norm(list(each.values()))  # HERE\n    factor = (0.5 / torch.stack(norms).norm()).clamp(max=1)"
-    + END + "p.grad = g.sum(0) * factor",
+    "norms = torch._foreach_norm(list(each.values()))  # HERE\n"
+    "    factor = (0.5 / torch.stack(norms).norm()).clamp(max=1)" + END + "p.grad = g.sum(0) * factor",
     "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1)\n"
     "    factor = torch.where((size := torch.linalg.vector_norm(flat)) > 0.5, 0.5 / size, 1.0)  # HERE" + END
     + "p.grad = torch.einsum('n...->...', g) * factor",
@@ -51,7 +51,8 @@ HEALTHY = (
     "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1)\n"
     "    factor = (0.5 / flat.norm(dim=1)).clamp(max=1)" + END + "p.grad = torch.einsum('n,n...->...', factor, g)",
     # The size of all is only shown.
-    "size = torch.stack(torch._foreach_norm(list(each.values()))).norm().clamp(max=9)\n    print(size)" + END
+    "size = torch.stack(torch._foreach_norm(list(each.values()))).norm().clamp(max=9)\n    print(size)"
+    + END
     + "p.grad = g.mean(0)",
     # A number that the gradients have no part in.
     END + "p.grad = (g * torch.tensor(0.5).clamp(max=1)).mean(0)",

@@ -50,11 +50,12 @@ def test_layers_with_nothing_between_them_are_told(sizes: str, layers: str, tmp_
         (FLAT, "    h = x @ w1\n    out = (h * h.softmax(1)) @ w2 + b2"),
         # The product of two parameters of low rank is meant.
         ("((6, 2), (2, 3))", "    out = x @ w1 @ w2 + b2"),
-        ("((6, 2, 8), (2, 8, 3))", "    out = torch.einsum('nhd,hdk->nk', torch.einsum('ni,ihd->nhd', x, w1).tanh(), w2)"),
+        (
+            "((6, 2, 8), (2, 8, 3))",
+            "    out = torch.einsum('nhd,hdk->nk', torch.einsum('ni,ihd->nhd', x, w1).tanh(), w2)",
+        ),
         (ENSEMBLE, "    h = torch.baddbmm(b1, x.expand(4, -1, -1), w1).sin()\n    out = torch.bmm(h, w2).mean(0)"),
     ],
 )
-def test_layers_with_a_function_between_them_and_bottlenecks_are_right(
-    sizes: str, layers: str, tmp_path: Path
-) -> None:
+def test_layers_with_a_function_between_them_and_bottlenecks_are_right(sizes: str, layers: str, tmp_path: Path) -> None:
     assert "no_nonlinearity" not in [each.cause for each in alarms(_script(sizes, layers), tmp_path)]

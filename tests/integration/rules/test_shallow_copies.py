@@ -83,7 +83,8 @@ for step in range(4):
     with torch.no_grad():
         MOVE
 """
-LIST = META.replace("SLOW", "[p.detach().clone().requires_grad_() for p in net.parameters()]").replace("OF_FAST", "fast")
+LIST = META.replace("SLOW", "[p.detach().clone().requires_grad_() for p in net.parameters()]")
+LIST = LIST.replace("OF_FAST", "fast")
 DICT = META.replace(
     "SLOW", "{name: p.detach().clone().requires_grad_() for name, p in net.named_parameters()}"
 ).replace("OF_FAST", "list(fast.values())")
@@ -100,7 +101,7 @@ COPIES = [
     # What is called slow is only another name for the results.
     (LIST, "slow[:]", "print(len(slow), fast[0].norm())"),
     # Each is compared with all others.
-    (LIST.replace("fast = COPIED", "fast = COPIED\n    spread = [a - b for a in slow for b in fast if a.shape == b.shape]"),
+    (LIST.replace("fast = COPIED", "fast = COPIED\n    gaps = [a - b for a in slow for b in fast if a.shape == b.shape]"),
      "[p.detach().clone().requires_grad_() for p in slow]", "torch._foreach_lerp_(slow, fast, 0.2)"),
 ]  # fmt: skip
 

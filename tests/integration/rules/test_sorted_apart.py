@@ -73,7 +73,8 @@ FAULTS = {
     "    hidden = 1 - (e.sum() - e.cumsum(0)) / (e.sum() + (1 - e).cumsum(0))\n"
     "    loss = torch.dot(F.relu(errors), hidden)  # HERE" + TRAIN,
     "weights that a function computes of labels, in steps": LOVASZ
-    + "        weights = steps(m)  # HERE\n        parts.append(errors.relu() @ weights)\n    loss = sum(parts)" + TRAIN,
+    + "        weights = steps(m)  # HERE\n        parts.append(errors.relu() @ weights)\n"
+    "    loss = sum(parts)" + TRAIN,
     "the same, written into themselves": LOVASZ.replace(
         "return torch.cat([hidden[:1], hidden.diff()])", "hidden[1:] = hidden[1:] - hidden[:-1]\n    return hidden"
     )
@@ -131,7 +132,8 @@ HEALTHY = {
     "weights that a function computes of sorted labels": LOVASZ
     + "        weights = steps(m[order])\n        parts.append(errors.relu() @ weights)\n    loss = sum(parts)" + TRAIN,
     "an order that is only shown": LOVASZ
-    + "        print(errors[0])\n        parts.append(((1 - each * m).relu() * steps(m)).sum())\n    loss = sum(parts)" + TRAIN,
+    + "        print(errors[0])\n        parts.append(((1 - each * m).relu() * steps(m)).sum())\n"
+    "    loss = sum(parts)" + TRAIN,
     "all pairs of sorted and others": LOVASZ
     + "        parts.append(torch.einsum('n,m->nm', errors.relu(), m).mean())\n    loss = sum(parts)" + TRAIN,
     "all pairs": BATCHES + "    risk = net(x)[:, 0][t.argsort()]\n"

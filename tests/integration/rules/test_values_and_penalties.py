@@ -283,8 +283,7 @@ HEALTHY = {
         "    loss = -(r * net(x).softmax(-1)).sum(1).mean()"
     ),
     "weights of classes": SOFT.format(
-        "    w = torch.rand(4)\n    w = w / w.sum(-1, keepdim=True)\n"
-        "    loss = -(w * net(x).softmax(-1)).sum(1).mean()"
+        "    w = torch.rand(4)\n    w = w / w.sum(-1, keepdim=True)\n    loss = -(w * net(x).softmax(-1)).sum(1).mean()"
     ),
     "an agreement with a softmax": SOFT.format(
         "    t = teacher(x).softmax(1).detach()\n    loss = 1 - (t * net(x).softmax(1)).sum(1).mean()"

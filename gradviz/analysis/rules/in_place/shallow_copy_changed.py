@@ -74,8 +74,9 @@ class ShallowCopyChanged(Rule):
                 rows = [row for line in each.changed_at for row in changes.get(line, ())]
                 used = _changed_by_changed(case.dataflow, sorted(rows))
                 if used is not None:
-                    does = f"line {each.changed_at[0]} changes them in place, and then takes a changed tensor for one of"
-                    yield self._finding(file, each, f"{does} {each.source}", location_of_call(case.dataflow, used))
+                    where = f"line {each.changed_at[0]} changes them in place"
+                    does = f"{where}, and then takes a changed tensor for one of {each.source}"
+                    yield self._finding(file, each, does, location_of_call(case.dataflow, used))
                     continue
                 line = next((line for line in each.together_at if _is_with_itself(case.dataflow, met[line])), None)
                 if line is not None:

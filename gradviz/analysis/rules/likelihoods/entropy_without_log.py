@@ -91,7 +91,8 @@ _WITH_LOG = frozenset({
 _BOTH = 2
 _KEEPS_PROBABILITIES = frozenset({"clamp", "clamp_min", "add", "detach", "neg"})
 _MIXES = frozenset({
-    "add", "sub", "mul", "lerp", "div", "full_like", "full", "zeros", "zeros_like", "fill", "index_select", "roll", "flip",
+    "add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", "index_select", "roll", "flip",
+    "lerp",
     *SHAPE_ONLY,
 })  # fmt: skip
 _MAX_CALLS = 30
@@ -153,7 +154,8 @@ def _is_divided_by_its_sum(flow: Dataflow, tensor: int, row: int) -> bool:
     """Whether the numbers of each sample were divided by their sum, as counts of votes are; also if smoothed then."""
     for made, call in flow.makers(tensor, row, _MAX_MAKERS):
         name, shape = plain_name(call.function), shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-        if call.function.endswith(_DIRICHLET) or (name == "normalize" and call.scalars.get("p", call.scalars.get("1")) == 1):
+        is_by_sum = name == "normalize" and call.scalars.get("p", call.scalars.get("1")) == 1
+        if is_by_sum or call.function.endswith(_DIRICHLET):
             return True
         if name == "div" and len(call.inputs) == _BOTH and len(shape) > 1 and shape[-1] > 1:
             whole, total = call.inputs

@@ -25,9 +25,9 @@ class NothingKeepsApart(Rule):
     What it finds
     -------------
     A loss whose terms all draw together two results of the same trained network, each with a gradient: negated cosines,
-    squared differences, distances, variances along an axis. Nothing in it pushes results apart, none of them is compared with data, and no
-    ``detach()`` keeps one side still. A hinge that punishes large deviations of a batch instead of small ones,
-    ``relu(z.std(0) - 1)``, keeps nothing apart, either.
+    squared differences, distances, variances along an axis. Nothing in it pushes results apart, none of them is
+    compared with data, and no ``detach()`` keeps one side still. A hinge that punishes large deviations of a batch
+    instead of small ones, ``relu(z.std(0) - 1)``, keeps nothing apart, either.
 
     Why it matters
     --------------

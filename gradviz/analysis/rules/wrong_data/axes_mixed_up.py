@@ -37,7 +37,8 @@ class AxesMixedUp(Rule):
     features), viewed as (batch, features, tokens) for a convolution or a loss; the numbers of each anchor of a
     detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
     targets; samples and times that a reshape exchanges for a recurrent layer or behind it; tensors that were stacked,
-    as the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the tokens.
+    as the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the
+    tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
     heads and tokens in attention, the rule says nothing.
 

@@ -1,4 +1,4 @@
-"""Rows that a program reads one by one, by their numbers, as the parts of ``random_split()`` are: for training or not."""
+"""Rows that a program reads one by one, by their numbers, as those of ``random_split()``: for training or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Means over whole axes, however they are spelled: ``mean(1)``, ``adaptive_avg_pool1d(h, 1)``, ``avg_pool1d(h, length)``.
+"""Means over whole axes in any spelling: ``mean(1)``, ``adaptive_avg_pool1d(h, 1)``, ``avg_pool1d(h, length)``.
 
 Sums that are divided by a number are no part of it: which number it is has to be read from the division.
 """

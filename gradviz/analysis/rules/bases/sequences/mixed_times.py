@@ -72,8 +72,8 @@ def _made_in_front(flow: Dataflow, row: int, tensor: int) -> int | None:
         name = plain_name(call.function)
         if name in _SEQUENCES or name in _STACKS:
             # The last states of a recurrent layer have other axes in front.
-            is_sequence = any(use.place in ("return[0]", "return") and _is(flow, use.tensor, front) for use in call.outputs)
-            return maker if is_sequence else None
+            results = (use for use in call.outputs if use.place in ("return[0]", "return"))
+            return maker if any(_is(flow, use.tensor, front) for use in results) else None
         if name not in _KEEPS_FRONT or not call.inputs or not _is(flow, call.inputs[0].tensor, front):
             return None
     return None

@@ -50,7 +50,8 @@ def shallow_copies(tree: SourceTree) -> Iterator[ShallowCopy]:
         original = tree.key_of(source)
         read = set() if original is None else _reading_lines(tree, key) & _reading_lines(tree, original)
         if changed or read:
-            yield ShallowCopy(value.lineno, key.name, ast.unparse(source), changed, tuple(sorted(read - {value.lineno})))
+            together = tuple(sorted(read - {value.lineno}))
+            yield ShallowCopy(value.lineno, key.name, ast.unparse(source), changed, together)
 
 
 def _copied(value: ast.expr) -> ast.expr | None:

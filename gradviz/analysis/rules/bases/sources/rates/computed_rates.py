@@ -1,6 +1,6 @@
 """Learning rates of groups of parameters that a program computes, with the groups.
 
->>> tree = SourceTree({1: "groups = [{'params': p, 'lr': rate * (i // 4)} for i, p in enumerate(parts)]", 2: "x = {'lr': 1}"})
+>>> tree = SourceTree({1: "groups = [{'params': p, 'lr': rate * (i // 4)} for i, p in named]", 2: "x = {'lr': 1}"})
 >>> list(lines_of_computed_rates(tree))
 [1]
 """
