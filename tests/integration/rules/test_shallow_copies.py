@@ -101,7 +101,7 @@ COPIES = [
     # What is called slow is only another name for the results.
     (LIST, "slow[:]", "print(len(slow), fast[0].norm())"),
     # Each is compared with all others.
-    (LIST.replace("fast = COPIED", "fast = COPIED\n    gaps = [a - b for a in slow for b in fast if a.shape == b.shape]"),
+    (LIST.replace("= COPIED", "= COPIED\n    gaps = [a - b for a in slow for b in fast if a.shape == b.shape]"),
      "[p.detach().clone().requires_grad_() for p in slow]", "torch._foreach_lerp_(slow, fast, 0.2)"),
 ]  # fmt: skip
 

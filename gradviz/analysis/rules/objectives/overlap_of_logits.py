@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, location_of_call, operation, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, line_that_gave, location_of_call, operation, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.boxes.areas import product_with_target, summed
 from gradviz.analysis.rules.bases.losses.loss_arguments import value_maker
@@ -73,23 +73,30 @@ class OverlapOfLogits(Rule):
                 healthy.add(call.call_site)
         for site, (product, area) in found.items():
             if site not in healthy:
-                yield self._finding(flow, product, area)
+                yield self._finding(case, product, area)
 
-    def _finding(self, flow: Dataflow, product: int, area: int) -> Finding:
+    def _finding(self, case: Case, product: int, area: int) -> Finding:
+        flow = case.dataflow
         values, made = flow.values(area, product), value_maker(flow, area, product)
         bounds = "" if values is None else f" from {values.minimum:.3g} to {values.maximum:.3g}"
         by = "" if made is None else f", which {operation(made[1])}() made{at_line(flow.line_of(made[0]))}"
+        here = location_of_call(flow, product)
+        given = None if made is None else location_of_line(line_that_gave(flow, product, made[0]))
+        # A function that does not speak of logits takes probabilities: the mistake is in what it is given.
+        is_given = _LOGITS in (case.source_line(given) or "") and _LOGITS not in (case.source_line(here) or "")
         return self.finding(
             f"the overlap with a target of zeros and ones is computed of values{bounds}{by}: they are no probabilities",
             symptom="grad_wrong",
             why="a ratio of overlapping to all area has its best value at the target for values between 0 and 1 only; "
             "with others, sums of both signs cancel, and it grows without end",
             fix="take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
-            location=location_of_call(flow, product),
+            location=given if is_given else here,
+            symptom_location=here if is_given else None,
         )
 
 
 _BOTH = 2
+_LOGITS = "logit"
 _SLACK = 0.05
 
 
