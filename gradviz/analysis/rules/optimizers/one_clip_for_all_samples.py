@@ -119,7 +119,7 @@ def _samples_added_up(flow: Dataflow, call: Call, shapes: set[Shape]) -> TensorU
     shape = shape_of(flow, given[0].tensor) if len(given) == 1 else ()
     if len(shape) < _BOTH or shape[0] < _BOTH or shape[1:] != made or made not in shapes:
         return None
-    return given[0] if summed_axes(call, given[0], len(shape)) == {0} else None
+    return given[0] if summed_axes(call, given[0], len(shape)) == frozenset({0}) else None
 
 
 def _is_applied(flow: Dataflow, row: int) -> bool:

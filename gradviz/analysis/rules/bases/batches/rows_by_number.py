@@ -40,7 +40,8 @@ def drawn_twice(flow: Dataflow, until: int) -> Iterator[DrawnTwice]:
     for count, (held_out, trained) in _rows_read(flow, set(pairs)).items():
         total, both = len(held_out) + len(trained), held_out & trained
         if both and (1 - _MOST_LEFT) * count <= total <= count:
-            yield DrawnTwice(*pairs[count], count, len(held_out), len(both))
+            first, second = pairs[count]
+            yield DrawnTwice(first, second, count, len(held_out), len(both))
 
 
 _PAIR, _MOST_DRAWN = 2, 4

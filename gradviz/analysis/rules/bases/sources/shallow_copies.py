@@ -79,9 +79,10 @@ def _copied_one_by_one(value: ast.ListComp | ast.DictComp, part: ast.comprehensi
         return None
     if isinstance(value, ast.ListComp):
         return _named(part.iter) if ast.dump(value.elt) == target else None
-    is_items = isinstance(part.iter, ast.Call) and called_name(part.iter) == "items"
+    if not isinstance(part.iter, ast.Call) or not isinstance(part.iter.func, ast.Attribute):
+        return None
     is_same = ast.dump(ast.Tuple([value.key, value.value], ast.Load())) == target
-    return _named(part.iter.func.value) if is_items and is_same and isinstance(part.iter.func, ast.Attribute) else None
+    return _named(part.iter.func.value) if is_same and part.iter.func.attr == "items" else None
 
 
 def _named(node: ast.expr) -> ast.expr | None:
