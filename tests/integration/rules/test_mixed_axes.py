@@ -244,6 +244,9 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "numbers that stay in one row": CELL
+    + "    h = torch.cat([each.flatten() for each in states]).view(-1).reshape(9 * 6 * 8)\n"
+    "    loss = F.cross_entropy(out(h.view(9, 6, 8).mean(0)), y)\n" + TRAIN,
     "states of samples last": RECURRENT.format(layer="", size=8)
     + "    h = states.transpose(0, 1).reshape(6, 9, 8)\n"
     + READ

@@ -29,8 +29,8 @@ def samples_with_times(flow: Dataflow, row: int, call: Call) -> Mixed | None:
         if origin is not None and plain_name(flow.log.calls[origin].function) in _SEQUENCES:
             return Mixed(origin, what, "samples and times", _FIX)
     users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row))
-    is_exchanged = len(given) == len(made) and _is_turned(given[:_PAIR], given[_PAIR:], made)
-    if is_exchanged and len(made) > _PAIR and any(plain_name(user.function) in RECURRENT_LAYERS for user in users):
+    is_exchanged = len(given) == len(made) > _PAIR and _is_turned(given[:_PAIR], given[_PAIR:], made)
+    if is_exchanged and any(plain_name(user.function) in RECURRENT_LAYERS for user in users):
         return Mixed(row, what, "samples and times", _FIX)
     return None
 
