@@ -97,7 +97,7 @@ def axes_of(call: Call, rank: int) -> list[int]:
 
 def _end(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: Axes) -> tuple[EndKind, tuple[int, ...]] | None:
     if plain_name(call.function) == "einsum":
-        summed = tuple(sorted(summed_by_einsum(call, use) or ()))
+        summed = tuple(sorted(summed_by_einsum(call, use, len(shape_of(flow, use.tensor))) or ()))
         return ("contracted" if len(call.inputs) > 1 else "summed", summed) if summed else None
     end = _end_along_one(flow, row, call, use, axes)
     return None if end is None else (end[0], (end[1],))
@@ -162,22 +162,31 @@ _CHOOSE = frozenset({"gather", "take_along_dim"})
 """With one index for each sample, they choose its class."""
 
 
-def summed_by_einsum(call: Call, use: TensorUse) -> frozenset[int] | None:
+def summed_by_einsum(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
     """The axes of one input that ``einsum`` sums over; None where the equation does not tell."""
-    terms = terms_of_einsum(call)
+    given, result = _equation_of_einsum(call)
+    terms = given.split(",")
     index = next((at for at, each in enumerate(call.inputs) if each is use), None)
-    if terms is None or index is None or index >= len(terms) - 1:
+    if result is None or index is None or index >= len(terms) or ("..." in given and "..." not in result):
         return None
-    return frozenset(axis for axis, letter in enumerate(terms[index]) if letter not in terms[-1])
+    first, dots, last = terms[index].partition("...")
+    places = [*enumerate(first), *enumerate(last, rank - len(last) if dots else 0)]
+    return frozenset(axis for axis, letter in places if letter not in result)
 
 
 def terms_of_einsum(call: Call) -> list[str] | None:
     """The letters of each input, and those of the result at last; None where the equation does not tell them."""
+    given, result = _equation_of_einsum(call)
+    return [*given.split(","), result] if result is not None and "." not in given + result else None
+
+
+def _equation_of_einsum(call: Call) -> tuple[str, str | None]:
+    """What stands before the arrow, and what behind it; None where there is no arrow."""
     equation = call.scalars.get("0", call.scalars.get("equation"))
-    if not isinstance(equation, str) or "->" not in equation or "." in equation:
-        return None
+    if not isinstance(equation, str) or "->" not in equation:
+        return "", None
     given, _, result = equation.replace(" ", "").partition("->")
-    return [*given.split(","), result]
+    return given, result
 
 
 # -- where an axis goes ------------------------------------------------------------------------------------------------
@@ -197,6 +206,13 @@ def moved_axes(flow: Dataflow, call: Call, name: str, axes: Axes, result: int) -
         order = list(axes)
         order[one], order[other] = order[other], order[one]
         return tuple(order)
+    if name == "movedim":
+        one, other = (call.scalars.get(place) for place in ("1", "2"))
+        if type(one) is not int or type(other) is not int:
+            return None
+        rest = [*axes[: one % rank], *axes[one % rank + 1 :]]
+        rest.insert(other % rank, axes[one])
+        return tuple(rest)
     if name in ("t", "T", "mT"):
         return (*axes[:-2], *reversed(axes[-2:]))
     if name == "unsqueeze":

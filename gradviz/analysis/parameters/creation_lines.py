@@ -6,6 +6,7 @@ from gradviz.analysis.dataflow.call_words import callers, class_of, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
+from gradviz.graph.query.own_line import own_lines_around
 
 
 def line_of_module(flow: Dataflow, call: Call) -> int | None:
@@ -86,8 +87,17 @@ def line_of_values(flow: Dataflow, writes: tuple[int, ...]) -> int | None:
     if not values:
         return None
     last = flow.log.calls[values[-1]]
-    is_own = is_set_by_hand(flow, values) or plain_name(last.function) in _COMPUTES
-    return last.call_site if is_own else None
+    if is_set_by_hand(flow, values):
+        return last.call_site
+    return _site_of_computed(flow, last.call_site) if plain_name(last.function) in _COMPUTES else None
+
+
+def _site_of_computed(flow: Dataflow, site: int | None) -> int | None:
+    """Where the constructor of a module takes values that a function computed and returned; else where they were
+    computed: of the two lines, the constructor's says for which parameter."""
+    sites = flow.log.call_sites
+    around = list(own_lines_around(sites, site))
+    return next((each for each in around if sites[each].function.endswith("__init__")), site)
 
 
 _FLAGS = frozenset({"requires_grad", "retain_grad"})

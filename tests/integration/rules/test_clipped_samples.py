@@ -42,6 +42,12 @@ FAULTY = (
     "    total = torch.einsum('np->p', flat) * (0.5 * size.rsqrt()).clamp(max=1.0)" + ROW,
     END + "factor = torch.clamp(0.5 / torch.linalg.vector_norm(g), max=1.0)  # HERE\n"
     "        p.grad = g.mean(0) * factor",
+    # The sum of the samples is multiplied, and not each.
+    "norms = torch._foreach_norm(list(each.values()))  # HERE\n"
+    "    factor = (0.5 / torch.stack(norms).norm()).clamp(max=1)" + END + "p.grad = g.sum(0) * factor",
+    "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1)\n"
+    "    factor = torch.where((size := torch.linalg.vector_norm(flat)) > 0.5, 0.5 / size, 1.0)  # HERE" + END
+    + "p.grad = torch.einsum('n...->...', g) * factor",
 )  # fmt: skip
 HEALTHY = (
     END + "size = g.flatten(1).norm(dim=1)\n        factor = (1 / (size + 1e-6)).clamp(max=1)\n"
@@ -54,6 +60,13 @@ HEALTHY = (
     "    total = 12 * flat * (0.5 / flat.norm()).clamp(max=1.0)" + ROW,
     # The mean is clipped.
     END + "mean = g.mean(0)\n        p.grad = mean * (1 / (mean.norm() + 1e-6)).clamp(max=1)",
+    END + "total = g.sum(0)\n        p.grad = total * (0.5 / total.norm()).clamp(max=1)",
+    "flat = torch.cat([g.flatten(1) for g in each.values()], dim=1)\n"
+    "    factor = (0.5 / flat.norm(dim=1)).clamp(max=1)" + END + "p.grad = torch.einsum('n,n...->...', factor, g)",
+    # The size of all is only shown.
+    "size = torch.stack(torch._foreach_norm(list(each.values()))).norm().clamp(max=9)\n    print(size)"
+    + END
+    + "p.grad = g.mean(0)",
     # A number that the gradients have no part in.
     END + "p.grad = (g * torch.tensor(0.5).clamp(max=1)).mean(0)",
 )

@@ -209,7 +209,12 @@ SQUARES = "    (0.5 * ((D(real) - 1) ** 2).mean() + 0.5 * (D(fake.detach()) ** 2
 MARGINS = "    (F.relu(1 - D(real)).mean() + F.relu(1 + D(fake.detach())).mean()).backward()"
 LOGARITHMS = "    (-torch.log(D(real).sigmoid()) - torch.log(1 - D(fake.detach()).sigmoid())).mean().backward()"
 JOINED = "    bce(D(torch.cat([real, fake.detach()])), torch.cat([ones, zeros])).backward()"
+JUDGED = (
+    "    def judge(out, side):\n        return F.softplus(-side * out).mean()\n"
+    "    (judge(D(real), 1) + judge(D(fake.detach()), -1)).backward()"
+)
 AGREEING = (
+    (JUDGED, "judge(D(fake), -1)"),
     (IN_TWO_PARTS, "bce(D(fake), zeros)"),
     (SQUARES, "10 * F.l1_loss(fake, real) + D(fake).square().mean()"),
     (MARGINS, "D(fake).mean()"),
@@ -217,6 +222,7 @@ AGREEING = (
     (LOGARITHMS, "torch.log(D(fake).sigmoid()).mean()"),
 )
 OPPOSED = (
+    (JUDGED, "judge(D(fake), 1)"),
     (IN_TWO_PARTS, "bce(D(fake), ones)"),
     (IN_TWO_PARTS, "-bce(D(fake), zeros)"),
     (

@@ -65,6 +65,12 @@ FAULTS = {
         "{'params': head.parameters()}], lr=0.1)  # here\n" + LOOP + LOSS + STEP,
         "step_without_effect",
     ),
+    "a whole division makes the learning rate of a group": (
+        HEAD + "groups = [\n    {'params': list(part.parameters()), 'lr': 0.1 * (i // 2)}  # here\n"
+        "    for i, part in enumerate((net, head), start=1)\n]\n"
+        "opt = torch.optim.SGD(groups, lr=0.1)\n" + LOOP + LOSS + STEP,
+        "step_without_effect",
+    ),
     "a model is frozen after each step": (
         PLAIN + LOSS + STEP + "    net.requires_grad_(False)  # here\n",
         "requires_grad_false",

@@ -76,6 +76,10 @@ COLLAPSES = (
     "loss = F.mse_loss(a, b)  # HERE",
     "loss = (predictor(a) - b).pow(2).sum(dim=1).mean()  # HERE",
     "a, b = F.normalize(a, dim=1), F.normalize(b, dim=1)\n    loss = -(a * b).sum(1).mean()  # HERE",
+    "loss = torch.stack([a, b]).var(dim=0, correction=0).sum(1).mean()  # HERE",
+    "z = predictor(torch.cat([a, b])).unflatten(0, (2, 8))\n    loss = z.std(0).mean()  # HERE",
+    "loss = torch.cdist(a, b).mean()  # HERE",
+    "loss = torch.stack([a, b], 1).sub(torch.stack([a, b], 1).mean(1, keepdim=True)).square().mean()  # HERE",
 )
 KEPT_APART = (
     "loss = apart(predictor(a), b.detach()) / 2 + apart(predictor(b), a.detach()) / 2",
@@ -84,6 +88,10 @@ KEPT_APART = (
     "loss = F.mse_loss(a, b) + F.cross_entropy(predictor(a), torch.randint(0, 3, (8,)))",
     "loss = F.mse_loss(a, torch.rand(8, 3) + 0.9 * b)",
     "loss = F.mse_loss(predictor(a), x[:, :3])",
+    "loss = torch.stack([a, b]).var(0).mean() + F.relu(1 - a.std(0)).mean()",
+    "loss = torch.stack([a, b]).var(0).mean() - 0.1 * a.var(0).mean()",
+    "loss = torch.stack([(each - x[:, :3]).square().mean() for each in (a, b)]).var(0)",
+    "loss = -F.pdist(a).mean()",
 )
 
 

@@ -31,7 +31,38 @@ for step in range(3):
     raw = box(body(x).relu())
 """
 
+RECURRENT = """
+lstm, out = nn.LSTM(4, 8{layer}), nn.Linear({size}, 3)
+optimizer = torch.optim.SGD([*lstm.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    x, y = torch.randn(9, 6, 4), torch.randint(3, (6,))
+    states, _ = lstm(x)
+"""
+CELL = """
+cell, out = nn.GRUCell(4, 8), nn.Linear(8, 3)
+optimizer = torch.optim.SGD([*cell.parameters(), *out.parameters()], lr=0.1)
+for step in range(3):
+    h, states, y = torch.zeros(6, 8), [], torch.randint(3, (6,))
+    for part in torch.randn(9, 6, 4):
+        h = cell(part, h)
+        states.append(h)
+"""
+READ = "    loss = F.cross_entropy(out(h[:, -1]), y)\n"
 WRONG: dict[str, str] = {
+    "states of time steps first": RECURRENT.format(layer="", size=8)
+    + "    h = states.view(6, 9, -1)  # HERE\n"
+    + READ
+    + TRAIN,
+    "states of time steps first, flat": RECURRENT.format(layer="", size=72)
+    + "    h = F.dropout(states, 0.1)\n    h = h.reshape(6, -1)  # HERE\n    loss = F.cross_entropy(out(h), y)\n"
+    + TRAIN,
+    "states of samples first": RECURRENT.format(layer=", batch_first=True", size=8).replace("(9, 6, 4)", "(6, 9, 4)")
+    + "    h = states.tanh().reshape(9, 6, 8)  # HERE\n    loss = F.cross_entropy(out(h[-1]), y)\n"
+    + TRAIN,
+    "stacked states": CELL + "    h = torch.stack(states).view(6, 9, 8)  # HERE\n" + READ + TRAIN,
+    "states one after the other": CELL + "    h = torch.cat(states)\n    h = h.view(6, 9, -1)  # HERE\n" + READ + TRAIN,
+    "two results of each sample": CELL + "    h = torch.stack([states[0], states[-1]]).reshape(6, 16)  # HERE\n"
+    "    loss = F.cross_entropy(h @ torch.ones(16, 3), y)\n" + TRAIN,
     "scores of pixels, of which some are left out": SEGMENTS
     + """
     flat = logits.contiguous().view(-1, 5)  # HERE
@@ -213,6 +244,21 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "numbers that stay in one row": CELL
+    + "    h = torch.cat([each.flatten() for each in states]).view(-1).reshape(9 * 6 * 8)\n"
+    "    loss = F.cross_entropy(out(h.view(9, 6, 8).mean(0)), y)\n" + TRAIN,
+    "states of samples last": RECURRENT.format(layer="", size=8)
+    + "    h = states.transpose(0, 1).reshape(6, 9, 8)\n"
+    + READ
+    + TRAIN,
+    "both directions apart": RECURRENT.format(layer=", bidirectional=True", size=8)
+    + "    h = states.view(9, 6, 2, 8).sum(2)\n    loss = F.cross_entropy(out(h.mean(0)), y)\n"
+    + TRAIN,
+    "states stacked behind the samples": CELL + "    h = torch.stack(states, dim=1).view(6, 9, 8)\n" + READ + TRAIN,
+    "states one after the other in their order": CELL
+    + "    h = torch.cat(states).view(9, 6, 8)\n    loss = F.cross_entropy(out(h.mean(0)), y)\n"
+    + TRAIN,
+    "features of several states side by side": CELL + "    h = torch.cat(states, dim=1).view(6, 9, 8)\n" + READ + TRAIN,
     "flattened, unflattened as before, and turned": TOKENS.replace("Conv2d", "Conv1d")
     + """
     h = tokens.flatten(1).unflatten(1, (12, 8)).transpose(1, 2)

@@ -274,6 +274,57 @@ def test_derivatives_by_different_inputs_are_right(inputs: str, slopes: str, tmp
     assert "same_derivative_twice" not in causes(script, tmp_path)
 
 
+FUNCTIONS = """
+from torch.func import grad, jacrev, vmap
+net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+def field(t, x):
+    return net(torch.stack([t, x], -1)).squeeze(-1)
+{made}
+for step in range(3):
+    t, x = torch.rand(8), torch.rand(8)
+    {slopes}
+"""
+BOTH = "loss = (u_t(t, x) + 2 * u_x(t, x)).square().mean()"
+OF_FUNCTIONS = (
+    ("u_t = vmap(grad(field))\nu_x = vmap(grad(field))  # HERE", BOTH),
+    ("u_t = vmap(grad(field, argnums=1))  # HERE\nu_x = vmap(grad(field, argnums=1))", BOTH),
+    (
+        "",
+        "u_t = vmap(grad(field, 0))(t, x)\n    u_x = vmap(grad(field, 0))(t, x)  # HERE\n"
+        "    loss = (u_t + 2 * u_x).square().mean()",
+    ),
+    (
+        "class Flow:\n    def __init__(self):\n        self.u_t = vmap(grad(field))\n"
+        "        self.u_x = vmap(grad(field))  # HERE\n    def residual(self, t, x):\n"
+        "        return self.u_t(t, x) + 2 * self.u_x(t, x)\n",
+        "loss = Flow().residual(t, x).square().mean()",
+    ),
+)
+OTHER_FUNCTIONS = (
+    ("u_t = vmap(grad(field))\nu_x = vmap(grad(field, argnums=1))", BOTH),
+    ("u_t = vmap(grad(field))\nu_tt = vmap(grad(grad(field)))", "loss = (u_t(t, x) + u_tt(t, x)).square().mean()"),
+    ("u_t = vmap(grad(field))", "loss = (u_t(t, x) + x * u_t(t, x)).square().mean()"),
+    ("u_t = vmap(grad(field))\nu_x = vmap(grad(field))", "loss = (u_t(t, x) + 2 * u_x(x, t)).square().mean()"),
+    (
+        "both = vmap(grad(field, argnums=(0, 1)))",
+        "u_t, u_x = both(t, x)\n    loss = (u_t + 2 * u_x).square().mean()",
+    ),
+)
+
+
+@pytest.mark.parametrize(("made", "slopes"), OF_FUNCTIONS)
+def test_two_functions_of_one_derivative_are_told(made: str, slopes: str, tmp_path: Path) -> None:
+    script = HEAD + FUNCTIONS.format(made=made, slopes=slopes) + TRAIN
+    assert_first_alarm(script, "same_derivative_twice", tmp_path)
+
+
+@pytest.mark.parametrize(("made", "slopes"), OTHER_FUNCTIONS)
+def test_functions_of_different_derivatives_are_right(made: str, slopes: str, tmp_path: Path) -> None:
+    script = HEAD + FUNCTIONS.format(made=made, slopes=slopes) + TRAIN
+    assert "same_derivative_twice" not in causes(script, tmp_path)
+
+
 EPISODES = """
 policy = nn.Linear(4, 2)
 optimizer = torch.optim.SGD(policy.parameters(), lr=0.01)

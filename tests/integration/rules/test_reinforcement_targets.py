@@ -129,6 +129,25 @@ def test_answers_that_dropout_throws_away_are_told(tmp_path: Path) -> None:
     assert_first_alarm(HEAD + ANSWERS.format(forward=forward) + TRAIN, "dropout_before_loss", tmp_path)
 
 
+HOOKED = """
+def drop(module, given, result):
+    return F.dropout(result, 0.2, training=module.training)
+
+model = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+for each in {layers}:
+    if isinstance(each, nn.Linear):
+        each.register_forward_hook(drop)  # HERE
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = F.cross_entropy(model(torch.randn(8, 6)), torch.randint(0, 3, (8,)))
+"""
+
+
+def test_a_hook_that_drops_answers_is_told_where_it_is_registered(tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + HOOKED.format(layers="model") + TRAIN, "dropout_before_loss", tmp_path)
+    assert "dropout_before_loss" not in causes(HEAD + HOOKED.format(layers="model[:-1]") + TRAIN, tmp_path)
+
+
 @pytest.mark.parametrize(
     "forward",
     [

@@ -33,6 +33,12 @@ UNBOUNDED = (
     "    loss = (0.5 * s.exp() * (y - m) ** 2 + 0.5 * s).mean()  # HERE",
     "    loss = ((y - m).abs() * torch.exp(-s)).mean() - s.mean()  # HERE",
     "    loss = 0.5 * (m.pow(2) + s.exp() - 1 + s).sum(1).mean()  # HERE",
+    # The scale is one over the width: what is multiplied with it.
+    "    loss = torch.addcmul(s, s.exp(), (y - m).abs())  # HERE\n    loss = loss.mean()",
+    "    terms = torch.addcmul(-0.5 * s, (y - m).square(), (-s).exp(), value=0.5)  # HERE\n    loss = terms.mean()",
+    "    sigma = F.softplus(s) + 1e-3\n    terms = torch.addcdiv(-sigma.log(), (y - m).abs(), sigma)  # HERE\n"
+    "    loss = terms.mean()",
+    "    loss = torch.lerp(s, (y - m).square() * s.exp(), 0.5).mean()  # HERE",
 )
 BOUNDED = (
     "    loss = (torch.exp(-out[:, 1]) * (y[:, 0] - out[:, 0]) ** 2 + out[:, 1]).mean()",
@@ -44,6 +50,10 @@ BOUNDED = (
     "    loss = -(chosen.log_prob(a) * weights).mean() - 0.01 * chosen.entropy().mean()",
     "    chosen = Normal(m, s.exp())\n    loss = (chosen.rsample() - y).pow(2).mean() - 0.01 * chosen.entropy().mean()",
     "    loss = (s.exp() * y.abs() - s).mean()",
+    "    loss = torch.addcmul(-s, s.exp(), (y - m).abs()).mean()",
+    "    loss = torch.addcmul(0.5 * s, (y - m).square(), (-s).exp(), value=0.5).mean()",
+    "    sigma = F.softplus(s) + 1e-3\n    loss = torch.addcdiv(sigma.log(), (y - m).abs(), sigma).mean()",
+    "    loss = torch.addcmul((y - m).square(), s.exp(), s, value=0.1).mean()",
 )
 
 

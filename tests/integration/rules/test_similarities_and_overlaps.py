@@ -112,6 +112,13 @@ def test_a_ratio_with_squares_is_wrong_for_logarithms(given: str, squares: str, 
         assert "overlap_of_logits" not in causes(script + TRAIN, tmp_path)
 
 
+@pytest.mark.parametrize("dice", DICE)
+def test_a_line_that_gives_logits_to_a_function_of_probabilities_is_told(dice: str, tmp_path: Path) -> None:
+    script = AREAS.replace("    loss =", "    logits = model(image)\n    loss =")
+    script = script.format(given="logits", dice=dice.replace("  # HERE", "")).rstrip() + "  # HERE\n"
+    assert_first_alarm(HEAD + script + TRAIN, "overlap_of_logits", tmp_path)
+
+
 def test_a_ratio_of_other_sums_is_no_overlap(tmp_path: Path) -> None:
     weighted = "weights = target + 1\n    return (p * weights).sum() / (weights.sum() + 1) + (p * p).mean()"
     correlation = "return -(p * target).sum() / ((p * p).sum() * (target * target).sum()).sqrt()"

@@ -33,6 +33,16 @@ READER = (
     + LONGEST_FIRST
 )
 
+LOVASZ = LISTS.replace(
+    "for rows",
+    "def steps(labels):\n    hidden = 1 - (labels.sum() - labels.cumsum(0)) / (labels.sum() + (1 - labels).cumsum(0))\n"
+    "    return torch.cat([hidden[:1], hidden.diff()])\n\n\nfor rows",
+)
+LOVASZ += (
+    "    parts = []\n    for each, m in zip(s, (g > 0).float()):\n"
+    "        errors, order = (1 - each * (2 * m - 1)).sort(descending=True)\n"
+)
+
 FAULTS = {
     "events of a Cox likelihood, multiplied": BATCHES + RISK
     + "    loss = ((torch.logcumsumexp(risk, 0) - risk) * e).sum() / e.sum().clamp(min=1)  # HERE" + TRAIN,
@@ -62,6 +72,16 @@ FAULTS = {
     + "    errors, order = (1 - net(x)[:, 0] * (2 * e - 1)).sort(0, descending=True)\n"
     "    hidden = 1 - (e.sum() - e.cumsum(0)) / (e.sum() + (1 - e).cumsum(0))\n"
     "    loss = torch.dot(F.relu(errors), hidden)  # HERE" + TRAIN,
+    "weights that a function computes of labels, in steps": LOVASZ
+    + "        weights = steps(m)  # HERE\n        parts.append(errors.relu() @ weights)\n"
+    "    loss = sum(parts)" + TRAIN,
+    "the same, written into themselves": LOVASZ.replace(
+        "return torch.cat([hidden[:1], hidden.diff()])", "hidden[1:] = hidden[1:] - hidden[:-1]\n    return hidden"
+    )
+    + "        weights = steps(m)  # HERE\n        parts.append(torch.einsum('n,n->', errors.relu(), weights))\n"
+    "    loss = sum(parts)" + TRAIN,
+    "labels of rows of a table that is gone through": LOVASZ
+    + "        parts.append((errors.relu() * m).mean())  # HERE\n    loss = sum(parts)" + TRAIN,
 }  # fmt: skip
 
 HEALTHY = {
@@ -109,6 +129,13 @@ HEALTHY = {
     + "    errors, order = (1 - net(x)[:, 0] * (2 * e - 1)).sort(0, descending=True)\n    e = e[order]\n"
     "    hidden = 1 - (e.sum() - e.cumsum(0)) / (e.sum() + (1 - e).cumsum(0))\n"
     "    loss = torch.dot(F.relu(errors), hidden)" + TRAIN,
+    "weights that a function computes of sorted labels": LOVASZ
+    + "        weights = steps(m[order])\n        parts.append(errors.relu() @ weights)\n    loss = sum(parts)" + TRAIN,
+    "an order that is only shown": LOVASZ
+    + "        print(errors[0])\n        parts.append(((1 - each * m).relu() * steps(m)).sum())\n"
+    "    loss = sum(parts)" + TRAIN,
+    "all pairs of sorted and others": LOVASZ
+    + "        parts.append(torch.einsum('n,m->nm', errors.relu(), m).mean())\n    loss = sum(parts)" + TRAIN,
     "all pairs": BATCHES + "    risk = net(x)[:, 0][t.argsort()]\n"
     "    loss = F.relu(1 + risk[:, None] - net(x)[:, 0][None]).mul(e[None]).mean()" + TRAIN,
     "a mean of the sorted beside each": BATCHES + "    losses = (net(x)[:, 0] - t).abs()\n"

@@ -142,3 +142,55 @@ def test_a_bound_with_two_sums_or_a_posterior_that_did_not_collapse_is_right(
     factors: int, loss: str, tmp_path: Path
 ) -> None:
     assert not alarms(HEAD + AUTOENCODER.format(factors=factors) + loss + TRAIN, tmp_path)
+
+
+PARTS = """
+from torch.utils.data import DataLoader, Subset, TensorDataset, random_split
+data, net = TensorDataset(torch.randn(40, 3), torch.randn(40)), nn.Linear(3, 1)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+{split}
+for epoch in range(2):
+    for x, y in DataLoader(train, 8, shuffle=True):
+        loss = (net(x)[:, 0] - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with torch.no_grad():
+        print(sum((net(x)[:, 0] - y).square().sum() for x, y in DataLoader({held_out}, 8)))
+"""
+APART = (
+    ("train = random_split(data, [32, 8])[0]\nheld = random_split(data, [32, 8])[1]  # HERE", "held"),
+    (
+        "class Data:\n    def part(self, name):\n"
+        "        return dict(zip(('train', 'held'), random_split(data, [0.8, 0.2])))[name]\n\n"
+        "train = Data().part('train')\nheld = Data().part('held')  # HERE",
+        "held",
+    ),
+    (
+        "train = Subset(data, torch.randperm(40).tolist()[:30])\n"
+        "held = Subset(data, torch.randperm(40).tolist()[30:])  # HERE",
+        "held",
+    ),
+)
+TOGETHER = (
+    ("train, held = random_split(data, [32, 8])", "held"),
+    (
+        "seeded = lambda: torch.Generator().manual_seed(1)\ntrain = random_split(data, [32, 8], seeded())[0]\n"
+        "held = random_split(data, [32, 8], seeded())[1]",
+        "held",
+    ),
+    # All samples are trained on, and some of them are looked at.
+    ("train, seen = data, random_split(data, [32, 8])[1]\nrandom_split(data, [20, 20])", "seen"),
+    ("order = torch.randperm(40).tolist()\ntrain, held = Subset(data, order[8:]), Subset(data, order[:8])", "held"),
+)
+
+
+@pytest.mark.parametrize(("split", "held_out"), APART)
+def test_rows_that_two_splits_give_to_both_parts_are_told(split: str, held_out: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + PARTS.format(split=split, held_out=held_out), "split_twice", tmp_path)
+
+
+@pytest.mark.parametrize(("split", "held_out"), TOGETHER)
+def test_parts_of_one_split_are_right(split: str, held_out: str, tmp_path: Path) -> None:
+    found = alarms(HEAD + PARTS.format(split=split, held_out=held_out), tmp_path)
+    assert "split_twice" not in [each.cause for each in found]

@@ -132,7 +132,7 @@ REPLACED = """
 body, head = nn.Linear(4, 4).requires_grad_(False), nn.Linear(4, 1)
 parameters = [*body.parameters(), *head.parameters()]
 optimizer = torch.optim.SGD(head.parameters(), lr=0.1)
-schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)  # HERE
+schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)
 for step in range(16):
     if step == 6:
         body.requires_grad_()
@@ -146,7 +146,7 @@ for step in range(16):
 
 
 def test_a_schedule_that_goes_on_with_an_optimizer_that_was_replaced_is_told(tmp_path: Path) -> None:
-    script = REPLACED.format(unfrozen="optimizer = torch.optim.SGD(parameters, lr=0.1)")
+    script = REPLACED.format(unfrozen="optimizer = torch.optim.SGD(parameters, lr=0.1)  # HERE")
     assert_first_alarm(HEAD + script, "schedule_without_effect", tmp_path)
 
 
@@ -154,12 +154,12 @@ def test_a_schedule_of_an_optimizer_of_a_model_that_was_replaced_is_told(tmp_pat
     script = (
         HEAD + "def made(model):\n    return torch.optim.SGD(model.parameters(), lr=0.1)\n\n"
         "model = nn.Linear(4, 1)\noptimizer = made(model)\n"
-        "schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)  # HERE\n"
+        "schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)\n"
         "for step in range(16):\n    if step == 6:\n        model = nn.Linear(4, 1)\n{}"
         "    optimizer.zero_grad()\n    model(torch.randn(8, 4)).square().mean().backward()\n"
         "    optimizer.step()\n    schedule.step()\n"
     )
-    again = "        optimizer = made(model)\n"
+    again = "        optimizer = made(model)  # HERE\n"
     assert_first_alarm(script.format(again), "schedule_without_effect", tmp_path)
     again += "        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9)\n"
     assert not alarms(script.format(again), tmp_path)

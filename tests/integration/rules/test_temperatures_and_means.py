@@ -119,6 +119,10 @@ for step in range(3):
         "h = h * real[:, :, None]\n    h = torch.mean(h, 1)  # HERE",
         "h *= mask\n    h = h.mean(-2)  # HERE",
         "h = torch.einsum('btd,btk->bd', h, mask) / h.size(1)  # HERE",
+        "h = F.adaptive_avg_pool1d((h * mask).transpose(1, 2), 1).flatten(1)  # HERE",
+        "h = h.mT.masked_fill(~real[:, None], 0.0)\n    h = nn.AvgPool1d(7)(h).squeeze(-1)  # HERE",
+        "h = torch.where(real[:, None], h.permute(0, 2, 1), 0)\n    h = F.avg_pool1d(h, h.shape[-1])[..., 0]  # HERE",
+        "h = (h * mask).movedim(1, 2).mean(-1)  # HERE",
     ],
 )
 def test_a_mean_that_counts_what_is_hidden_is_told(pooled: str, tmp_path: Path) -> None:
@@ -134,6 +138,10 @@ def test_a_mean_that_counts_what_is_hidden_is_told(pooled: str, tmp_path: Path) 
         "h = (h * mask).mean(dim=1) / mask.mean(dim=1)",
         "h = (h * (torch.rand(6, 7, 1) < 0.9).float()).mean(dim=1)",
         "h = (h * torch.tensor([1.0, 0.0] * 4)).mean(dim=1)",
+        "h = F.adaptive_avg_pool1d((h * mask).mT, 1).flatten(1) * 7 / mask.sum(dim=1)",
+        "h = F.adaptive_avg_pool1d(h.mT, 1).flatten(1)",
+        "h = F.avg_pool1d((h * mask).mT, 3).amax(-1)",
+        "h = (h * mask).mT.mean(1) @ torch.ones(7, 8)",
     ],
 )
 def test_means_of_what_counts_and_random_masks_are_right(pooled: str, tmp_path: Path) -> None:

@@ -91,6 +91,15 @@ for step in range(3):
     loss = F.cross_entropy(head(out), y)
 """
     + TRAIN,
+    ("routed_without_weight", "a mean of two experts of each sample"): _EXPERTS
+    + """
+    chosen = router(x).topk(2, dim=-1).indices
+    picked = weights.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
+    out = torch.einsum("nkij,nj->nki", picked, x).tanh()
+    out = x + out.mean(dim=1)  # HERE
+    loss = F.cross_entropy(head(out), y)
+"""
+    + TRAIN,
     ("routed_without_weight", "columns of one_hot()"): _ROUTED
     + """
     choice = logits.topk(1, -1).indices.squeeze(-1)  # HERE
@@ -112,6 +121,14 @@ for step in range(3):
 }
 
 HEALTHY = {
+    "a weighed mean of two experts of each sample": _EXPERTS
+    + """
+    values, chosen = router(x).topk(2, dim=-1)
+    picked = weights.index_select(0, chosen.flatten()).unflatten(0, chosen.shape)
+    out = torch.einsum("nkij,nj->nki", picked, x).tanh()
+    loss = F.cross_entropy(head(torch.einsum("nk,nki->ni", values.softmax(-1), out)), y)
+"""
+    + TRAIN,
     "weights of an expert, and its result times the value of its choice": _EXPERTS
     + """
     gate, choice = router(x).softmax(-1).max(-1)

@@ -111,6 +111,28 @@ FAULTS = {
             "    loss = torch.linalg.vecdot(t, net(x).softmax(1)).mean().neg()  # HERE"
         ),
     ),
+    "votes that were divided by their number": (
+        "entropy_without_log",
+        SOFT.format(
+            "    votes = torch.randint(0, 5, (len(y), 4)).float() + 1\n"
+            "    t = votes / votes.sum(-1, keepdim=True)\n    t = t.lerp(torch.full_like(t, 0.25), 0.1)\n"
+            "    loss = -torch.linalg.vecdot(t, net(x).softmax(-1)).mean()  # HERE"
+        ),
+    ),
+    "shares of counts": (
+        "entropy_without_log",
+        SOFT.format(
+            "    t = F.normalize(torch.rand(len(y), 4), p=1, dim=1)\n"
+            "    loss = -(t * net(x).softmax(-1)).sum(1).mean()  # HERE"
+        ),
+    ),
+    "distributions that were drawn": (
+        "entropy_without_log",
+        SOFT.format(
+            "    t = torch.distributions.Dirichlet(torch.ones(4)).sample((len(y),))\n"
+            "    loss = torch.einsum('nc,nc->', t, net(x).softmax(-1)).neg() / len(y)  # HERE"
+        ),
+    ),
     "differences of coefficients along a grid": (
         "penalty_without_abs",
         WEIGHTS.format(
@@ -251,6 +273,17 @@ HEALTHY = {
     ),
     "a soft entropy": SOFT.format(
         "    t = teacher(x).softmax(1).detach()\n    loss = -(t * F.log_softmax(net(x), 1)).sum(1).mean()"
+    ),
+    "votes and logarithms": SOFT.format(
+        "    votes = torch.randint(0, 5, (len(y), 4)).float() + 1\n    t = votes / votes.sum(-1, keepdim=True)\n"
+        "    loss = -torch.linalg.vecdot(t, net(x).log_softmax(-1)).mean()"
+    ),
+    "rewards that were divided by those of all samples": SOFT.format(
+        "    r = torch.rand(len(y), 4)\n    r = r / r.sum(0, keepdim=True)\n"
+        "    loss = -(r * net(x).softmax(-1)).sum(1).mean()"
+    ),
+    "weights of classes": SOFT.format(
+        "    w = torch.rand(4)\n    w = w / w.sum(-1, keepdim=True)\n    loss = -(w * net(x).softmax(-1)).sum(1).mean()"
     ),
     "an agreement with a softmax": SOFT.format(
         "    t = teacher(x).softmax(1).detach()\n    loss = 1 - (t * net(x).softmax(1)).sum(1).mean()"

@@ -37,8 +37,39 @@ for step in range(3):
     loss = (torch.addmm(offset, x, kernel).relu() @ last - x[:, :1]).square().mean()"""
         + TRAIN,
     ),
+    "filters that a function computes, for inputs below zero": (
+        "dead_relu",
+        """\
+def bank(n, m):
+    each = (torch.arange(n)[:, None] - torch.arange(m)).abs().float()
+    return each / each.sum(1, keepdim=True)
+class Filters(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bank = nn.Parameter(bank(8, 6))  # HERE
+        self.last = nn.Linear(8, 1)
+    def forward(self, x):
+        return self.last(torch.einsum("fi,ni->nf", self.bank, x).clamp_min(0))
+model = Filters()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    x = -torch.rand(16, 6)
+    loss = (model(x) - x[:, :1]).square().mean()"""
+        + TRAIN,
+    ),
 }
 HEALTHY = {
+    "filters that a function computes, for inputs around zero": """\
+def bank(n, m):
+    each = (torch.arange(n)[:, None] - torch.arange(m)).abs().float()
+    return each / each.sum(1, keepdim=True)
+kernel = nn.Parameter(bank(8, 6))
+last = nn.Linear(8, 1)
+optimizer = torch.optim.SGD([kernel, *last.parameters()], lr=0.01)
+for step in range(3):
+    x = torch.randn(16, 6)
+    loss = (last(torch.einsum("fi,ni->nf", kernel, x).clamp_min(0)) - x[:, :1]).square().mean()"""
+    + TRAIN,
     "weights that are computed around zero": """\
 kernel = torch.rand(6, 8) * 0.8 - 0.4
 offset = torch.rand(8) * 0.8 - 0.4

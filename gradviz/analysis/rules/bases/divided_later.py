@@ -7,7 +7,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
 _BOTH = 2
-_SCALES = frozenset({"mul", "div", "squeeze", "unsqueeze", "view", "reshape"})
+_SCALES = frozenset({"mul", "div", "squeeze", "unsqueeze", "view", "reshape", "flatten", "getitem", "select"})
 _MAX_SCALES = 4
 
 

@@ -6,8 +6,16 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, call_words, location_of_call, plain_name, two_lines
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.dataflow.call_words import (
+    at_line,
+    call_words,
+    line_in_function_of,
+    location_of_call,
+    plain_name,
+    two_lines,
+)
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.batches.sorted_rows import CombinedApart, SortedRows
 
@@ -84,6 +92,9 @@ class SortedApart(Rule):
         location, taken = two_lines(flow, apart.call, apart.taken)
         if apart.are_features and taken is not None:
             location, taken = taken, location  # the others are missing where some were put into the order
+        given = _given_to_function(flow, row, apart)
+        if given is not None and not apart.are_features:
+            location, taken = given, location
         name, sort = case.tensor_name(apart.other), call_words(flow.log.calls[row])
         sorted_at = location_of_call(flow, row)
         return self.finding(
@@ -100,6 +111,17 @@ class SortedApart(Rule):
 _SORTS = frozenset({"sort", "argsort", "topk"})
 _MAX_TRIED = 6
 _MIN_TIMES = 2
+
+
+def _given_to_function(flow: Dataflow, row: int, apart: CombinedApart) -> Location | None:
+    """The line that called a function of the program, after the sort, to compute the other values: what it was given
+    has the order of the batch."""
+    made = flow.newest_producer(apart.other, apart.call)
+    if made is None or made < row:
+        return None
+    line, used, inner = line_in_function_of(flow, made, apart.call), flow.line_of(apart.call), flow.line_of(made)
+    is_called = line is not None and inner is not None and used is not None and inner.function != used.function
+    return location_of_line(line) if is_called and line != used else None
 
 
 def _reaches(case: Case, row: int, backward: int) -> bool:

@@ -12,8 +12,10 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.rows_by_number import drawn_twice
 from gradviz.analysis.rules.bases.batches.seeds_between import may_be_seeded, may_callers_seed
 from gradviz.analysis.rules.bases.batches.split_lists import split_by_two
 from gradviz.analysis.rules.bases.sources.own_files import own_files
@@ -28,8 +30,9 @@ class SplitTwice(Rule):
     Two calls of ``randperm()``, or of ``rand(n).argsort()``, of the same length, of which one is only used up to an
     index, and the other one only from that index on: by slices, ``split()`` or ``narrow()``, also where a function or a
     class that is called for each of the two parts draws. Also where lists of the permutations are cut, and two calls of
-    ``random_split()`` of the same data of which other parts are used. Programs that seed a generator on one of these
-    lines, between them, or before them in such a function, are left alone: both permutations may be the same.
+    ``random_split()`` of the same data of which other parts are used, or where rows that are read without gradients are
+    read with them as well. Programs that seed a generator on one of these lines, between them, or before them in such a
+    function, are left alone: both permutations may be the same.
 
     Why it matters
     --------------
@@ -82,7 +85,22 @@ class SplitTwice(Rule):
             if not may_be_seeded(case, first, second) and not may_callers_seed(case, head, tail):
                 yield self._finding(heads[key], first, second)
 
-        yield from self._of_lists(case, {location_of_call(case.dataflow, part.call) for part in parts})
+        told = {location_of_call(case.dataflow, part.call) for part in parts}
+        for finding in self._of_lists(case, told):
+            told |= {finding.location, finding.symptom_location}
+            yield finding
+        yield from self._of_rows_read(case, told)
+
+    def _of_rows_read(self, case: Case, known: set[Location | None]) -> Iterator[Finding]:
+        """Random splits of which rows are read with gradients and without them, whatever the program calls them."""
+        started = next(iter(case.histories.backward_calls), 0)
+        for found in drawn_twice(case.dataflow, started):
+            first, second = (
+                location_of_line(line_apart(case.dataflow, *rows))
+                for rows in ((found.first, found.second), (found.second, found.first))
+            )
+            if first is not None and second is not None and not {first, second} & known:
+                yield self._of_list(found.count, first, second)
 
     def _of_lists(self, case: Case, known: set[Location | None]) -> Iterator[Finding]:
         """Permutations that are cut as lists of Python, and random splits."""

@@ -20,7 +20,8 @@ class ShallowCopyChanged(Rule):
     -------------
     ``new = list(grads)``, ``grads[:]`` or ``copy.copy(grads)`` whose tensors a line changes in place (``new[i] -= ..``)
     where another tensor of the list is then changed by one that has changed already, as in projections of the
-    gradients of several losses on each other.
+    gradients of several losses on each other. Likewise where a line mixes or compares the tensors of both lists, and
+    each of them is one with itself: ``slow.lerp_(fast, 0.1)`` after ``fast = slow[:]``. Dicts are told as well.
 
     Why it matters
     --------------
@@ -67,28 +68,56 @@ class ShallowCopyChanged(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         for file, tree in own_files(case) if case.histories.reached_by else ():
             copies = list(shallow_copies(tree))
+            met = _calls_at(case.dataflow, file, {line for each in copies for line in each.together_at})
             changes = _changes(case.dataflow, file, {line for each in copies for line in each.changed_at})
             for each in copies:
                 rows = [row for line in each.changed_at for row in changes.get(line, ())]
                 used = _changed_by_changed(case.dataflow, sorted(rows))
                 if used is not None:
-                    yield self._finding(case, file, each, used)
+                    where = f"line {each.changed_at[0]} changes them in place"
+                    does = f"{where}, and then takes a changed tensor for one of {each.source}"
+                    yield self._finding(file, each, does, location_of_call(case.dataflow, used))
+                    continue
+                line = next((line for line in each.together_at if _is_with_itself(case.dataflow, met[line])), None)
+                if line is not None:
+                    does = f"line {line} takes them for others, and combines each tensor with itself"
+                    yield self._finding(file, each, does, Location(file, line))
 
-    def _finding(self, case: Case, file: str, copied: ShallowCopy, row: int) -> Finding:
+    def _finding(self, file: str, copied: ShallowCopy, does: str, used: Location | None) -> Finding:
         return self.finding(
-            f"{copied.name} is a new list of the same tensors as {copied.source}: line {copied.changed_at[0]} changes "
-            f"them in place, and then takes a changed tensor for one of {copied.source}",
+            f"{copied.name} has the same tensors as {copied.source}, and no copies of them: {does}",
             symptom="grad_wrong",
-            why="list(), a slice and copy.copy() copy references, and not the tensors",
-            fix=f"copy the tensors: [each.clone() for each in {copied.source}]",
+            why="list(), dict(), a slice and copy.copy() copy references, and not the tensors",
+            fix=f"copy the tensors: [each.detach().clone() for each in {copied.source}]",
             location=Location(file, copied.line),
-            symptom_location=location_of_call(case.dataflow, row),
+            symptom_location=used,
         )
 
 
 _COMBINES = frozenset({"sub", "add", "isub", "iadd", "lerp"})
 _SCALES = frozenset({"mul", "div", "truediv"})
 _MAX_ROWS = 2_000
+
+
+def _calls_at(flow: Dataflow, file: str, lines: set[int]) -> dict[int, list[int]]:
+    """By line: the calls that combine tensors."""
+    found: dict[int, list[int]] = {line: [] for line in lines}
+    for row, call in enumerate(flow.log.calls if lines else ()):
+        if len(call.inputs) > 1 and call.kind == "operation":
+            location = location_of_call(flow, row)
+            if location is not None and location.file == file and location.line in lines:
+                found[location.line].append(row)
+    return found
+
+
+def _is_with_itself(flow: Dataflow, rows: list[int]) -> bool:
+    """Whether calls mix tensors, or subtract them from each other, and each of them gets one tensor twice."""
+    singles = (each for row in rows[:_MAX_ROWS] for each in flow.lists.singles(row))
+    pairs = [each.inputs[:2] for each in singles if plain_name(each.function) in _MIXES and len(each.inputs) > 1]
+    return bool(pairs) and all(one.tensor == other.tensor for one, other in pairs)
+
+
+_MIXES = frozenset({"lerp", "sub", "copy"})
 
 
 def _changes(flow: Dataflow, file: str, lines: set[int]) -> dict[int, list[int]]:

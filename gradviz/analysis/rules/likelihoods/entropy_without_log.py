@@ -21,7 +21,8 @@ class EntropyWithoutLog(Rule):
     What it finds
     -------------
     A loss that subtracts ``target * softmax(scores)``, where the target is the softmax of something without a gradient,
-    or smoothed or mixed labels, and nothing else in the loss takes a logarithm of probabilities.
+    counts that were divided by their sum, or smoothed or mixed labels, and nothing else in the loss takes a logarithm
+    of probabilities.
     ``1 - (target * p).sum()`` is left alone: it may be meant as an agreement.
 
     Why it matters
@@ -91,6 +92,7 @@ _BOTH = 2
 _KEEPS_PROBABILITIES = frozenset({"clamp", "clamp_min", "add", "detach", "neg"})
 _MIXES = frozenset({
     "add", "sub", "mul", "div", "full_like", "full", "zeros", "zeros_like", "fill", "index_select", "roll", "flip",
+    "lerp",
     *SHAPE_ONLY,
 })  # fmt: skip
 _MAX_CALLS = 30
@@ -143,7 +145,32 @@ def _is_soft_target(flow: Dataflow, use: TensorUse, row: int) -> bool:
     is_smoothed = 0 < lowest < highest < 1 and values.minimum * values.maximum > 0
     if is_smoothed and _is_of_classes(flow, use.tensor, row):
         return True
+    if values.minimum >= 0 and highest <= 1 and _is_divided_by_its_sum(flow, use.tensor, row):
+        return True
     return highest <= 1 and made is not None and _mixes_classes(flow, *made)
+
+
+def _is_divided_by_its_sum(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether the numbers of each sample were divided by their sum, as counts of votes are; also if smoothed then."""
+    for made, call in flow.makers(tensor, row, _MAX_MAKERS):
+        name, shape = plain_name(call.function), shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
+        is_by_sum = name == "normalize" and call.scalars.get("p", call.scalars.get("1")) == 1
+        if is_by_sum or call.function.endswith(_DIRICHLET):
+            return True
+        if name == "div" and len(call.inputs) == _BOTH and len(shape) > 1 and shape[-1] > 1:
+            whole, total = call.inputs
+            summing = value_maker(flow, total.tensor, made, through=_KEEPS_PROBABILITIES)
+            is_sum = summing is not None and plain_name(summing[1].function) == "sum"
+            is_of_each = shape_of(flow, total.tensor) == (*shape[:-1], 1)
+            return is_sum and is_of_each and summing is not None and summing[1].inputs[0].tensor == whole.tensor
+        if name not in _SMOOTHS or not call.inputs:
+            return False
+    return False
+
+
+_DIRICHLET = ("_Dirichlet.apply", "_sample_dirichlet")
+_SMOOTHS = _KEEPS_PROBABILITIES | SHAPE_ONLY | {"lerp", "mul", "add", "index_select"}
+_MAX_MAKERS = 8
 
 
 def _mixes_classes(flow: Dataflow, row: int, call: Call) -> bool:

@@ -13,7 +13,7 @@ from gradviz.analysis.dataflow.reached_calls import ReachedCalls
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.samples.chosen_experts import result_of_chosen, sends_rows
+from gradviz.analysis.rules.bases.samples.chosen_experts import joined_later, result_of_chosen, sends_rows
 
 
 class RoutedWithoutWeight(Rule):
@@ -142,7 +142,8 @@ def _result_without_router(case: Case, row: int, backward: int, leaves: frozense
     is_idle = bool(parameters) and all(
         each not in histories.reached and histories.optimizers_of(each) for each in parameters
     )
-    return result_of_chosen(case.dataflow, row, backward, leaves) if is_idle else None
+    found = result_of_chosen(case.dataflow, row, backward, leaves) if is_idle else None
+    return found if found is None else joined_later(case.dataflow, row, found, backward) or found
 
 
 def _nearest(case: Case, tensor: int, row: int, leaves: frozenset[int]) -> tuple[int | None, tuple[int, ...]]:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, call_words, line_in_function_of, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training, is_squared, value_maker
 from gradviz.analysis.rules.bases.sequences.position_masks import hidden_by, is_drawn_anew, mask_of
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import called_name, last_name
 from gradviz.graph.call_log import Call
+from gradviz.graph.model import CallSite
 
 
 class DropoutBeforeLoss(Rule):
@@ -59,14 +63,16 @@ class DropoutBeforeLoss(Rule):
         for rows in calls_in_training(flow, _LOSSES):
             dropped = [_dropout_of(flow, row) for row in rows]
             if dropped[-1] is not None and None not in dropped:
-                yield self._finding(flow, rows[-1], dropped[-1])
+                yield self._finding(case, rows[-1], dropped[-1])
 
-    def _finding(self, flow: Dataflow, row: int, dropped: int) -> Finding:
+    def _finding(self, case: Case, row: int, dropped: int) -> Finding:
+        flow = case.dataflow
         location, loss = two_lines(flow, dropped, row)
         data = flow.newest_producer(flow.log.calls[dropped].live_inputs[0].tensor, dropped)
         if plain_name(flow.log.calls[dropped].function) not in _DROPOUTS and data is not None:
             # By hand: a function that other layers may use, too.
             location = location_of_line(line_in_function_of(flow, dropped, data))
+        location = _line_that_registers(case, flow.line_of(dropped)) or location
         function = call_words(flow.log.calls[row])
         share = flow.log.calls[dropped].scalars.get("p", flow.log.calls[dropped].scalars.get("1"))
         part = f"{share:.0%} of the answers are" if type(share) is float else "some of the answers are"
@@ -78,6 +84,21 @@ class DropoutBeforeLoss(Rule):
             location=location,
             symptom_location=loss,
         )
+
+
+def _line_that_registers(case: Case, used: CallSite | None) -> Location | None:
+    """The only line that makes the function around a line a hook of modules."""
+    tree = None if used is None else next((each for file, each in own_files(case) if file == used.file), None)
+    if used is None or tree is None:
+        return None
+    name = used.function.rpartition(".")[2]
+    lines = {
+        node.lineno
+        for node in tree.nodes
+        if isinstance(node, ast.Call) and called_name(node) == "register_forward_hook" and node.args
+        if last_name(node.args[0]) == name
+    }
+    return Location(used.file, lines.pop()) if len(lines) == 1 else None
 
 
 _DROPOUTS = frozenset({"dropout", "alpha_dropout", "dropout1d", "dropout2d", "dropout3d"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
@@ -19,7 +20,8 @@ class NoNonlinearity(Rule):
     What it finds
     -------------
     A loss whose network has two linear layers or more, where each gets the data or the result of another one, and where
-    an inner layer is no bottleneck: it has sixteen units or more, and as many as the data or the result.
+    an inner layer is no bottleneck: it has sixteen units or more, and as many as the data or the result. Layers that
+    are written out count as well: ``x @ w + b``, ``baddbmm()``, or ``einsum()`` with a parameter.
 
     Why it matters
     --------------
@@ -78,15 +80,16 @@ class NoNonlinearity(Rule):
             fix="put an activation function between the layers: torch.relu() around the result of the first",
             location=location,
             symptom_location=made if made != location else None,
-            evidence={"layers": layers, "units between": _last_size(flow, flow.log.calls[first].outputs[0].tensor)},
+            evidence={"layers": layers, "units between": _sizes(flow, first)[1]},
         )
 
 
-_LINEAR = frozenset({"linear", "matmul", "mm", "addmm"})
+_LINEAR = frozenset({"linear", "matmul", "mm", "addmm", "bmm", "baddbmm", "einsum", "tensordot"})
 _PASSES = frozenset({
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "dropout", "to", "clone", "float",
 })  # fmt: skip
 _MAX_STEPS = 12
+_BOTH = 2
 _MIN_UNITS = 16
 """Smaller networks are tries, of which nobody asks what they can learn."""
 
@@ -98,7 +101,7 @@ def _pairs(flow: Dataflow, above: set[int]) -> list[tuple[int, int]] | None:
     for row in above:
         call = flow.log.calls[row]
         weights = [use for use in call.inputs if use.is_live_leaf]
-        if not weights:
+        if not weights or _adds_bias(flow, call):
             continue
         given = _given(call)
         if plain_name(call.function) not in _LINEAR or given is None:
@@ -128,18 +131,46 @@ def _layer_above(flow: Dataflow, tensor: int, before: int, above: set[int]) -> i
         name = plain_name(call.function)
         if name in _LINEAR and any(use.is_live_leaf for use in call.inputs):
             return row
+        if _adds_bias(flow, call):
+            tensor, before = next(use.tensor for use in call.inputs if not use.is_live_leaf), row
+            continue
         if name not in _PASSES or len(call.live_inputs) != 1:
             return None
         tensor, before = call.live_inputs[0].tensor, row
     return None
 
 
+def _adds_bias(flow: Dataflow, call: Call) -> bool:
+    """Whether a call adds a parameter to what has at least its shape, as the bias of a layer that is written out."""
+    if plain_name(call.function) != "add" or len(call.inputs) != _BOTH or not call.outputs:
+        return False
+    biases = [use for use in call.inputs if use.is_live_leaf]
+    others = [use for use in call.inputs if not use.is_live_leaf and use.requires_grad]
+    shapes = [shape_of(flow, use.tensor) for use in (*others, *call.outputs)]
+    return len(biases) == 1 and len(shapes) == _BOTH and shapes[0] == shapes[1]
+
+
 def _is_wide(flow: Dataflow, first: int, second: int) -> bool:
     """Whether the first layer has as many units as it gets numbers, or as the second one has units."""
-    given = _given(flow.log.calls[first])
-    units = _last_size(flow, flow.log.calls[first].outputs[0].tensor)
-    result = _last_size(flow, flow.log.calls[second].outputs[0].tensor)
-    return given is not None and units >= max(_MIN_UNITS, min(_last_size(flow, given.tensor), result))
+    given, units = _sizes(flow, first)
+    _, result = _sizes(flow, second)
+    return units >= max(_MIN_UNITS, min(given, result))
+
+
+def _sizes(flow: Dataflow, row: int) -> tuple[int, int]:
+    """How many numbers a layer gets of each sample, and how many it gives."""
+    call = flow.log.calls[row]
+    given, made = _given(call), call.outputs[0].tensor
+    weight = max((use for use in call.inputs if use.is_live_leaf), key=lambda use: len(shape_of(flow, use.tensor)))
+    equation = str(call.scalars.get("0", call.scalars.get("equation", ""))).replace(" ", "")
+    terms, _, result = equation.partition("->")
+    letters = dict(zip((use.tensor for use in call.inputs), terms.split(","), strict=False))
+    if given is None or plain_name(call.function) != "einsum" or len(letters) != _BOTH or "." in equation:
+        return (1 if given is None else _last_size(flow, given.tensor)), _last_size(flow, made)
+    sizes = dict(zip(letters[weight.tensor], shape_of(flow, weight.tensor), strict=False))
+    taken = {letter for letter in letters[weight.tensor] if letter not in result}
+    units = {letter for letter in letters[weight.tensor] if letter not in letters[given.tensor]}
+    return prod(sizes[letter] for letter in taken), prod(sizes[letter] for letter in units)
 
 
 def _last_size(flow: Dataflow, tensor: int) -> int:

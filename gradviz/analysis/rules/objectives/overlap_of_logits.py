@@ -7,13 +7,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import (
-    at_line,
-    line_that_gave,
-    location_of_call,
-    operation,
-    plain_name,
-)
+from gradviz.analysis.dataflow.call_words import at_line, line_that_gave, location_of_call, operation, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
@@ -84,15 +78,20 @@ class OverlapOfLogits(Rule):
                 healthy.add(call.call_site)
         for site, overlap in found.items():
             if site not in healthy:
-                yield self._finding(flow, overlap.product, overlap.area)
+                yield self._finding(case, overlap.product, overlap.area)
 
-    def _finding(self, flow: Dataflow, product: int, area: int) -> Finding:
+    def _finding(self, case: Case, product: int, area: int) -> Finding:
+        flow = case.dataflow
         values, made = flow.values(area, product), value_maker(flow, area, product)
         bounds = "" if values is None else f" from {values.minimum:.3g} to {values.maximum:.3g}"
         is_logarithm = made is not None and plain_name(made[1].function) in _LOGARITHMS
-        # Logarithms are for another loss: a function of overlaps should not get them.
-        given = line_that_gave(flow, product, made[0]) if made is not None and is_logarithm else None
         by = "" if made is None else f", which {operation(made[1])}() made{at_line(flow.line_of(made[0]))}"
+        here = location_of_call(flow, product)
+        given = None if made is None else location_of_line(line_that_gave(flow, product, made[0]))
+        # Logarithms are for another loss, and a function that does not speak of logits takes probabilities: the mistake
+        # is in what it is given.
+        is_given = given is not None and is_logarithm
+        is_given |= _LOGITS in (case.source_line(given) or "") and _LOGITS not in (case.source_line(here) or "")
         return self.finding(
             f"the overlap with a target of zeros and ones is computed of values{bounds}{by}: they are no probabilities",
             symptom="grad_wrong",
@@ -101,8 +100,8 @@ class OverlapOfLogits(Rule):
             fix="take probabilities first: exp() of their logarithms"
             if is_logarithm
             else "take probabilities first: torch.sigmoid() of the logits, or softmax() over their classes",
-            location=location_of_line(given or flow.line_of(product)),
-            symptom_location=None if given is None else location_of_call(flow, product),
+            location=given if is_given else here,
+            symptom_location=here if is_given else None,
         )
 
 
@@ -118,6 +117,7 @@ class _Overlap(Struct, frozen=True):
 
 _BOTH = 2
 _LOGARITHMS = frozenset({"log_softmax", "logsigmoid", "log"})
+_LOGITS = "logit"
 _SLACK = 0.05
 
 

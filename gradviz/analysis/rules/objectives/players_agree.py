@@ -8,7 +8,8 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.fits import Fit
 from gradviz.analysis.rules.bases.losses.objectives import has_turned_gradients, is_on_purpose
@@ -102,7 +103,7 @@ class PlayersAgree(Rule):
 
     def _alike(self, case: Case, one: int, generated: Request, real: Request) -> Finding:
         flow = case.dataflow
-        here, there = (location_of_call(flow, _line_row(flow, each)) for each in (generated, real))
+        here, there = _lines_apart(flow, generated, real)
         return self.finding(
             f"the loss for {optimizer_words(flow.log.optimizers[one])} asks the same on generated samples as on real "
             f"ones: {_words(generated)}. It learns no difference between them",
@@ -118,7 +119,7 @@ class PlayersAgree(Rule):
         optimizers = flow.log.optimizers
         asked, own = found.asked, found.own
         what = _words(own)
-        here, theirs = (location_of_call(flow, _line_row(flow, each)) for each in (asked, own))
+        here, theirs = _lines_apart(flow, asked, own)
         return self.finding(
             f"the loss for {optimizer_words(optimizers[one])} asks the same on generated samples from the network of "
             f"{optimizer_words(optimizers[other])} as its own loss does: {what}. Nobody plays against it",
@@ -142,6 +143,15 @@ def _words(request: Request) -> str:
     if request.kind == "constant":
         return f"the target {request.wanted:g}"
     return "smaller outputs" if request.wanted < 0 else "larger outputs"
+
+
+def _lines_apart(flow: Dataflow, one: Request, other: Request) -> tuple[Location | None, Location | None]:
+    """The lines of two requests; those that called a function of the program for them, where it makes both."""
+    rows = _line_row(flow, one), _line_row(flow, other)
+    here, there = (location_of_call(flow, row) for row in rows)
+    if here != there:
+        return here, there
+    return location_of_line(line_apart(flow, *rows)), location_of_line(line_apart(flow, *rows[::-1]))
 
 
 def _line_row(flow: Dataflow, request: Request) -> int:

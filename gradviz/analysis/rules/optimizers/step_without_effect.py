@@ -10,6 +10,8 @@ from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.parameters.unchanged_parameters import Reason, Unchanged, unchanged_parameters
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.rates.computed_rates import lines_of_computed_rates
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
     line_of_schedule,
     line_that_steps,
@@ -165,7 +167,11 @@ def _line_of_rate(case: Case, group: Unchanged) -> Location | None:
     optimizer = histories.log.optimizers[number]
     groups = zip(optimizer.groups, optimizer.highest_rates, strict=False)
     is_constant = any(rate == 0 for tensors, rate in groups if group.tensors[0] in tensors)
-    return made if is_constant else line_of_schedule(case, location_of_call(histories.flow, group.step))
+    if not is_constant:
+        return line_of_schedule(case, location_of_call(histories.flow, group.step))
+    sources = own_files(case) if len(optimizer.groups) > 1 else ()
+    computed = [Location(file, line) for file, tree in sources for line in lines_of_computed_rates(tree)]
+    return computed[0] if len(computed) == 1 else made
 
 
 def _line_that_writes(case: Case, group: Unchanged) -> Location | None:

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
-from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.finding import Finding, Location, location_of_line
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.rates.own_schedules import outdated_schedules
@@ -139,6 +140,8 @@ class ScheduleWithoutEffect(Rule):
         idle = optimizer_words(optimizer)
         is_same = not held.isdisjoint(tensor for group in others[0].groups for tensor in group)
         stepped = optimizer_words(others[0]) if is_same else "the newer optimizer"
+        made = case.location_of_site(schedule.call_site)
+        replaced = _line_that_replaces(case, number, optimizers.index(others[0]))
         yield self.finding(
             f"{schedule.class_name} belongs to {idle}, which {'steps no more' if optimizer.steps else 'never steps'}: "
             f"{stepped} trains {'the same parameters' if is_same else 'what replaces its parameters'}, and its "
@@ -147,10 +150,20 @@ class ScheduleWithoutEffect(Rule):
             why="a schedule changes the learning rate of the optimizer that it was made for",
             fix=f"give {stepped} to the schedule"
             + (f", and make it again if {stepped} replaces {idle}" if not optimizer.names else ""),
-            location=case.location_of_site(schedule.call_site),
+            location=replaced or made,
+            symptom_location=made if replaced not in (None, made) else None,
             tensors=names_of(case.dataflow, sorted(held)),
             evidence={"steps": others[0].steps},
         )
+
+
+def _line_that_replaces(case: Case, number: int, newer: int) -> Location | None:
+    """The line that made another optimizer in the training, when the first one had stepped."""
+    flow, steps = case.dataflow, case.histories.steps_by_optimizer.get(number, [])
+    made, before = (next(iter(case.histories.given_at(each)), None) for each in (newer, number))
+    if made is None or before is None or not steps or made < steps[0]:
+        return None
+    return location_of_line(line_apart(flow, made, before))
 
 
 _MIN_STEPS = 3

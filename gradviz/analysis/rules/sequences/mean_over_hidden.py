@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from math import isclose
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.axes import moved_axes
 from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.divided_later import is_divided_later
+from gradviz.analysis.rules.bases.formulas.means import MEANS, POOLS, averaged_axes
 from gradviz.analysis.rules.bases.formulas.products import product_of, summed_axes
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before
 from gradviz.analysis.rules.bases.losses.scores_before_softmax import is_of_yes_and_no
@@ -25,8 +27,9 @@ class MeanOverHidden(Rule):
     What it finds
     -------------
     ``(h * mask).mean(dim)`` over an axis along which the mask hides another number of positions in each sample, also as
-    a sum or a matrix product with the mask that is divided by the number of all positions, and with positions that
-    ``masked_fill()`` or ``where()`` made zero. As a note: ``(loss * mask).mean()`` over everything.
+    a sum or a matrix product with the mask that is divided by the number of all positions, as average pooling over all
+    positions, and with positions that ``masked_fill()`` or ``where()`` made zero. As a note: ``(loss * mask).mean()``
+    over everything.
 
     Why it matters
     --------------
@@ -90,16 +93,15 @@ class MeanOverHidden(Rule):
         )
 
 
-_CANDIDATES = frozenset({"mean", "nanmean", "div", "mul"})
+_CANDIDATES = frozenset({"div", "mul", *MEANS, *POOLS})
 _BOTH = 2
 _SUMS = frozenset({"sum", "einsum", "bmm", "matmul"})
-_MEANS = frozenset({"mean", "nanmean"})
 _FILLS = frozenset({"masked_fill", "where", "setitem"})
 
 
 def _masked(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
     """The call that hides positions of which a call takes the mean along the axis of the mask, and the mask."""
-    if plain_name(call.function) in _MEANS:
+    if plain_name(call.function) in _CANDIDATES - {"div", "mul"}:
         made, summing = row, call
     else:
         tensor = tensor_before(flow, call.live_inputs[0].tensor, row, SHAPE_ONLY)
@@ -116,13 +118,14 @@ def _masked(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
 
 def _hidden_before(flow: Dataflow, row: int, call: Call, mean: int) -> tuple[int, int] | None:
     """The same of ``(h * mask).mean(1)`` and ``h.masked_fill(~mask, 0).sum(1) / h.size(1)``."""
-    tensor = call.live_inputs[0].tensor
-    made = flow.newest_producer(tensor, row)
+    use = call.live_inputs[0]
+    rank = len(shape_of(flow, use.tensor))
+    summed = averaged_axes(flow, call, use) if mean == row else summed_axes(call, use, rank)
+    made, summed = _before_turning(flow, use.tensor, row, summed or frozenset())
     mask = None if made is None else _mask_of(flow, made)
     if made is None or mask is None:
         return None
-    shape, whole = shape_of(flow, mask), shape_of(flow, tensor)
-    summed = summed_axes(call, call.live_inputs[0], len(whole)) or frozenset()
+    shape, whole = shape_of(flow, mask), shape_of(flow, flow.log.calls[made].outputs[0].tensor)
     if len(summed) == len(whole) and mean == row:
         return (made, mask) if len(shape) >= _BOTH and min(shape[:_BOTH]) > 1 else None
     axis = next(iter(summed)) if len(summed) == 1 else None
@@ -131,6 +134,28 @@ def _hidden_before(flow: Dataflow, row: int, call: Call, mean: int) -> tuple[int
     is_only_along = is_along and all(size == 1 for place, size in enumerate(shape) if place not in (0, axis))
     is_mean = mean == row or (axis is not None and _divides_by(flow.log.calls[mean], shape, axis))
     return (made, mask) if is_only_along and is_mean else None
+
+
+def _before_turning(
+    flow: Dataflow, tensor: int, before: int, axes: frozenset[int]
+) -> tuple[int | None, frozenset[int]]:
+    """The call that made a tensor before its axes changed places, and where some of them were then."""
+    for _ in range(_MAX_TURNS):
+        row = flow.newest_producer(tensor, before)
+        call = None if row is None else flow.log.calls[row]
+        if row is None or call is None or plain_name(call.function) not in _TURNS or len(call.inputs) != 1:
+            return row, axes
+        rank = len(shape_of(flow, call.inputs[0].tensor))
+        moved = moved_axes(flow, call, plain_name(call.function), tuple(range(rank)), tensor)
+        if moved is None:
+            return None, axes
+        axes = frozenset(place for axis in axes if (place := moved[axis]) is not None)
+        tensor, before = call.inputs[0].tensor, row
+    return None, axes
+
+
+_TURNS = frozenset({"transpose", "permute", "mT", "movedim", "contiguous"})
+_MAX_TURNS = 3
 
 
 def _hidden_in_product(

@@ -9,6 +9,7 @@ from itertools import chain, takewhile
 from msgspec import Struct
 
 from gradviz.analysis.case import Case
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
@@ -26,9 +27,9 @@ class NothingKeepsApart(Rule):
     What it finds
     -------------
     A loss whose terms all draw together two results of the same trained network, each with a gradient: negated cosines,
-    squared differences, distances. Nothing in it pushes results apart, none of them is compared with data, and no
-    ``detach()`` keeps one side still. A hinge that punishes large deviations of a batch instead of small ones,
-    ``relu(z.std(0) - 1)``, keeps nothing apart, either.
+    squared differences, distances, variances along an axis. Nothing in it pushes results apart, none of them is
+    compared with data, and no ``detach()`` keeps one side still. A hinge that punishes large deviations of a batch
+    instead of small ones, ``relu(z.std(0) - 1)``, keeps nothing apart, either.
 
     Why it matters
     --------------
@@ -115,7 +116,9 @@ class _Pair(Struct, frozen=True):
 
 
 _BOTH = 2
-_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "pairwise_distance"})
+_ERRORS = frozenset({"mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "pairwise_distance", "cdist"})
+_SPREADS = frozenset({"var", "std", "var_mean", "std_mean", "pdist"})
+"""Of one tensor: along an axis, as that of the views of a sample; and the distances of all pairs of its rows."""
 _SQUARES = frozenset({"pow", "square", "abs", "norm", "vector_norm"})
 _PRODUCTS = frozenset({"mul", "dot", "vecdot", "einsum"})
 _KEEPS = frozenset({"normalize", "div", "relu"})
@@ -170,6 +173,10 @@ def _sides(flow: Dataflow, term: Term, call: Call) -> tuple[int, int] | None:
         return None
     if name in _ERRORS and term.sign > 0 and len(live) == _BOTH:
         return live[0].tensor, live[1].tensor
+    if name in _SPREADS and term.sign > 0 and len(call.inputs) == 1 == len(live):
+        # It is 0 where all results along the axis are the same.
+        is_result = bool(shape_of(flow, call.outputs[0].tensor)) and _is_result(flow, live[0].tensor, term.row)
+        return (live[0].tensor, live[0].tensor) if is_result else None
     if name == "cosine_similarity" and term.sign < 0 and len(live) == _BOTH:
         return live[0].tensor, live[1].tensor
     if name == "mul" and term.sign < 0 and len(live) == _BOTH and live[0].tensor != live[1].tensor:
@@ -186,6 +193,20 @@ def _sides(flow: Dataflow, term: Term, call: Call) -> tuple[int, int] | None:
         if inner is not None and plain_name(inner.function) == "sub" and len(inner.live_inputs) == _BOTH:
             return inner.live_inputs[0].tensor, inner.live_inputs[1].tensor
     return None
+
+
+def _is_result(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether a tensor is what layers returned, and no loss or sum that was computed from it."""
+    made = value_maker(flow, tensor, row, through=_KEEPS - SHAPE_ONLY)
+    if made is not None and plain_name(made[1].function) in ("stack", "cat"):
+        made = value_maker(flow, made[1].inputs[0].tensor, made[0], through=_KEEPS - SHAPE_ONLY)
+    return made is not None and plain_name(made[1].function) in _LAYERS
+
+
+_LAYERS = frozenset({
+    "linear", "addmm", "matmul", "conv1d", "conv2d", "conv3d", "layer_norm", "batch_norm", "tanh", "relu", "gelu",
+    "baddbmm", "bmm", "normalize", "adaptive_avg_pool2d",
+})  # fmt: skip
 
 
 def _same_difference(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:

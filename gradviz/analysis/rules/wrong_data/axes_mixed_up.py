@@ -21,6 +21,7 @@ from gradviz.analysis.rules.bases.mixed_channels import (
     order_of,
     users_by_element,
 )
+from gradviz.analysis.rules.bases.sequences.mixed_times import samples_with_times, stacked_with_samples
 from gradviz.graph.call_log import Call
 
 
@@ -35,7 +36,8 @@ class AxesMixedUp(Rule):
     height, width, 3), viewed as (batch, 3, height, width) for a convolution; features of tokens, (batch, tokens,
     features), viewed as (batch, features, tokens) for a convolution or a loss; the numbers of each anchor of a
     detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
-    targets; samples and times that a reshape exchanges for a recurrent layer; and heads that a reshape puts before the
+    targets; samples and times that a reshape exchanges for a recurrent layer or behind it; tensors that were stacked,
+    as the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the
     tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
     heads and tokens in attention, the rule says nothing.
@@ -115,11 +117,11 @@ def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
     """What a reshape mixes, if something that is trained uses it by its axes."""
     flow = case.dataflow
     states = _layers_with_samples(case, row, call)
-    known = states or _colours_with_pixels(case, row, call) or _samples_with_times(case, row, call)
+    known = states or _colours_with_pixels(case, row, call) or samples_with_times(flow, row, call)
     known = known or features_with_positions(flow, row, call)
     heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
     cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
-    mixed = known or heads or cells
+    mixed = known or heads or cells or stacked_with_samples(flow, row, call)
     if mixed is None:
         return None
     is_used = known or mixed.is_certain or _is_used_by_axis(case, row, call.outputs[0].tensor)
@@ -162,22 +164,6 @@ def _before_parts(case: Case, tensor: int, row: int) -> tuple[int, int | None]:
 
 
 _MAX_PARTS = 3
-
-
-# -- samples and times -------------------------------------------------------------------------------------------------
-
-
-def _samples_with_times(case: Case, row: int, call: Call) -> Mixed | None:
-    """(one, other, features) to (other, one, features) for a recurrent layer: samples and times, in either order."""
-    flow = case.dataflow
-    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
-    if len(given) != 3 or given[0] == given[1] or min(given[:2]) < 2 or made != (given[1], given[0], given[2]):
-        return None
-    users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row))
-    if not any(plain_name(user.function) in RECURRENT_LAYERS for user in users):
-        return None
-    what = "axes 0 and 1 are the samples and the times"
-    return Mixed(row, what, "samples and times", "exchange the axes instead: .transpose(0, 1)")
 
 
 # -- heads and tokens --------------------------------------------------------------------------------------------------
@@ -327,9 +313,9 @@ def _is_used_by_axis(case: Case, row: int, tensor: int) -> bool:
             if call.kind != "operation" or not call.outputs:
                 continue
             name = plain_name(call.function)
-            if name in _BY_AXIS or (
-                name in _REDUCTIONS and any(each.startswith(("dim", "1")) for each in call.scalars)
-            ):
+            has_axis = any(each.startswith(("dim", "1")) for each in call.scalars)
+            is_choice = name in _CHOICES and len(shape_of(flow, call.outputs[0].tensor)) < len(shape_of(flow, given))
+            if name in _BY_AXIS or (name in _REDUCTIONS and has_axis) or is_choice:
                 if any(use.requires_grad for use in call.outputs):
                     return True
             elif call.outputs[0].tensor not in seen and (name in KEEPS_AXES or _keeps_rows(case, call, given)):
@@ -355,3 +341,5 @@ _BY_AXIS = frozenset({
     *RECURRENT_LAYERS,
 })  # fmt: skip
 _REDUCTIONS = frozenset({"sum", "mean", "max", "amax", "logsumexp", "gather"})
+_CHOICES = frozenset({"getitem", "select", "unbind"})
+"""They take one position of an axis."""

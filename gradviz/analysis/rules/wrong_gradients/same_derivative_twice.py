@@ -18,7 +18,9 @@ from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.derivative_names import fits, named_derivatives, variable_of
 from gradviz.analysis.rules.bases.formulas.forward_derivatives import same_directions
+from gradviz.analysis.rules.bases.formulas.recomputed_derivatives import recomputed_derivatives, results_of
 
 
 class SameDerivativeTwice(Rule):
@@ -29,7 +31,7 @@ class SameDerivativeTwice(Rule):
     Two calls of ``torch.autograd.grad()`` in one step with the same output and the same input, whose results both go
     into one loss from variables of different names, where the output depends on another input of the program that it
     is not differentiated by: ``u_t = grad(u.sum(), x)``. Likewise two calls of ``torch.func.jvp`` along one direction,
-    if none is along another one.
+    if none is along another one, and two calls of ``torch.func.grad`` of one function with the same ``argnums``.
 
     Why it matters
     --------------
@@ -78,6 +80,29 @@ class SameDerivativeTwice(Rule):
                 told.add(found.location)
                 yield found
         yield from self._of_directions(case)
+        yield from self._of_functions(case, told)
+
+    def _of_functions(self, case: Case, told: set[Location | None]) -> Iterator[Finding]:
+        """Of derivatives by ``torch.func.grad()``, which compute the function for each of them."""
+        flow = case.dataflow
+        for pair in recomputed_derivatives(flow):
+            named = named_derivatives(case, pair) if _meet_in_a_loss(case, pair.first, pair.second) else []
+            right = [any(fits(name, by) for by in pair.by) for name, _ in named]
+            wrong = 0 if right == [False, True] else 1
+            if not named or all(right) or named[wrong][1] in told or not flow.has_step_after(pair.second):
+                continue
+            (name, location), (other, used) = named[wrong], named[1 - wrong]
+            missing = next((each for each in sorted(pair.others) if fits(name, each)), min(pair.others, default="x"))
+            told.add(location)
+            yield self.finding(
+                f"{name} is the same derivative as {other}{at_line(used)}; that by {missing} is not computed",
+                symptom="grad_wrong",
+                why="both names stand for the same numbers in the loss, which is then that of another equation",
+                fix=f"differentiate by {missing} here: torch.func.grad(f, argnums=...) with the place of {missing}; it "
+                "is 0 without that",
+                location=location,
+                symptom_location=used,
+            )
 
     def _of_directions(self, case: Case) -> Iterator[Finding]:
         """Of derivatives by ``torch.func.jvp``: two along one direction, none along another one."""
@@ -203,12 +228,11 @@ def _meet_in_a_loss(case: Case, first: int, second: int) -> bool:
     """Whether one backward call starts from both derivatives."""
     flow = case.dataflow
     until = next((each for each in case.histories.backward_calls if each > second and _is_of_loss(flow, each)), None)
-    results = [[use.tensor for use in flow.log.calls[row].outputs] for row in (first, second)]
-    if until is None or not all(results):
+    if until is None or not all(flow.log.calls[row].outputs for row in (first, second)):
         return False
     return all(
-        until in flow.descendants(tensors[0], row, until + 1, live=True)
-        for row, tensors in zip((first, second), results, strict=True)
+        any(until in flow.descendants(each, row, until + 1, live=True) for each in results_of(flow, row))
+        for row in (first, second)
     )
 
 
@@ -223,32 +247,16 @@ def _wrong_one(case: Case, pair: _Pair) -> tuple[int, str, str] | None:
     """The call whose result has the name of another derivative: with that name, and with that of the other input."""
     flow = case.dataflow
     rows = (pair.first, pair.second)
-    names = [_variable(case, row, rows[1 - place]) for place, row in enumerate(rows)]
+    names = [variable_of(case, row, rows[1 - place]) for place, row in enumerate(rows)]
     if None in names or names[0] == names[1]:
         return None
-    fits = [any(_fits(name or "", by) for by in flow.log.tensors[pair.by].names) for name in names]
-    for row, name, is_right in zip(rows, names, fits, strict=True):
+    right = [any(fits(name or "", by) for by in flow.log.tensors[pair.by].names) for name in names]
+    for row, name, is_right in zip(rows, names, right, strict=True):
         for other in (_name(flow, each) for each in pair.others):
-            if name is not None and other is not None and not is_right and _fits(name, other):
+            if name is not None and other is not None and not is_right and fits(name, other):
                 return row, name, other
     left = [_name(flow, each) for each in pair.others if not _is_asked_for(flow, each)]
-    return (rows[1], names[1] or "", left[0]) if left and left[0] is not None and not any(fits) else None
-
-
-def _fits(variable: str, by: str) -> bool:
-    """Whether a variable is named like a derivative by another: ``u_t``, ``du_dt``, ``dudt``.
-
-    >>> [_fits("u_t", "t"), _fits("du_dt", "t_col"), _fits("u_x", "t"), _fits("t", "t")]
-    [True, True, False, False]
-    """
-    name, last = variable.rpartition(".")[2].lower(), by.rpartition(".")[2].lower()
-    return any(name.endswith(each) and len(name) > len(each) for each in (last, last[0]))
-
-
-def _variable(case: Case, row: int, other: int) -> str | None:
-    """The variable to which the line of a call assigns, outside of what also made the other call."""
-    line = line_apart(case.dataflow, row, other)
-    return assigned(case.source_line(location_of_line(line)) or "")
+    return (rows[1], names[1] or "", left[0]) if left and left[0] is not None and not any(right) else None
 
 
 def _name(flow: Dataflow, tensor: int) -> str | None:

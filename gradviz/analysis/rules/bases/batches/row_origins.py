@@ -51,11 +51,17 @@ def origin_of_rows(flow: Dataflow, use: TensorUse, row: int) -> Origin | None:
 def are_same_samples(flow: Dataflow, one: tuple[TensorUse, int], other: tuple[TensorUse, int]) -> bool:
     """Whether two tensors, each as a call received it, have the same samples in the same order: both were computed from
     one tensor without a change of the order, or chosen in the same way."""
-    if not _made_from(flow, *one).isdisjoint(_made_from(flow, *other)):
+    if are_of_one_tensor(flow, one, other):
         return True
     origins = [origin_of_rows(flow, use, row) for use, row in (one, other)]
     known = [(each.kind, each.rows) for each in origins if each is not None and each.kind != "drawn"]
     return len(known) == len(origins) and known[0] == known[1]
+
+
+def are_of_one_tensor(flow: Dataflow, one: tuple[TensorUse, int], other: tuple[TensorUse, int]) -> bool:
+    """Whether two tensors, each as a call received it, were computed from one tensor of data without a change of the
+    order of its rows."""
+    return not _made_from(flow, *one).isdisjoint(_made_from(flow, *other))
 
 
 def _made_from(flow: Dataflow, use: TensorUse, row: int) -> set[int]:
@@ -66,7 +72,13 @@ def _made_from(flow: Dataflow, use: TensorUse, row: int) -> set[int]:
         tensor, before = waiting.pop()
         made = flow.newest_producer(tensor, before)
         call = None if made is None else flow.log.calls[made]
-        if made is None or call is None or _is_end(call) or _chosen(flow, call, made, (count,)) is not None:
+        if made is None or call is None:
+            continue
+        steps = _steps_from_row_to_row(flow, call, made)
+        if steps is not None and steps not in found:
+            found.add(steps)
+            waiting.append((steps, made))
+        if _is_end(call) or _chosen(flow, call, made, (count,)) is not None:
             continue
         for given in call.inputs if _keeps_order(flow, call) else ():
             is_data = flow.log.tensors[given.tensor].role == "tensor" and not given.is_live_leaf
@@ -78,8 +90,44 @@ def _made_from(flow: Dataflow, use: TensorUse, row: int) -> set[int]:
 
 def _keeps_order(flow: Dataflow, call: Call) -> bool:
     """Whether a call takes no rows by their numbers."""
-    is_index = (len(shape_of(flow, use.tensor)) > 0 for use in call.inputs[1:])
+    is_index = (use.place.startswith("1") and len(shape_of(flow, use.tensor)) > 0 for use in call.inputs[1:])
     return plain_name(call.function) not in ("getitem", "setitem", "index_put") or not any(is_index)
+
+
+def _steps_from_row_to_row(flow: Dataflow, call: Call, row: int) -> int | None:
+    """The tensor of which ``cat([x[:1], x.diff()])`` or ``cat([x[:1], x[1:] - x[:-1]])`` takes the steps: each stands
+    where the row stood."""
+    if plain_name(call.function) != "cat" or len(call.inputs) != _PARTS:
+        return None
+    sources = [_sliced_from(flow, use.tensor, row) for use in call.inputs]
+    is_of_one = sources[0] == sources[1] and sources[0] is not None
+    return sources[0] if is_of_one and _count(flow, sources[0]) == _count(flow, call.outputs[0].tensor) else None
+
+
+def _sliced_from(flow: Dataflow, tensor: int, row: int) -> int | None:
+    """The tensor of which another one is a slice, or the difference of two slices."""
+    made = flow.newest_producer(tensor, row)
+    call = None if made is None else flow.log.calls[made]
+    if made is None or call is None:
+        return None
+    if plain_name(call.function) in ("getitem", "narrow", "diff") and len(call.inputs) == 1:
+        return call.inputs[0].tensor
+    if plain_name(call.function) == "sub" and len(call.inputs) == _PARTS:
+        slices = {_sliced_from(flow, use.tensor, made) for use in call.inputs if _is_slice(flow, use.tensor, made)}
+        return slices.pop() if len(slices) == 1 else None
+    return None
+
+
+def _is_slice(flow: Dataflow, tensor: int, row: int) -> bool:
+    made = flow.newest_producer(tensor, row)
+    return made is not None and plain_name(flow.log.calls[made].function) in ("getitem", "narrow")
+
+
+def _count(flow: Dataflow, tensor: int | None) -> tuple[int, ...]:
+    return () if tensor is None else shape_of(flow, tensor)[:1]
+
+
+_PARTS = 2
 
 
 _MAX_MAKERS = 60

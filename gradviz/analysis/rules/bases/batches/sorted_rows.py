@@ -10,7 +10,7 @@ from gradviz.analysis.dataflow.axes import REDUCTIONS, axes_of, axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.batches.row_origins import Origin, origin_of_rows
+from gradviz.analysis.rules.bases.batches.row_origins import Origin, are_of_one_tensor, origin_of_rows
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -131,7 +131,7 @@ class SortedRows:
         for other in others:
             if not is_trained:
                 return  # data are combined with data in another order: that may be a pairing
-            if name in COMBINE and any(use.requires_grad for use in ordered):
+            if is_combined(call, name) and any(use.requires_grad for use in ordered):
                 if self._is_in_order_of_batch(other, row, is_summed=is_summed):
                     yield CombinedApart(row, self._ordered[ordered[0].tensor], other.tensor)
                 return
@@ -165,12 +165,14 @@ class SortedRows:
         return name not in _REORDER
 
     def _is_in_order_of_batch(self, other: TensorUse, row: int, *, is_summed: bool) -> bool:
+        if other.requires_grad and not is_summed:
+            return False  # a sample that is compared with its neighbour in the order
+        if not other.requires_grad and are_of_one_tensor(self.flow, (self._key, self.row), (other, row)):
+            return True
         key = origin_of_rows(self.flow, self._key, self.row)
         mine = origin_of_rows(self.flow, other, row)
         if key is None or mine is None or (key.kind, key.rows) != (mine.kind, mine.rows):
             return False
-        if other.requires_grad and not is_summed:
-            return False  # a sample that is compared with its neighbour in the order
         return mine.kind == "index" or (mine.row < self.row and self._is_surely_data(mine, other, row))
 
     def _is_surely_data(self, origin: Origin, other: TensorUse, row: int) -> bool:
@@ -204,4 +206,11 @@ _OF_CLASSES = frozenset({"cross_entropy", "nll_loss", "gather", "getitem", "mask
 COMBINE = _OF_CLASSES | {
     "mul", "add", "sub", "div", "where", "dot", "matmul", "mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss",
     "binary_cross_entropy", "binary_cross_entropy_with_logits", "gaussian_nll_loss", "poisson_nll_loss", "masked_fill",
+    "vecdot", "inner", "addcmul", "einsum",
 }  # fmt: skip
+
+
+def is_combined(call: Call, name: str) -> bool:
+    """Whether a call combines each value with the one in the same place: ``einsum("n,n->", a, b)``, not all pairs."""
+    terms = str(call.scalars.get("0", "")).replace(" ", "").partition("->")[0].split(",")
+    return name in COMBINE and (name != "einsum" or len(set(terms)) == 1)

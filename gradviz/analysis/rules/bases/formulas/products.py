@@ -6,6 +6,8 @@
 [0, 1]
 >>> summed_axes(Call("torch.functional.einsum", inputs=(a, b), scalars={"0": "nd,nd->n"}), a, 2)
 frozenset({1})
+>>> summed_axes(Call("torch.functional.einsum", inputs=(a,), scalars={"0": "...d->..."}), a, 3)
+frozenset({2})
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def summed_axes(call: Call, use: TensorUse, rank: int) -> frozenset[int] | None:
         axes = axes_of(call, rank)
         return frozenset(axes or range(rank))
     if name == "einsum":
-        return summed_by_einsum(call, use)
+        return summed_by_einsum(call, use, rank)
     if product_of(call) is None:
         return None
     if name in _ELEMENTWISE:

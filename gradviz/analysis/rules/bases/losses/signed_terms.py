@@ -159,10 +159,15 @@ def is_number_first(call: Call) -> bool:
 
 
 def is_linear(call: Call) -> bool:
-    """Whether its result is a sum of parts of its inputs, or a product with what has no gradient."""
+    """Whether its result is a sum of parts of its inputs, or a product with what has no gradient.
+
+    Of ``addcmul(a, x, y)`` this is so for ``a``, and for one factor where the other one has no gradient; `operands`
+    gives others as not sure, or not at all.
+    """
     name = plain_name(call.function)
     is_product = (name in PRODUCTS or name == "div") and len(call.live_inputs) == 1
-    return name in ("add", "sub", "neg") or name in _KEEPS or is_product
+    is_mixed = name == "lerp" and all(use.place not in ("2", "weight") for use in call.live_inputs)
+    return name in ("add", "sub", "neg", "addcmul", "addcdiv") or name in _KEEPS or is_product or is_mixed
 
 
 OPERAND = ("1", "other", "0")

@@ -63,6 +63,27 @@ def result_of_chosen(flow: Dataflow, row: int, backward: int, choosers: frozense
     return None
 
 
+def joined_later(flow: Dataflow, chosen: int, row: int, backward: int) -> int | None:
+    """The mean or sum over several results of each sample, of as many parts as were chosen, that a call leads to."""
+    shape = shape_of(flow, flow.log.calls[chosen].outputs[-1].tensor)
+    count = shape[-1] if shape else 1
+    for _ in range(_MAX_JOINED):
+        call = flow.log.calls[row]
+        made = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
+        users = [user for user in flow.users(call.outputs[0].tensor, row) if user < backward] if call.outputs else []
+        if count == 1 or count not in made[1:] or not users:
+            return None
+        row = users[0]
+        name, results = plain_name(flow.log.calls[row].function), flow.log.calls[row].outputs
+        if name in _JOINS and results and count not in shape_of(flow, results[0].tensor)[1:]:
+            return row
+    return None
+
+
+_JOINS = frozenset({"mean", "sum", "einsum", "amax", "max"})
+_MAX_JOINED = 16
+
+
 def _uses(flow: Dataflow, row: int, backward: int) -> Iterator[tuple[int, int]]:
     """The calls before a backward that use what was chosen, each with the tensor, also behind changes of its shape."""
     waiting = [(use.tensor, row) for use in flow.log.calls[row].outputs if not use.requires_grad]

@@ -36,7 +36,10 @@ def powers_in_product(flow: Dataflow, row: int, *, inside_squares: bool = True) 
         if (made, is_size) in seen:
             continue
         seen.add((made, is_size))
-        factors = _sized_factors(flow, made) if is_size else _factors(flow, made)
+        # Of what `addcmul` returns, the product is a part: only for the term itself it is what grows.
+        is_added = made == row and not is_size and _adds_product(call)
+        of_product = _of_added_product(flow, made) if is_added else _factors(flow, made)
+        factors = _sized_factors(flow, made) if is_size else of_product
         for use, own, becomes_size in factors:
             if becomes_size and not inside_squares:
                 continue
@@ -66,6 +69,22 @@ def _factors(flow: Dataflow, row: int) -> Iterator[_Factor]:
             yield second, 1.0 if name == "mul" else -1.0, False
     elif name in SHAPING or _is_multiple(call, name):
         yield live[0], 1.0, False
+
+
+def _adds_product(call: Call) -> bool:
+    """Whether it is ``addcmul(a, x, y)`` or ``addcdiv(a, x, y)``, which add a positive multiple of a product."""
+    is_positive = number_of(call, "value", missing=1.0) > 0
+    return plain_name(call.function) in ("addcmul", "addcdiv") and is_positive and len(call.inputs) > _BOTH
+
+
+def _of_added_product(flow: Dataflow, row: int) -> Iterator[_Factor]:
+    """The factors of the product that ``addcmul(a, x, y)`` adds."""
+    call = flow.log.calls[row]
+    one, other = call.inputs[1:3]
+    if one.requires_grad and _is_never_negative(flow, other, row):
+        yield one, 1.0, False
+    if other.requires_grad and _is_never_negative(flow, one, row):
+        yield other, 1.0 if plain_name(call.function) == "addcmul" else -1.0, False
 
 
 def _is_multiple(call: Call, name: str) -> bool:

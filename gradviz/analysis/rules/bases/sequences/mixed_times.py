@@ -1,0 +1,83 @@
+"""Reshapes that take samples for time steps: those of recurrent layers, and those of tensors that were stacked."""
+
+from __future__ import annotations
+
+from math import prod
+
+from gradviz.analysis.dataflow.broadcasts import Shape, shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
+from gradviz.analysis.rules.bases.mixed_channels import KEEPS_AXES, Mixed
+from gradviz.graph.call_log import Call
+
+_KEEPS_FRONT = KEEPS_AXES | {"linear", "layer_norm", "rms_norm", "softmax", "log_softmax", "detach", "double"}
+_SEQUENCES = RECURRENT_LAYERS | {"multi_head_attention_forward"}
+_STACKS = frozenset({"stack", "cat"})
+_MAX_FOLLOWED = 20
+_PAIR = 2
+_FIX = "exchange the axes instead: .transpose(0, 1)"
+
+
+def samples_with_times(flow: Dataflow, row: int, call: Call) -> Mixed | None:
+    """(one, other, features) to (other, one, features): samples and times of a recurrent layer, in either order, of
+    what it gets or gives."""
+    given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, call.outputs[0].tensor)
+    what = "axes 0 and 1 are the samples and the times"
+    if len(given) > _PAIR and _is_turned(given[:_PAIR], given[_PAIR:], made):
+        origin = _made_in_front(flow, row, call.inputs[0].tensor)
+        if origin is not None and plain_name(flow.log.calls[origin].function) in _SEQUENCES:
+            return Mixed(origin, what, "samples and times", _FIX)
+    users = (flow.log.calls[user] for user in flow.users(call.outputs[0].tensor, row))
+    is_exchanged = len(given) == len(made) > _PAIR and _is_turned(given[:_PAIR], given[_PAIR:], made)
+    if is_exchanged and any(plain_name(user.function) in RECURRENT_LAYERS for user in users):
+        return Mixed(row, what, "samples and times", _FIX)
+    return None
+
+
+def stacked_with_samples(flow: Dataflow, row: int, call: Call) -> Mixed | None:
+    """(n, samples, features) of n tensors that were stacked to (samples, n, features), as the states of n time steps;
+    also of tensors that ``cat()`` put one after the other."""
+    if not call.inputs[0].requires_grad:
+        return None
+    origin = _made_in_front(flow, row, call.inputs[0].tensor)
+    put = None if origin is None else flow.log.calls[origin]
+    if origin is None or put is None or plain_name(put.function) not in _STACKS or put.scalars.get("1", 0) != 0:
+        return None
+    count, shapes = len(put.inputs), {shape_of(flow, use.tensor) for use in put.inputs}
+    each = shapes.pop() if len(shapes) == 1 else ()
+    if not each or put.scalars.get("dim", 0) != 0 or not _is_turned((count, each[0]), each[1:], _made(flow, call)):
+        return None
+    what = f"{plain_name(put.function)}() put {count} tensors of {each} one after the other"
+    return Mixed(origin, what, "these tensors and their rows", f"{_FIX}, or torch.stack(tensors, dim=1)")
+
+
+def _made(flow: Dataflow, call: Call) -> Shape:
+    return shape_of(flow, call.outputs[0].tensor)
+
+
+def _is_turned(front: Shape, rest: Shape, made: Shape) -> bool:
+    """Whether a shape has the two sizes in front in the other order, and then the rest, however it is parted."""
+    one, other = front
+    if one == other or min(front) < _PAIR:
+        return False
+    is_flat = bool(rest) and made == (other, one * prod(rest))
+    return is_flat or (made[:_PAIR] == (other, one) and prod(made[_PAIR:]) == prod(rest))
+
+
+def _made_in_front(flow: Dataflow, row: int, tensor: int) -> int | None:
+    """The call that made the first two axes of a tensor, which others only computed with."""
+    front = shape_of(flow, tensor)[:_PAIR]
+    for maker, call in flow.makers(tensor, row, _MAX_FOLLOWED):
+        name = plain_name(call.function)
+        if name in _SEQUENCES or name in _STACKS:
+            # The last states of a recurrent layer have other axes in front.
+            results = (use for use in call.outputs if use.place in ("return[0]", "return"))
+            return maker if any(_is(flow, use.tensor, front) for use in results) else None
+        if name not in _KEEPS_FRONT or not call.inputs or not _is(flow, call.inputs[0].tensor, front):
+            return None
+    return None
+
+
+def _is(flow: Dataflow, tensor: int, front: Shape) -> bool:
+    return shape_of(flow, tensor)[:_PAIR] == front
