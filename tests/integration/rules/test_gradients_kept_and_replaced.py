@@ -54,7 +54,9 @@ FAULTS = {
     ),
     "a lambda that returns an average of sizes": (
         "hook_alters_grad",
-        _HOOKED.format(hook="lambda g, name=name: sizes[name].lerp_(g.abs(), 0.1)").replace(")\nfor s", ")  # HERE\nfor s"),
+        _HOOKED.format(hook="lambda g, name=name: sizes[name].lerp_(g.abs(), 0.1)").replace(
+            ")\nfor s", ")  # HERE\nfor s"
+        ),
     ),
     "a lambda that returns an average of squares": (
         "hook_alters_grad",

@@ -104,7 +104,9 @@ for step in range(4):
         {follow}
         print(average(x).mean().item())
 """
-_BY_DATA = "for mine, own in zip(average.parameters(), model.parameters()): mine.data = 0.9 * mine.data + 0.1 * own.data"
+_BY_DATA = (
+    "for mine, own in zip(average.parameters(), model.parameters()): mine.data = 0.9 * mine.data + 0.1 * own.data"
+)
 _BUFFERS = "\n        for mine, own in zip(average.buffers(), model.buffers()): mine.copy_(own)"
 
 FAULTS = {

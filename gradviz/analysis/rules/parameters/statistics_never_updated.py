@@ -18,7 +18,8 @@ class StatisticsNeverUpdated(Rule):
     What it finds
     -------------
     Batch normalization in evaluation mode whose weights are overwritten while training runs, or get other memory (a
-    moving average, a teacher), and whose running mean and variance are still 0 and 1, as they were made: nothing ever updates them.
+    moving average, a teacher), and whose running mean and variance are still 0 and 1, as they were made: nothing ever
+    updates them.
 
     Why it matters
     --------------

@@ -71,7 +71,7 @@ class RateMultipliedTwice(Rule):
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]
         return self.finding(
             f"the last factor of this {schedule.class_name} is {base:.3g}, the learning rate itself: "
-            f"{optimizer_words(optimizer)} ends its warm-up with {base:.3g} times {base:.3g}, which is {base * base:.3g}",
+            f"{optimizer_words(optimizer)} ends its warm-up with {base:.3g} times {base:.3g}, {base * base:.3g}",
             symptom="grad_wrong",
             why="start_factor and end_factor multiply the learning rate that the optimizer was made with",
             fix="give it factors: start_factor=first_rate / rate, end_factor=1.0",

@@ -129,7 +129,7 @@ _BEND = 0.8
 
 _FEW_STEPS = 6
 _BEND_OF_FEW = 0.93
-"""Of a cosine that falls and rises within a few steps each, the first step up is large, but less than that of a line."""
+"""Of a cosine that falls and rises within a few steps, the first step up is large, but less than that of a line."""
 _MIN_TIMES = 1.5
 """A schedule that goes on for a few steps behind its end stays low."""
 
