@@ -12,6 +12,7 @@ from gradviz.graph.call_log import Call, TensorUse
 
 DRAWS = frozenset({"randn", "rand", "randn_like", "rand_like", "normal", "uniform", "bernoulli", "exponential"})
 ARITHMETIC = frozenset({"add", "sub", "mul", "div", "lerp", "where", "addcmul"})
+_MULTIPLY = frozenset({"mul", "addcmul"})
 KEEPS_ONE = frozenset({"to", "float", "view", "reshape", "unsqueeze", "squeeze", "clone", "detach", "neg", "expand"})
 _PASSED = ARITHMETIC | KEEPS_ONE
 _MAX_ARITHMETIC = 6
@@ -22,7 +23,7 @@ def is_fresh(case: Case, call: Call, use: TensorUse, row: int) -> bool:
     """Whether an operand is data that differ from step to step, or a factor of the noise that the model computes."""
     flow = case.dataflow
     if use.requires_grad:
-        return use.has_grad_fn and plain_name(call.function) == "mul"
+        return use.has_grad_fn and plain_name(call.function) in _MULTIPLY
     made = flow.producers(use.tensor, row)
     if not made or _is_drawn(case, use.tensor, row) or prod(shape_of(flow, use.tensor)) < MIN_NUMBERS:
         return False
@@ -89,6 +90,8 @@ def uses_as_noise(case: Case, draw: int) -> list[int]:
 def _is_shifted(case: Case, row: int) -> bool:
     """Whether the product of noise and scale is added to something that the model computes as well: a mean."""
     flow = case.dataflow
+    if plain_name(flow.log.calls[row].function) == "addcmul" and flow.log.calls[row].inputs[0].has_grad_fn:
+        return True
     made = flow.log.calls[row].outputs[0].tensor
     return any(
         plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == _MEAN_AND_NOISE

@@ -79,8 +79,7 @@ def _sites(tree: SourceTree, node: ast.expr, callers: int) -> Iterator[tuple[ast
             if not _is_of_constructor(tree, call, scope):
                 yield from _sites(tree, call, callers - 1)
         elif isinstance(call, ast.Attribute) and call.attr == scope.name and _is_handed_over(tree, call):
-            if _counts_ones(scope) and _is_made_of(tree, call.value, scope):
-                yield call, None
+            yield from [(call, None)] if _counts_ones(scope) and _is_made_of(tree, call.value, scope) else []
 
 
 def _is_of_constructor(tree: SourceTree, call: ast.Call, function: ast.AST) -> bool:
