@@ -88,10 +88,10 @@ def _half_left(flow: Dataflow, use: TensorUse, before: int) -> Half | None:
         half = made_half(flow, row, call, name)
         if half is not None:
             return OTHER_HALF[half] if is_other else half
-        if name in _NEGATES or (name == "eq" and call.scalars.get("1") in (0, False)):
+        if name in _NEGATES or (name == "eq" and call.scalars.get("1") in (0, False)) or name in _TURNS:
             is_other = not is_other
-        elif name in _TURNS:
-            is_other = not is_other
+        elif name in ("eq", "ne", "gt") and len(call.inputs) == 1 and call.scalars.get("1") == (name == "eq"):
+            pass
         elif name == "masked_fill" and len(call.inputs) > 1:
             waiting.append((call.inputs[1].tensor, row, not is_other))
             continue
