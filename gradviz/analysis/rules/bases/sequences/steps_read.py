@@ -105,7 +105,8 @@ def _index_along(flow: Dataflow, call: Call, name: str, series: _Series, shape: 
     if name in ("gather", "take_along_dim"):
         index = shape_of(flow, call.inputs[1].tensor)
         is_of_one = len(index) == len(shape) and index[series.axis] == 1
-        return call.inputs[1] if is_of_one and axis_of(call, len(shape)) == series.axis else None
+        axis = axis_of(call, len(shape), "2" if name == "take_along_dim" else "1")
+        return call.inputs[1] if is_of_one and axis == series.axis else None
     if name == "getitem":  # out[torch.arange(n), last]
         return next((use for use in call.inputs[1:] if use.place == f"1[{series.axis}]"), None)
     return None
