@@ -93,9 +93,6 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """The highest that it made of it, if the same or a lower one followed; None as long as it only rises."""
     length: Count | None = None
     """The steps that it was made for: ``total_steps``, ``T_max`` or ``total_iters``."""
-    first_factor: Number | None = None
-    """For a schedule that goes from one factor to another one, ``LinearLR``, the first of the two."""
-    last_factor: Number | None = None
     moves: Count | None = None
     """How often it was stepped, as far as it was looked at."""
     optimizer_steps: Count = 0
@@ -104,6 +101,9 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """For a schedule that waits for a plateau, what it takes for better."""
     readings: tuple[tuple[Index | None, Number], ...] = ()
     """The first numbers that such a schedule was told, with indexes in `CallLog.call_sites`."""
+    first_factor: Number | None = None
+    """For a schedule that goes from one factor to another one, ``LinearLR``, the first of the two."""
+    last_factor: Number | None = None
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

@@ -14,16 +14,13 @@ from msgspec.structs import replace
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
-from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, argument
-from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
+from gradviz.analysis.rules.bases.losses.loss_arguments import argument
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
+from gradviz.analysis.rules.bases.samples.mixing_weights import Weight, weight_of
 from gradviz.graph.call_log import Call, TensorUse
 
 Share = tuple[float, float]
 """The smallest and the largest of the shares of a batch."""
-
-
-Weight = tuple[int, bool]
-"""The tensor that has the shares of all samples, and whether it is one minus these."""
 
 
 class Part(Struct, frozen=True):
@@ -64,7 +61,7 @@ def summands(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
         return [own, _named(flow, inputs[1], row, (alpha, alpha))] if own else _of_difference(flow, row, call)
     if name == "addcmul" and len(inputs) == _TWO + 1:
         share = _share_of(flow, inputs[2], row)
-        added = None if share is None else _named(flow, inputs[1], row, share, _weight_of(flow, inputs[2], row))
+        added = None if share is None else _named(flow, inputs[1], row, share, weight_of(flow, inputs[2], row))
         return [_part(flow, inputs[0].tensor, row), added]
     return _of_vectors(flow, row, call)
 
@@ -101,24 +98,10 @@ def _of_difference(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
 
 def _weighed(flow: Dataflow, row: int, parts: list[Part | None], factor: TensorUse) -> list[Part | None]:
     """Of two summands, the second one has the weights of a tensor, and the first one what is left."""
-    weight = _weight_of(flow, factor, row)
+    weight = weight_of(flow, factor, row)
     if weight is None or len(parts) != _TWO or parts[0] is None or parts[1] is None:
         return parts
     return [replace(parts[0], weight=(weight[0], not weight[1])), replace(parts[1], weight=weight)]
-
-
-def _weight_of(flow: Dataflow, use: TensorUse, before: int) -> Weight | None:
-    """The tensor of shares that a factor is, whatever its shape, or that it is one minus."""
-    tensor, is_rest = use.tensor, False
-    for row, call in flow.makers(tensor, before, _MAX_STEPS):
-        name = plain_name(call.function)
-        is_turned = name == "sub" and len(call.inputs) == 1 and is_number_first(call)
-        if is_turned and number_of(call, *OPERAND, missing=0.0) == 1:
-            is_rest = not is_rest
-        elif not (name in SHAPE_ONLY and len(call.inputs) == 1) or row >= before:
-            break
-        tensor = call.inputs[0].tensor
-    return tensor, is_rest
 
 
 def _of_vectors(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
@@ -193,7 +176,7 @@ def _part(flow: Dataflow, tensor: int, before: int) -> Part | None:
 def _weight_beside(flow: Dataflow, call: Call, use: TensorUse, row: int) -> Weight | None:
     """The other factor of a product, if it is a tensor."""
     others = [each for each in call.inputs if each is not use]
-    return _weight_of(flow, others[0], row) if others else None
+    return weight_of(flow, others[0], row) if others else None
 
 
 def _factor_beside(flow: Dataflow, call: Call, use: TensorUse, row: int) -> Share | None:

@@ -13,7 +13,8 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
-from gradviz.analysis.rules.bases.samples.mixed_parts import MIXES, PASSES, TAKES, Share, Weight, summands
+from gradviz.analysis.rules.bases.samples.mixed_parts import MIXES, PASSES, TAKES, Share, summands
+from gradviz.analysis.rules.bases.samples.mixing_weights import Weight
 from gradviz.graph.call_log import Call
 
 
