@@ -186,6 +186,10 @@ class GradientEvents:
 
     def _become_zero(self, call: Call) -> set[int]:
         """The leaves of which a call changes the gradient, and leaves nothing but zeros: ``p.grad.mul_(0)``."""
+        # Clipping changes gradients as well, and leaves zeros as they are.
+        is_by_zero = call.function.endswith(("mul_", "__imul__")) and call.scalars.get("1") == 0
+        if not is_by_zero and not call.function.endswith(("copy_", "__setitem__", "sub_", "__isub__")):
+            return set()
         gradients = self._histories.leaves_of_gradients
         changed = (use for use in call.changed if use.values is not None and use.tensor in gradients)
         return {gradients[use.tensor] for use in changed if use.values is not None and _is_zero(use.values)}
