@@ -42,6 +42,16 @@ for past, future in torch.utils.data.DataLoader(Windows(), batch_size=20, shuffl
 """ + TRAIN.replace("{", "{{")
 _CENTRED = "level = past.mean(1, keepdim=True); out = level + model(past - level)"
 
+_LOOKED_UP = """
+series = torch.randn(80).cumsum(0)
+model = nn.Linear(12, 3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for step in range(4):
+    start = torch.randint(0, 60, (16,))
+    past = series[start[:, None] + torch.arange(12)]
+    future = series[start[:, None] + torch.arange({ahead})]{mark}
+    loss = F.mse_loss(model(past), future)
+""" + TRAIN.replace("{", "{{")
 _STATES = """
 layer, head = nn.GRU(3, 6, batch_first=True), nn.Linear(6, 2)
 optimizer = torch.optim.SGD([*layer.parameters(), *head.parameters()], lr=0.05)
@@ -59,6 +69,7 @@ _GATHERED = "states.gather(1, last.view(-1, 1, 1).expand(-1, 1, 6))[:, 0]"
 _INDEXED = "states[torch.arange(16), last]"
 
 FAULTS = {
+    "windows that are looked up": ("targets_are_inputs", _LOOKED_UP.format(ahead="9, 12", mark="  # HERE")),
     "the first one of a mask, by take_along_dim": (
         "first_step_only",
         _STATES.format(last="mask.argmax(1)", read=_ALONG + "  # HERE"),
@@ -119,6 +130,8 @@ FAULTS = {
 }
 
 HEALTHY = {
+    "what follows windows that are looked up": _LOOKED_UP.format(ahead="12, 15", mark=""),
+    "what lies within windows that are looked up": _LOOKED_UP.format(ahead="5, 8", mark=""),
     "the last one of a mask, by take_along_dim": _STATES.format(last="mask.long().sum(1) - 1", read=_ALONG),
     "the last one of a mask, by gather": _STATES.format(last="lengths - 1", read=_GATHERED),
     "the last one of a mask, by an index": _STATES.format(last="6 - mask.flip(1).argmax(1)", read=_INDEXED),
