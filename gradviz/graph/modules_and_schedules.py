@@ -101,6 +101,9 @@ class Schedule(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True)
     """For a schedule that waits for a plateau, what it takes for better."""
     readings: tuple[tuple[Index | None, Number], ...] = ()
     """The first numbers that such a schedule was told, with indexes in `CallLog.call_sites`."""
+    first_factor: Number | None = None
+    """For a schedule that goes from one factor to another one, ``LinearLR``, the first of the two."""
+    last_factor: Number | None = None
 
 
 class MadeLoader(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):

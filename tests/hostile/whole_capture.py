@@ -175,7 +175,9 @@ def whole_call_log(calls: CallLog) -> CallLog:
         loads=(StateLoad(1, "Net", 0, 4, 3, 2, ("a.w",), ("module.a.w",), ("net",)),),
         idle_attributes=(IdleAttribute("require_grad", True, "net", True, (1,), (("/project/train.py", 7),)),),
         repeated_modules=(RepeatedModule("net", "Sequential", "Linear", 3, 4, 0, (1,), is_of_names=True),),
-        schedules=(Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01, 0.05, 30, 4, 12, "min", ((0, 0.5),)),),
+        schedules=(
+            Schedule("StepLR", 0, 0, 4, True, 2, True, True, 0.1, 0.01, 0.05, 30, 4, 12, "min", ((0, 0.5),), 0.1, 1.0),
+        ),
         loaders=(MadeLoader(0, True),),
     )
 

@@ -122,7 +122,7 @@ def _end_along_one(flow: Dataflow, row: int, call: Call, use: TensorUse, axes: A
     if name == "ctc_loss" and use is call.inputs[0]:
         return "classes", rank - 1
     if name in _CHOOSE and use is call.inputs[0]:
-        axis = axis_of(call, rank)
+        axis = axis_of(call, rank, "2" if name == "take_along_dim" else "1")
         index = shape_of(flow, call.inputs[-1].tensor)
         return None if axis is None or len(index) != rank or index[axis] != 1 else ("classes", axis)
     if name == "getitem" and rank == len(call.inputs) - 1 == 2:

@@ -15,9 +15,9 @@ from gradviz.graph.gradients import TensorFigures, at_index
 from gradviz.graph.model import Graph, Node
 
 Alteration = Literal["not_finite", "zero", "constant", "without_sign", "shrunk", "masked", "changed"]
-"""The worst first. ``without_sign``: the same norm, but no element is negative any more; ``shrunk``: almost nothing is
-left; ``masked``: some elements are zero that were not, and none is larger; ``changed``: any other change. The last two
-are the purpose of hooks."""
+"""The worst first. ``without_sign``: no element is negative any more, and none became zero; ``shrunk``: almost nothing
+is left; ``masked``: some elements are zero that were not, and none is larger; ``changed``: any other change. The last
+two are the purpose of hooks."""
 
 MODULE_HOOK = "BackwardHookFunctionBackward"
 """The node at which torch calls the hooks of a module."""
@@ -99,9 +99,14 @@ def _figures(figures: TensorFigures) -> tuple[object, ...]:
 
 
 def _lost_its_sign(before: TensorFigures, after: TensorFigures) -> bool:
-    if before.minimum is None or after.minimum is None or not before.norm or after.norm is None:
+    """Whether elements of both signs became sizes, or squares, or averages of these: none is negative any more, and
+    none was set to zero for it, as guided backpropagation does."""
+    if before.minimum is None or before.maximum is None or after.minimum is None or not before.norm:
         return False
-    return before.minimum < 0 <= after.minimum and abs(after.norm - before.norm) <= _SAME * before.norm
+    if not before.minimum < 0 < before.maximum:  # what is negative throughout may be meant to be turned around
+        return False
+    is_same_size = after.norm is not None and abs(after.norm - before.norm) <= _SAME * before.norm
+    return after.minimum >= 0 and (is_same_size or after.zeros <= before.zeros)
 
 
 class Hooks:

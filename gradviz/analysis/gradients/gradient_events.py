@@ -17,6 +17,7 @@ from typing import Literal
 from msgspec import Struct
 
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
+from gradviz.graph.call_log import Call, ValueFacts
 
 Event = Literal["backward", "clear", "step"]
 _MIN_MOVES = 2
@@ -134,10 +135,10 @@ class GradientEvents:
     def _is_computed_from_gradients(self, row: int) -> bool:
         """Whether a change is a step by hand: a copy that follows another model is changed, too, but by its values."""
         since = self._backward_before(row)
-        calls, tensors = self._log.calls, self._log.tensors
+        calls, gradients = self._log.calls, self._histories.leaves_of_gradients
         above = {number for use in calls[row].inputs for number in self._flow.ancestors(use.tensor, row, since)}
         return any(
-            tensors[use.tensor].gradient_of is not None
+            use.tensor in gradients
             for number in (row, *above)
             for use in (calls[number].inputs if calls[number].kind != "step" else ())
         )
@@ -164,11 +165,9 @@ class GradientEvents:
     @cached_property
     def _clears(self) -> dict[int, set[int]]:
         """By call: the leaves whose gradients it clears."""
-        gradient_storages = {
-            tensor.storage: tensor.gradient_of
-            for tensor in self._log.tensors
-            if tensor.gradient_of is not None and tensor.storage is not None
-        }
+        in_memory: dict[int, set[int]] = defaultdict(set)  # the gradients of all leaves may be parts of one tensor
+        for gradient, leaf in self._histories.leaves_of_gradients.items():
+            in_memory[self._flow.memory_of(gradient)].add(leaf)
         found: dict[int, set[int]] = {}
         for row, call in enumerate(self._log.calls):
             if call.kind == "zero_grad":
@@ -177,11 +176,23 @@ class GradientEvents:
                 if not self._is_assigned_from_gradients(row):
                     found[row] = {call.inputs[0].tensor}
             elif call.function.endswith(("zero_", ".fill_")):
-                storages = [self._log.tensors[use.tensor].storage for use in call.changed]
-                leaves = {gradient_storages[each] for each in storages if each in gradient_storages}
+                memories = (self._flow.memory_of(use.tensor) for use in call.changed)
+                leaves = {leaf for memory in memories for leaf in in_memory.get(memory, ())}
                 if leaves:
                     found[row] = leaves
+            elif call.kind == "operation" and (leaves := self._become_zero(call)):
+                found[row] = leaves
         return found
+
+    def _become_zero(self, call: Call) -> set[int]:
+        """The leaves of which a call changes the gradient, and leaves nothing but zeros: ``p.grad.mul_(0)``."""
+        # Clipping changes gradients as well, and leaves zeros as they are.
+        is_by_zero = call.function.endswith(("mul_", "__imul__")) and call.scalars.get("1") == 0
+        if not is_by_zero and not call.function.endswith(("copy_", "__setitem__", "sub_", "__isub__")):
+            return set()
+        gradients = self._histories.leaves_of_gradients
+        changed = (use for use in call.changed if use.values is not None and use.tensor in gradients)
+        return {gradients[use.tensor] for use in changed if use.values is not None and _is_zero(use.values)}
 
     def _is_assigned_from_gradients(self, row: int) -> bool:
         """Whether what becomes the gradient was computed from gradients of this step: ``p.grad /= ranks``."""
@@ -190,13 +201,7 @@ class GradientEvents:
         above = {n for use in calls[row].inputs[1:] for n in self._flow.ancestors(use.tensor, row, since)}
         # What zeros_like() gives has only the shape of a gradient.
         used = (use.tensor for n in above if not calls[n].function.endswith("_like") for use in calls[n].inputs)
-        return any(self._log.tensors[n].gradient_of is not None or n in self._assigned_gradients for n in used)
-
-    @cached_property
-    def _assigned_gradients(self) -> frozenset[int]:
-        """Tensors that the program itself has made a gradient."""
-        assignments = (call for call in self._log.calls if call.function == _ASSIGNS_GRADIENT)
-        return frozenset(use.tensor for call in assignments for use in call.inputs[1:])
+        return any(n in self._histories.leaves_of_gradients for n in used)
 
     # -- used again ----------------------------------------------------------------------------------------------
 
@@ -362,6 +367,10 @@ class GradientEvents:
         """Whether all results of a call are gradients, or single numbers."""
         tensors = [self._log.tensors[use.tensor] for use in self._log.calls[row].outputs]
         return bool(tensors) and all(each.gradient_of is not None or each.facts.elements == 1 for each in tensors)
+
+
+def _is_zero(values: ValueFacts) -> bool:
+    return values.zeros == values.count > 0
 
 
 def _backwards_after_a_step(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int | None]]:

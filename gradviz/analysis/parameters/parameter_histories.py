@@ -77,6 +77,15 @@ class ParameterHistories:
                 found[tensor.gradient_of].append(number)
         return dict(found)
 
+    @cached_property
+    def leaves_of_gradients(self) -> dict[int, int]:
+        """By tensor that was the ``.grad`` of a leaf, or that the program made it: that leaf."""
+        assigned = (call.inputs for call in self.log.calls if call.function == GIVES_A_GRADIENT)
+        found = {inputs[1].tensor: inputs[0].tensor for inputs in assigned if len(inputs) > 1}
+        tensors = enumerate(self.log.tensors)
+        found.update((number, tensor.gradient_of) for number, tensor in tensors if tensor.gradient_of is not None)
+        return found
+
     # -- optimizers ----------------------------------------------------------------------------------------------
 
     @cached_property

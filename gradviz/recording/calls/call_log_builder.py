@@ -108,6 +108,8 @@ class CallLogBuilder:
                 is_stepped,
                 *known.rates,
                 peak_rate=known.peak_rate,
+                first_factor=known.factors[0],
+                last_factor=known.factors[1],
                 length=known.length,
                 moves=known.moves,
                 optimizer_steps=max(0, known.optimizer_steps),

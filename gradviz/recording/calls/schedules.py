@@ -55,6 +55,8 @@ class KnownSchedule:
     idle_moves: int = 0
     is_alive: bool = False
     length: int | None = None
+    factors: tuple[float | None, float | None] = (None, None)
+    """The first and the last of one that goes from one factor to another."""
     steps_before: int = 0
     """Of its optimizer, when it was made."""
     optimizer_steps: int = 0
@@ -156,6 +158,7 @@ class Schedules:
                     weakref.ref(schedule), type(schedule).__name__, self._find_optimizer(optimizer), row.stack, rates
                 )
                 known.length = _length_of(schedule)
+                known.factors = _factor_in(schedule, "start_factor"), _factor_in(schedule, "end_factor")
                 known.steps_before = known.optimizer.turns.steps
                 known.mode = _mode_of(schedule)
                 self.all.append(known)
@@ -187,6 +190,10 @@ def _length_of(schedule: Any) -> int | None:
     """The number of steps that it was made for."""
     known = (vars(schedule).get(name) for name in _LENGTHS)
     return next((each for each in known if type(each) is int and each > 0), None)
+
+
+def _factor_in(schedule: Any, name: str) -> float | None:
+    return _number_in([vars(schedule).get(name)])
 
 
 def _mode_of(schedule: Any) -> Literal["min", "max"] | None:

@@ -69,6 +69,13 @@ FAULTS = {
     "    loss = torch.add(rate, u).square().mean()  # HERE" + TRAIN,
     ("outputs_summed", "a divergence of one derivative"): FIELD
     + "    g = d(v, x)\n    loss = (g[:, 0] + g[:, 1]).square().mean()  # HERE" + TRAIN,
+    ("outputs_summed", "a pullback of ones that is added up"): FIELD
+    + "    def divergence(x):\n        out, pullback = torch.func.vjp(net, x)\n"
+    "        return pullback(torch.ones_like(out))[0].sum(-1)  # HERE\n"
+    "    loss = divergence(x.detach()).square().mean()" + TRAIN,
+    ("outputs_summed", "a derivative of a sum that is added up"): FIELD
+    + "    div = torch.autograd.grad(v.sum(), x, create_graph=True)[0].sum(1)  # HERE\n"
+    "    loss = div.square().mean()" + TRAIN,
     ("outputs_summed", "columns that stay columns"): FIELD
     + "    u_x, v_y = d(v, x)[:, :1], d(v, x)[:, 1:]\n    g = d(v, x)\n"
     "    loss = (g[:, :1] + g[:, 1:]).square().mean()  # HERE" + TRAIN,
@@ -99,6 +106,10 @@ HEALTHY = {
     "    loss = (rate + u).square().mean()" + TRAIN,
     "a derivative of each column": FIELD
     + "    loss = (d(v[:, 0], x)[:, 0] + d(v[:, 1], x)[:, 1]).square().mean()" + TRAIN,
+    "the trace of a whole Jacobian": FIELD
+    + "    divergence = torch.func.vmap(torch.func.jacrev(net))(x.detach()).diagonal(dim1=1, dim2=2).sum(-1)\n"
+    "    loss = divergence.square().mean() + v.square().mean()" + TRAIN,
+    "the sum of forces": FIELD + "    force = -d(v, x)\n    loss = (force.sum(1) - 1).square().mean()" + TRAIN,
     "the whole derivative of a sum": FIELD + "    loss = d(v, x).square().mean()" + TRAIN,
     "a sum of terms that are not used on their own": FIELD
     + "    g = d(F.softplus(v).sum(), x)\n    loss = ((g[:, 0] - 1).square() + (g[:, 1] + 1).square()).mean()" + TRAIN,

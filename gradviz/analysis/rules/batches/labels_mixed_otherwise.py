@@ -68,7 +68,12 @@ class LabelsMixedOtherwise(Rule):
             data = mixes[0]
             for labels in mixes[1:]:
                 site = flow.log.calls[labels.row].call_site
-                if _are_same(data.own, labels.own) or not _are_same(data.own, labels.other):
+                if data.is_by_one_tensor and labels.is_by_one_tensor:
+                    if data.weights == labels.weights[::-1]:
+                        swapped[site].append((data, labels))
+                    else:
+                        agreeing.add(site)
+                elif _are_same(data.own, labels.own) or not _are_same(data.own, labels.other):
                     agreeing.add(site)
                 elif _are_same(data.other, labels.own):
                     swapped[site].append((data, labels))
@@ -80,9 +85,14 @@ class LabelsMixedOtherwise(Rule):
         location, mixed = two_lines(flow, labels.row, data.row)
         share, weight = data.own[0], labels.own[0]
         at = at_line(mixed)
+        what = (
+            f"each sample keeps a share of {share:.3g} of its own{at}, and its own label counts {weight:.3g}"
+            if data.own[1] - data.own[0] < _EPSILON
+            else f"of the inputs{at} and of the labels, the ones take the same weights for the sample itself, and the "
+            "others for its partner"
+        )
         return self.finding(
-            f"each sample keeps a share of {share:.3g} of its own{at}, and its own label counts {weight:.3g}: the "
-            f"weights of the two labels are swapped ({times:,} times)",
+            f"{what}: the weights of the two labels are swapped ({times:,} times)",
             symptom="grad_wrong",
             why="the model is told that a mixed sample is mostly what it contains least of",
             fix="swap the weights: that of y is the share of x, and that of y[order] the share of x[order]",

@@ -12,7 +12,9 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call
+from gradviz.graph.traversal import scopes_around
 
 
 class AddedToItself(Rule):
@@ -22,7 +24,8 @@ class AddedToItself(Rule):
     -------------
     ``x + x`` of one tensor of a batch in the forward of a trained module, where ``x`` is a name that got a new value on
     the way: the input of the module, which a residual connection adds, is nowhere any more. Also ``sum([x, x])``,
-    ``stack([x, x]).sum(0)`` and ``torch._foreach_add(xs, xs)``.
+    ``stack([x, x]).sum(0)`` and ``torch._foreach_add(xs, xs)``. One of both may be behind a dropout, or multiplied with
+    ``alpha``.
 
     Why it matters
     --------------
@@ -99,6 +102,8 @@ class AddedToItself(Rule):
 
 
 _BATCH = 2
+_MOST_CALLS = 4
+_KEEPS = frozenset({"clone", "contiguous", "dropout", "alpha_dropout", "feature_dropout"})
 _ADDS = frozenset({"add", "_foreach_add", "sum"})
 
 
@@ -107,7 +112,8 @@ def _may_add(call: Call) -> bool:
 
 
 def _doubled(flow: Dataflow, row: int, call: Call) -> int | None:
-    """The tensor with a history that a call adds to itself: in ``x + x``, ``sum([x, x])``, ``stack([x, x]).sum(0)``."""
+    """The tensor with a history that a call adds to itself: ``x + x``, ``x + 0.5 * dropout(x)``, ``sum([x, x])``,
+    ``stack([x, x]).sum(0)``."""
     if plain_name(call.function) == "sum" and len(call.inputs) == 1:
         made = flow.newest_producer(call.inputs[0].tensor, row)
         stacked = None if made is None else flow.log.calls[made]
@@ -115,16 +121,29 @@ def _doubled(flow: Dataflow, row: int, call: Call) -> int | None:
         if stacked is None or not is_over_parts or plain_name(stacked.function) != "stack":
             return None
         parts = [use.tensor for use in stacked.inputs]
-    elif "alpha" in call.scalars or plain_name(call.function) != "add":
+    elif plain_name(call.function) != "add" or number_of(call, "alpha", missing=1.0) <= 0:
         return None
     else:
-        parts = [_without_zero(flow, use.tensor, row) for use in call.inputs]
+        parts = [use.tensor for use in call.inputs]
+        if len(parts) == _BATCH and (parts[0] != parts[1] or "alpha" in call.scalars):
+            parts = [_source(flow, each, row) for each in parts]
+            parts = parts if _is_made_in(flow, parts[0], row) else []
     return parts[0] if len(parts) == _BATCH and parts[0] == parts[1] else None
 
 
-def _without_zero(flow: Dataflow, tensor: int, row: int) -> int:
-    """What ``0 + x`` adds to 0: Python's ``sum()`` begins with it."""
-    made = flow.newest_producer(tensor, row)
-    call = None if made is None else flow.log.calls[made]
-    is_begun = call is not None and plain_name(call.function) == "add" and 0 in call.scalars.values()
-    return call.inputs[0].tensor if call is not None and is_begun and len(call.inputs) == 1 else tensor
+def _source(flow: Dataflow, tensor: int, before: int) -> int:
+    """A tensor before a number was added that is 0, as Python's ``sum()`` begins, or it went through a dropout."""
+    for row, call in flow.makers(tensor, before, _MOST_CALLS):
+        name = plain_name(call.function)
+        is_nothing = name == "add" and len(call.inputs) == 1 and number_of(call, *OPERAND, missing=1.0) == 0
+        if not is_nothing and not (name in _KEEPS and len(call.inputs) == 1 and row < before):
+            break
+        tensor = call.inputs[0].tensor
+    return tensor
+
+
+def _is_made_in(flow: Dataflow, tensor: int, row: int) -> bool:
+    """Whether the module in which a call runs, or one in it, has computed a tensor: it is not what the module got."""
+    made, scopes = flow.newest_producer(tensor, row), flow.log.scopes
+    around = flow.log.calls[row].scope
+    return made is not None and around is not None and around in scopes_around(scopes, flow.log.calls[made].scope)

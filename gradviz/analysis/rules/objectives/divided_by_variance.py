@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.mean_squares import divided_by_mean_square, divisor_of
 from gradviz.analysis.rules.bases.formulas.products import is_square, product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import tensor_before
-from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first
 from gradviz.graph.call_log import Call, TensorUse
 
 
@@ -22,7 +22,8 @@ class DividedByVariance(Rule):
     -------------
     Values from which their mean was subtracted, and which are divided by their own ``var()``, with or without a small
     number that is added to it: also by a factor that was divided by it before, as ``gamma / (var + eps)``, and where
-    the factor meets the values and their mean in two products. The variance may be a mean of squares.
+    the factor meets the values and their mean in two products. The variance may be a mean of squares. Also results of
+    a network that are divided by the mean of their own squares along an axis, without a mean that was subtracted.
 
     Why it matters
     --------------
@@ -71,6 +72,22 @@ class DividedByVariance(Rule):
             if variance is not None:
                 told.add(call.call_site)
                 yield self._finding(case, row, variance)
+            elif (met := divided_by_mean_square(flow, row)) is not None:
+                told.add(call.call_site)
+                yield self._of_squares(case, row, met)
+
+    def _of_squares(self, case: Case, row: int, met: int) -> Finding:
+        flow = case.dataflow
+        here, other = two_lines(flow, row, met)
+        return self.finding(
+            "values are divided by the mean of their squares: that is no normalization to a mean square of 1",
+            symptom="grad_wrong",
+            why="the mean of squares is the square of what one divides by: what is 0.1 on average becomes 10, and what "
+            "is 10 becomes 0.1",
+            fix="take the root: x * (x.square().mean(-1, keepdim=True) + eps).rsqrt()",
+            location=here,
+            symptom_location=other,
+        )
 
     def _finding(self, case: Case, row: int, variance: int) -> Finding:
         flow = case.dataflow
@@ -99,7 +116,7 @@ _BOTH = 2
 
 def _variance_of_centered(flow: Dataflow, row: int, call: Call) -> int | None:
     """The call that took the variance by which another one divides what is centered around the mean of the same."""
-    divisor = _divisor(call)
+    divisor = divisor_of(call)
     variance = None if divisor is None else _made_by(flow, divisor.tensor, row, _NEAR, _VARIANCES)
     source = None if variance is None else _source_of_variance(flow, variance)
     if variance is None or source is None:
@@ -107,15 +124,6 @@ def _variance_of_centered(flow: Dataflow, row: int, call: Call) -> int | None:
     is_quotient = len(call.inputs) == _BOTH and _is_centered(flow, call.inputs[0].tensor, row, source)
     met = row if is_quotient else _product_with_values(flow, row, call, source)
     return variance if met is not None and not _is_squared_later(flow, met) else None
-
-
-def _divisor(call: Call) -> TensorUse | None:
-    name = plain_name(call.function)
-    if name == "div":
-        is_number = len(call.inputs) == 1
-        return call.inputs[-1] if call.inputs and (not is_number or is_number_first(call)) else None
-    is_inverse = name == "reciprocal" or call.scalars.get("1", call.scalars.get("exponent")) == -1
-    return call.inputs[0] if is_inverse and call.inputs else None
 
 
 def _source_of_variance(flow: Dataflow, row: int) -> int | None:

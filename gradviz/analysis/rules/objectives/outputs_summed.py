@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.backward_calls import starts_from_ones
 from gradviz.analysis.dataflow.broadcasts import shape_of
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call, plain_name
+from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_function_of, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.rule import Rule
@@ -24,7 +25,8 @@ class OutputsSummed(Rule):
     where the program then takes columns of the result, as for a divergence, or compares the derivative by a single
     coordinate, as time, with as many columns as the output has. The same of a sum, if the columns of the output are
     used on their own. And a derivative of all columns of a gradient at once, of which columns are taken for second
-    derivatives, or all added up for a Laplacian, where a layer mixes the coordinates.
+    derivatives, or all added up for a Laplacian, where a layer mixes the coordinates. Also one whose columns are added
+    up for what the program calls a divergence or a trace.
 
     Why it matters
     --------------
@@ -76,6 +78,8 @@ class OutputsSummed(Rule):
                 used = None if summed is None else _misread(flow, row, summed, asked.tensor, result.tensor)
                 if used is None and summed is not None and flow.log.tensors[asked.tensor].role == "tensor":
                     used = _meets_columns(flow, row, summed, result.tensor)
+                if used is None and summed is not None:
+                    used = _meant_as_divergence(case, row, summed, asked.tensor, result.tensor)
                 site = None if used is None else flow.log.calls[used].call_site
                 if summed is not None and used is not None and site is not None and site not in told:
                     told.add(site)
@@ -134,6 +138,25 @@ def _misread(flow: Dataflow, row: int, summed: int, asked: int, result: int) -> 
         are_apart or (is_own_root and len(taken) > 1 and len(shape_of(flow, summed)) == _TABLE)
     )
     return min(taken.values()) if is_misread and _is_mixed_by_a_layer(flow, summed, row) else None
+
+
+def _meant_as_divergence(case: Case, row: int, summed: int, asked: int, result: int) -> int | None:
+    """The call that adds up the derivatives of a sum of columns by as many coordinates, and that the program calls a
+    divergence: there, each column is differentiated by its own coordinate only. Net forces are such sums as well.
+    """
+    flow = case.dataflow
+    if flow.log.tensors[asked].role != "tensor" or shape_of(flow, asked)[-1:] != shape_of(flow, summed)[-1:]:
+        return None
+    for used in _sums_of_columns(flow, result, row):
+        names = [line.function for line in callers(flow, used)]
+        names += flow.log.tensors[flow.log.calls[used].outputs[0].tensor].names
+        names.append(case.source_line(location_of_call(flow, used)) or "")
+        if any(_DIVERGENCE.search(each) for each in names) and _is_mixed_by_a_layer(flow, summed, row):
+            return used
+    return None
+
+
+_DIVERGENCE = re.compile(r"diver|(?<![a-z.])div(?![a-z(])|(?<![a-z])trace(?!back)|log_?det", re.IGNORECASE)
 
 
 def _meets_columns(flow: Dataflow, row: int, summed: int, result: int) -> int | None:

@@ -17,8 +17,9 @@ class StatisticsNeverUpdated(Rule):
 
     What it finds
     -------------
-    Batch normalization in evaluation mode whose weights are overwritten while training runs (a moving average, a
-    teacher), and whose running mean and variance are still 0 and 1, as they were made: nothing ever updates them.
+    Batch normalization in evaluation mode whose weights are overwritten while training runs, or get other memory (a
+    moving average, a teacher), and whose running mean and variance are still 0 and 1, as they were made: nothing ever
+    updates them.
 
     Why it matters
     --------------
@@ -70,9 +71,10 @@ class StatisticsNeverUpdated(Rule):
             weight = next((use.tensor for use in call.inputs if use.place in ("weight", "3")), None)
             if weight is None or weight in case.histories.trained or not _has_first_statistics(case, row):
                 continue
-            changes = flow.changes(weight, steps[0], row)
+            replaced = (each for each in flow.data_replacements(weight) if steps[0] < each < row)
+            changes = [*flow.changes(weight, steps[0], row), *replaced]
             if changes:
-                found[location_of_call(flow, changes[-1])].setdefault(weight, row)
+                found[location_of_call(flow, max(changes))].setdefault(weight, row)
         for location, weights in found.items():
             yield self._finding(case, location, weights)
 

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.formulas.grid_shares import Half, are_combined, half_at
+from gradviz.analysis.rules.bases.formulas.shares_by_masks import LostShares, shares_lost_by_masks
 
 
 class ShareLostOnGrid(Rule):
@@ -20,8 +21,9 @@ class ShareLostOnGrid(Rule):
     -------------
     Two weights, ``x.ceil() - x`` for the point below and ``x - x.floor()`` or ``x.frac()`` for the one above, that are
     written with ``scatter_add``, ``index_add`` or assignments, or multiply what is added up, such as ``one_hot``, where
-    some x are whole numbers. For these both weights are 0. So it is in the projection of a categorical Q-network (C51)
-    and in values that are written as two neighbouring classes.
+    some x are whole numbers. For these both weights are 0. Also weights on all points, chosen by ``distance > 0`` and
+    ``distance < 0``, which leave out a distance of 0. So it is in the projection of a categorical Q-network (C51) and
+    in values that are written as two neighbouring classes.
 
     Why it matters
     --------------
@@ -80,6 +82,25 @@ class ShareLostOnGrid(Rule):
                 lost[flow.log.calls[below.row].call_site].append((below, above))
         for pairs in lost.values():
             yield self._finding(flow, pairs)
+        by_masks: dict[int | None, list[LostShares]] = defaultdict(list)
+        for found in shares_lost_by_masks(flow):
+            by_masks[flow.log.calls[found.mask].call_site].append(found)
+        for each in by_masks.values():
+            yield self._by_masks(flow, each)
+
+    def _by_masks(self, flow: Dataflow, found: list[LostShares]) -> Finding:
+        location, other = two_lines(flow, found[-1].mask, found[-1].row)
+        count = sum(each.values for each in found)
+        return self.finding(
+            f"{count:,} values that lie on a point of the grid have no weight there: their distance is 0, and the "
+            "masks take what is more and what is less than 0",
+            symptom="grad_wrong",
+            why="the weights of such a value are all 0, so that no class gets its share",
+            fix="let one of both masks have the point itself: (distance >= 0) & (distance < 1)",
+            location=location,
+            symptom_location=other,
+            evidence={"values": count, "calls": len(found)},
+        )
 
     def _finding(self, flow: Dataflow, pairs: list[tuple[Half, Half]]) -> Finding:
         below, above = pairs[-1]

@@ -17,7 +17,8 @@ class RateMultipliedTwice(Rule):
     What it finds
     -------------
     ``LambdaLR`` or ``MultiplicativeLR`` whose first factor is the learning rate of the optimizer, below 0.2, so that
-    training begins with its square; a ``LambdaLR`` whose highest factor in the whole run is that, after a warm-up.
+    training begins with its square; a ``LambdaLR`` whose highest factor in the whole run is that, after a warm-up; and
+    a ``LinearLR`` that rises to it: ``start_factor`` and ``end_factor`` are factors, too.
 
     Why it matters
     --------------
@@ -55,12 +56,28 @@ class RateMultipliedTwice(Rule):
         log = case.dataflow.log
         for schedule in log.schedules:
             base, optimizer = schedule.base_rate, log.optimizers[schedule.optimizer]
-            if schedule.class_name not in _OF_FACTORS or base is None or not 0 < base < _HIGHEST or not optimizer.steps:
+            if base is None or not 0 < base < _HIGHEST or not optimizer.steps:
+                continue
+            if _rises_to_the_rate(schedule, base):
+                yield self._of_two_factors(case, schedule, base)
+            if schedule.class_name not in _OF_FACTORS:
                 continue
             begins_so = _is_square(schedule.first_rate, base, _ROUNDING)
             rate = schedule.first_rate if begins_so else _peak_that_is_square(schedule, base)
             if rate is not None:
                 yield self._finding(case, schedule, base, rate, "begins with" if begins_so else "reaches at most")
+
+    def _of_two_factors(self, case: Case, schedule: Schedule, base: float) -> Finding:
+        optimizer = case.dataflow.log.optimizers[schedule.optimizer]
+        return self.finding(
+            f"the last factor of this {schedule.class_name} is {base:.3g}, the learning rate itself: "
+            f"{optimizer_words(optimizer)} ends its warm-up with {base:.3g} times {base:.3g}, {base * base:.3g}",
+            symptom="grad_wrong",
+            why="start_factor and end_factor multiply the learning rate that the optimizer was made with",
+            fix="give it factors: start_factor=first_rate / rate, end_factor=1.0",
+            location=case.location_of_site(schedule.call_site),
+            evidence={"rate": base, "ends_with": base * base},
+        )
 
     def _finding(self, case: Case, schedule: Schedule, base: float, rate: float, verb: str) -> Finding:
         optimizer = case.dataflow.log.optimizers[schedule.optimizer]
@@ -81,6 +98,12 @@ def _peak_that_is_square(schedule: Schedule, base: float) -> float | None:
     rises, as in a run that ends before its warm-up does."""
     is_found = schedule.class_name == "LambdaLR" and _is_square(schedule.peak_rate, base, _BESIDE_THE_PEAK)
     return schedule.peak_rate if is_found else None
+
+
+def _rises_to_the_rate(schedule: Schedule, base: float) -> bool:
+    """Whether a warm-up ends with the learning rate as its last factor: with 1 it would end at the learning rate."""
+    first, last = schedule.first_factor, schedule.last_factor
+    return first is not None and last is not None and first < last and abs(last - base) <= _ROUNDING * base
 
 
 def _is_square(rate: float | None, base: float, rounding: float) -> bool:

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.tensor_words import optimizer_words
-from gradviz.analysis.finding import Finding
+from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.rates.rates_by_hand import line_that_counts
 from gradviz.analysis.rules.bases.sources.rates.schedule_lines import (
     length_counts_epochs,
     line_that_steps_this,
     places_of_schedule,
 )
+from gradviz.analysis.rules.bases.sources.source_tree import tree_of
 from gradviz.graph.call_log import LoggedOptimizer, RateTurn
 from gradviz.graph.modules_and_schedules import Schedule
 
@@ -101,7 +103,7 @@ class ScheduleRepeats(Rule):
             why=why,
             fix=fix.format(steps=f"{optimizer.steps:,}"),
             evidence={"steps": optimizer.steps, "rises": rises, "steps_down": half},
-            **places_of_schedule(case, number),
+            **_places(case, number),
         )
 
 
@@ -125,6 +127,9 @@ _MIN_STEPS_UP = 3
 _BEND = 0.8
 """A cosine begins to rise with less than this part of its average rise; a straight line with all of it."""
 
+_FEW_STEPS = 6
+_BEND_OF_FEW = 0.93
+"""Of a cosine that falls and rises within a few steps, the first step up is large, but less than that of a line."""
 _MIN_TIMES = 1.5
 """A schedule that goes on for a few steps behind its end stays low."""
 
@@ -140,16 +145,30 @@ def _goes_too_far(case: Case, schedule: Schedule) -> bool:
     return is_beyond and is_of_each_batch and length_counts_epochs(case, made)
 
 
+def _places(case: Case, optimizer: int) -> dict[str, Location | None]:
+    """The places of the finding; where the program counts by itself what its rate depends on, the line that counts."""
+    places = places_of_schedule(case, optimizer)
+    written = places["location"]
+    if written is None or case.dataflow.log.schedules:
+        return places
+    line = line_that_counts(tree_of(case.capture.sources.get(written.file, {})))
+    return places if line is None else {"location": Location(written.file, line), "symptom_location": written}
+
+
 def _smooth_rises(optimizer: LoggedOptimizer) -> int:
     """How often the learning rate rose from almost nothing along a cosine; the last time perhaps up to the end."""
     found = 0
     last = optimizer.learning_rates[0] if optimizer.learning_rates else None
     ends = [] if last is None else [RateTurn(optimizer.steps - 1, last, last)]
-    for low, high in itertools.pairwise([*optimizer.rate_turns, *ends]):
+    turns = [*optimizer.rate_turns, *ends]
+    for index, (low, high) in enumerate(itertools.pairwise(turns)):
         length, height = high.step - low.step, high.rate - low.rate
         if low.following <= low.rate or length < _MIN_STEPS_UP or low.rate > _LOW * high.rate:
             continue
-        found += low.following - low.rate < _BEND * height / length
+        fall = low.step - turns[index - 1].step if index else low.step
+        is_of_few_steps = length <= _FEW_STEPS and abs(fall - length) <= 1
+        bend = _BEND_OF_FEW if is_of_few_steps else _BEND
+        found += low.following - low.rate < bend * height / length
     return found
 
 

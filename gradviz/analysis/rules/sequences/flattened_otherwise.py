@@ -13,6 +13,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.copies.flattened_rows import GRIDS, JOINS, TURN, orders_of_rows
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call
 
@@ -25,7 +26,8 @@ class FlattenedOtherwise(Rule):
     A loss or a product that combines, row by row, what comes of a tensor of shape ``(T, N, ...)`` whose first two axes
     were flattened with what comes of one of shape ``(N, T, ...)``: one of the two was transposed, or stacked along the
     other axis, before ``reshape()``, ``view()`` or ``flatten()``; or the time steps of a loop were joined with
-    ``cat()``. Axes of the same length cannot be told apart.
+    ``cat()``; or all pairs of two lists of coordinates were taken with ``cartesian_prod()``, the list of the inner axis
+    first. Of both, the same rows may be taken later. Axes of the same length cannot be told apart.
 
     Why it matters
     --------------
@@ -95,13 +97,8 @@ class FlattenedOtherwise(Rule):
 
 
 _COMBINE = LOSSES_BY_SAMPLE | {"mul", "add", "sub", "gather"}
-_FLATTEN = frozenset({"reshape", "view", "flatten"})
-_TURN = frozenset({"transpose", "permute", "t", "T", "swapaxes", "movedim", "mT", "swapdims"})
-_JOINS = frozenset({"cat", "concat", "vstack"})
-_MIN_STEPS = 3
 _MAX_TRIED = 3
 _MIN_TIMES = 2
-_MAX_CALLS = 60
 _BOTH = 2
 
 
@@ -127,55 +124,23 @@ def _met_otherwise(flow: Dataflow, row: int) -> Iterator[_Met]:
     count = shape_of(flow, one)[:1]
     if not count or shape_of(flow, other)[:1] != count:
         return
-    left, right = _orders(flow, one, row, count[0]), _orders(flow, other, row, count[0])
+    left, right = orders_of_rows(flow, one, row, count[0]), orders_of_rows(flow, other, row, count[0])
     if len(left) != 1 or len(right) != 1:
         return
-    ((order, first),) = left.items()
-    ((turned, second),) = right.items()
-    if order == turned[::-1] and order[0] != order[1]:
+    (((order, taken), first),) = left.items()
+    (((turned, also_taken), second),) = right.items()
+    if order == turned[::-1] and order[0] != order[1] and taken == also_taken:
         if _is_turned(flow, first) and not _is_turned(flow, second):
             yield _Met(row, first, second, turned)
         else:
             yield _Met(row, second, first, order)
 
 
-def _orders(flow: Dataflow, tensor: int, row: int, count: int) -> dict[tuple[int, int], int]:
-    """By the lengths of two axes that were flattened to these rows: the call that did."""
-    found: dict[tuple[int, int], int] = {}
-    waiting, seen = [(tensor, row)], set[int]()
-    while waiting and len(seen) < _MAX_CALLS:
-        each, before = waiting.pop()
-        made = flow.newest_producer(each, before)
-        if made is None or made in seen:
-            continue
-        seen.add(made)
-        call = flow.log.calls[made]
-        given = shape_of(flow, call.inputs[0].tensor) if call.inputs else ()
-        if _is_of_steps(flow, call, given, count):
-            found[len(call.inputs), given[0]] = made
-            continue
-        if plain_name(call.function) in _FLATTEN and len(given) >= _BOTH and given[0] != count:
-            is_of_two = given[0] * given[1] == count and min(given[:_BOTH]) > 1
-            found |= {(given[0], given[1]): made} if is_of_two else {(0, 0): made}
-            continue
-        waiting += [(use.tensor, made) for use in call.inputs if shape_of(flow, use.tensor)[:1] == (count,)]
-    return found
-
-
-def _is_of_steps(flow: Dataflow, call: Call, given: tuple[int, ...], count: int) -> bool:
-    """Whether a call puts results of a loop over time below each other: ``cat(rows)`` has the order (time, batch)."""
-    if plain_name(call.function) not in _JOINS or len(call.inputs) < _MIN_STEPS or not given:
-        return False
-    lines = {flow.log.calls[made].call_site for use in call.inputs for made in flow.producers(use.tensor)[-1:]}
-    is_one_shape = {shape_of(flow, use.tensor) for use in call.inputs} == {given}
-    return is_one_shape and len(lines) == 1 and given[0] > 1 and given[0] * len(call.inputs) == count
-
-
 def _is_turned(flow: Dataflow, row: int) -> bool:
     """Whether what is flattened was transposed before, or stacked along another axis than the first."""
-    if plain_name(flow.log.calls[row].function) in _JOINS:
+    if plain_name(flow.log.calls[row].function) in JOINS | GRIDS:
         return True
     for _, call in flow.makers(flow.log.calls[row].inputs[0].tensor, row, 1):
         is_stacked = plain_name(call.function) == "stack" and call.scalars.get("1", call.scalars.get("dim", 0)) != 0
-        return plain_name(call.function) in _TURN or is_stacked
+        return plain_name(call.function) in TURN or is_stacked
     return False

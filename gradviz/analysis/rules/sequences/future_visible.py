@@ -20,7 +20,8 @@ class FutureVisible(Rule):
     A loss of classes whose targets are the tokens that the model looks up, shifted by one position, where a position
     can read later ones: attention without a mask, with a mask that only hides padding, or with a triangle that hides
     too little or the wrong half; a recurrent layer of two directions; a convolution over time with as much padding
-    after the sequence as before it. Attention to another sequence, such as the source of a translation, is left alone.
+    after the sequence as before it; a product with a matrix of all pairs of positions, without a triangle or with the
+    wrong half of it. Attention to another sequence, such as the source of a translation, is left alone.
 
     Why it matters
     --------------

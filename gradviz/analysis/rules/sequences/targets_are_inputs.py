@@ -9,6 +9,7 @@ from math import prod
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name, two_lines
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -16,6 +17,7 @@ from gradviz.analysis.rules.bases.losses.loss_arguments import calls_in_training
 from gradviz.analysis.rules.bases.sequences.copied_inputs import REGRESSIONS, is_named_noisy, noisy_target, same_part
 from gradviz.analysis.rules.bases.sequences.part_of_inputs import TargetRead, target_read
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import part_of
+from gradviz.analysis.rules.bases.sequences.stacked_windows import stacked_target_read
 from gradviz.graph.call_log import Call
 
 
@@ -108,7 +110,8 @@ class TargetsAreInputs(Rule):
             elif same[-1] is not None and all(each is not None for each in same):
                 yield self._same_part(case, last[-1], same[-1])
             else:
-                read = [target_read(flow, row) for row in last]
+                made = [row for row in rows if _is_made(flow, row)]  # loading data is only noted now and then
+                read = [target_read(flow, row) or stacked_target_read(flow, row) for row in made[-_EXAMINED:] or last]
                 if read[-1] is not None and all(each is not None for each in read):
                     yield self._read_before(case, read[-1])
 
@@ -194,6 +197,12 @@ _ATTEND = frozenset({
 """They get first what asks: queries, or the weights that were computed of them."""
 _MAX_FOLLOWED = 5_000
 _SHAPES = frozenset({"view", "reshape", "flatten", "contiguous", "to", "long", "t", "transpose", "permute"})
+
+
+def _is_made(flow: Dataflow, row: int) -> bool:
+    """Whether a call is known that made the target."""
+    inputs = flow.log.calls[row].inputs
+    return len(inputs) > 1 and flow.is_made(inputs[1].tensor, row)
 
 
 def _checksum_of_target(call: Call) -> int | None:

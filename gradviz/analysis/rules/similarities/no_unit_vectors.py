@@ -118,7 +118,7 @@ class NoUnitVectors(Rule):
         )
 
 
-_PRODUCTS = frozenset({"matmul", "mm", "bmm", "linear", "einsum", "sum"})
+_PRODUCTS = frozenset({"matmul", "mm", "bmm", "linear", "einsum", "sum", "vecdot"})
 
 
 def _axes_words(axes: list[int]) -> str:
@@ -155,13 +155,15 @@ def _is_computed_and_wide(flow: Dataflow, scaled: Scaled) -> bool:
 
 def _is_of_similarities(flow: Dataflow, row: int) -> bool:
     """Whether the products of samples are compared: a kernel of a whole data set is scaled as a whole on purpose."""
-    if plain_name(flow.log.calls[row].function) == "sum":
-        return True
+    call = flow.log.calls[row]
+    given, made = (len(shape_of(flow, use.tensor)) for use in (call.inputs[0], call.outputs[0]))
+    if plain_name(call.function) in ("sum", "vecdot") or (plain_name(call.function) == "einsum" and made < given):
+        return True  # one product of each pair
     after = flow.descendants(flow.log.calls[row].outputs[0].tensor, row, live=True)[:_MAX_USES]
     return any(plain_name(flow.log.calls[each].function) in _COMPARE for each in after)
 
 
 _COMPARE = frozenset({
     "cross_entropy", "log_softmax", "softmax", "logsumexp", "exp", "relu", "clamp", "max", "margin_ranking_loss",
-    "binary_cross_entropy_with_logits", "sigmoid", "logsigmoid", "softplus",
+    "logaddexp", "binary_cross_entropy_with_logits", "sigmoid", "logsigmoid", "softplus",
 })  # fmt: skip

@@ -13,9 +13,9 @@ from gradviz.analysis.dataflow.call_words import call_words, plain_name, two_lin
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.lengths import division_by_length
 from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, calls_in_training, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
-from gradviz.analysis.rules.bases.losses.vector_lengths import division_by_length
 from gradviz.graph.call_log import Call
 
 

@@ -12,7 +12,15 @@ from gradviz.analysis.dataflow.call_words import at_line, callers, location_of_c
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.batches.places_of_data import ENDS, EXPOSURES, LENGTHS, WEIGHTS, Place, place_of
+from gradviz.analysis.rules.bases.batches.places_of_data import (
+    ENDS,
+    EVENTS,
+    EXPOSURES,
+    LENGTHS,
+    WEIGHTS,
+    Place,
+    place_of,
+)
 from gradviz.analysis.rules.bases.unread_names import unread_name
 
 
@@ -26,7 +34,7 @@ class LoadedAndNotUsed(Rule):
     sample: ends of episodes (``done``, ``terminal``) where a reward and the discounted value of the next state are
     added up for all samples; ``lengths`` where a recurrent layer or an average over time gets padded sequences, and no
     mask is made of the tokens; ``weights`` of samples where a loss is averaged over all of them; ``exposure`` of counts
-    in a Poisson loss.
+    in a Poisson loss; whether an ``event`` was seen, in the likelihood of the time until it.
 
     Why it matters
     --------------
@@ -134,7 +142,7 @@ def _is_unused(flow: Dataflow, tensor: int) -> bool:
 
 
 def _is_telling(name: str) -> bool:
-    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS, EXPOSURES))
+    return any(pattern.fullmatch(name) for pattern in (ENDS, LENGTHS, WEIGHTS, EXPOSURES, EVENTS))
 
 
 _PART = re.compile(r"(?P<owner>.+)(?:\.|\[['\"])(?P<name>\w+)(?:['\"]\])?")

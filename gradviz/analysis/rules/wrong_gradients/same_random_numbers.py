@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 
@@ -25,8 +26,9 @@ class SameRandomNumbers(Rule):
     -------------
     Noise that a line draws anew for every step and that has the same values each time, though the data beside it
     change: it is added to or multiplied with tensors of the step, and goes into the loss. It compares the smallest and
-    the largest number that were drawn. Where both are drawn, either may be the data, and nothing is reported. Also
-    noise that comes back after some steps of one optimizer, since a validation or a sampler seeds all random numbers.
+    the largest number that were drawn, whether a generator is seeded each time or gets its old state back. Where both
+    are drawn, either may be the data, and nothing is reported. Also noise that comes back after some steps of one
+    optimizer, since a validation or a sampler seeds all random numbers.
 
     Why it matters
     --------------
@@ -89,11 +91,17 @@ class SameRandomNumbers(Rule):
     def _finding(self, case: Case, rows: list[int], location: Location | None) -> Finding:
         flow = case.dataflow
         words, drawn = call_words(flow.log.calls[rows[-1]]), location_of_call(flow, rows[-1])
+        is_put_back = _PUTS_BACK.search(case.source_line(location) or "") is not None
         return self.finding(
             f"{words}{at_line(drawn)} drew the same numbers all {len(rows):,} times, while the data changed",
             symptom="grad_wrong",
-            why="a generator that is seeded anew starts from the beginning, so each step gets the same noise",
-            fix="seed once, before the loop: make the generator there, and pass it on",
+            why="the generator gets back the state that it had, so each step gets the same noise"
+            if is_put_back
+            else "a generator that is seeded anew starts from the beginning, so each step gets the same noise",
+            fix="draw without it, or from a generator of its own: "
+            "torch.randn(..., generator=generator), made once before the loop"
+            if is_put_back
+            else "seed once, before the loop: make the generator there, and pass it on",
             location=location,
             symptom_location=drawn if drawn != location else None,
             evidence={"times": len(rows)},
@@ -163,7 +171,7 @@ def _seeding_line(case: Case, row: int) -> Location | None:
     for number in range(drawn.line, max(drawn.line - _MAX_LINES, 0), -1):
         above = Location(drawn.file, number)
         text = case.source_line(above) or ""
-        if "manual_seed(" in text:
+        if "manual_seed(" in text or _PUTS_BACK.search(text):
             return above
         if text.lstrip().startswith(("def ", "class ")):
             break
@@ -180,4 +188,6 @@ def _line_of_seeded_generator(case: Case, drawn: Location) -> Location | None:
     return Location(drawn.file, seeding[0]) if is_made_there else None
 
 
+_PUTS_BACK = re.compile(r"\b(fork_rng|set_rng_state|set_state)\(")
+"""What gives a generator a state that it had before."""
 _MAX_LINES = 12

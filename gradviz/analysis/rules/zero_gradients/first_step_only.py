@@ -24,7 +24,7 @@ class FirstStepOnly(Rule):
     -------------
     ``nn.LSTM``, ``nn.GRU`` or ``nn.RNN`` of one direction, of which a loss reads nothing but ``out[:, 0]`` with
     ``batch_first=True``, or ``out[0]`` without it, or the last entry of ``out.flip(0)``, and no state that is the last
-    one.
+    one. Also where each sample takes the step of a tensor of positions that is 0 for all of them.
 
     Why it matters
     --------------

@@ -105,8 +105,8 @@ def _takes_the_beginning(case: Case, call: Call) -> bool:
 def _is_shifted(case: Case, row: int) -> bool:
     """Whether the product of noise and scale is added to something that the model computes as well: a mean."""
     flow = case.dataflow
-    if plain_name(flow.log.calls[row].function) == "addcmul":
-        return flow.log.calls[row].inputs[0].requires_grad
+    if plain_name(flow.log.calls[row].function) == "addcmul" and flow.log.calls[row].inputs[0].requires_grad:
+        return True
     made = flow.log.calls[row].outputs[0].tensor
     return any(
         plain_name(call.function) in ("add", "sub") and len(call.live_inputs) == _MEAN_AND_NOISE

@@ -1,4 +1,5 @@
-"""Where a loss should take the ends of episodes, the lengths of sequences, the weights or the exposures of samples."""
+"""Where a loss should take the ends of episodes, the lengths of sequences, the weights or the exposures of samples, or
+whether what one waits for was seen."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from gradviz.analysis.dataflow.axes import axes_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.batches.times_of_events import event_counted_for_all
 from gradviz.analysis.rules.bases.losses.loss_arguments import LOSSES_BY_SAMPLE
 from gradviz.graph.call_log import Call
 
@@ -18,6 +20,9 @@ LENGTHS = re.compile(r"(\w+_)?(lengths?|lens?)(_\w+)?")
 WEIGHTS = re.compile(r"(is_|iw_|sample_|importance_|batch_|per_)?weights?(_\w+)?")
 
 EXPOSURES = re.compile(r"(log_)?(exposures?|offsets?)(_\w+)?")
+EVENTS = re.compile(
+    r"(is_|was_|not_)?(events?|observed|uncensored|censored|censoring|died|deaths?|failed|failures?|relapsed?)(_\w+)?"
+)
 
 
 class Place(Struct, frozen=True):
@@ -40,6 +45,9 @@ def place_of(flow: Dataflow, name: str, tensor: int, backward: int) -> Place | N
         return _padded(flow, rows, size, int(longest)) if is_count and longest else None
     if EXPOSURES.fullmatch(name):
         return _counts(flow, name, rows, size)
+    if EVENTS.fullmatch(name):
+        is_flag = values is not None and (values.minimum, values.maximum) == (0, 1)
+        return _unfinished_times(flow, name, rows, size) if is_flag else None
     is_weight = values is not None and values.minimum is not None and values.minimum >= 0
     return _average(flow, name, rows, size) if is_weight else None
 
@@ -129,6 +137,21 @@ def _counts(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:
                 f"add its logarithm to that of the rate: F.poisson_nll_loss(log_rate + {added}, counts)",
             )
     return None
+
+
+def _unfinished_times(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:
+    """The likelihood of times until an event, which takes all of them for times at whose end it was seen."""
+    row = event_counted_for_all(flow, rows, size)
+    if row is None:
+        return None
+    flag = f"(1 - {name})" if name.startswith(("cens", "is_cens", "not")) else name
+    return Place(
+        row,
+        "the likelihood counts an event at the end of the time of each sample",
+        "of those who left before, one only knows that nothing had happened until then: their term has no rate at the "
+        "end",
+        f"multiply the logarithm of the rate by it: (rate * time - {flag} * rate.log()).mean()",
+    )
 
 
 def _average(flow: Dataflow, name: str, rows: range, size: int) -> Place | None:

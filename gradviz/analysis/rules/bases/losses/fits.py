@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.formulas.products import is_square
@@ -37,7 +38,8 @@ ERRORS = frozenset({
 })  # fmt: skip
 """Loss functions of torch that compare a result with a target."""
 _CLASS_WEIGHTS = ("weight", "2")
-_SIZES = frozenset({"pow", "square", "abs", "mul", "norm", "vector_norm"})
+_SIZES = frozenset({"pow", "square", "abs", "norm", "vector_norm", "matrix_norm"})
+_VARIES = frozenset({"var", "std", "var_mean", "std_mean"})
 _BOTH = 2
 
 
@@ -53,11 +55,29 @@ def fits_in(flow: Dataflow, terms: list[Term]) -> Iterator[Fit]:
                 yield from _fit(flow, term, call, is_score=True)
         elif name in _LOGARITHMS:
             yield from _of_ratio(flow, term, call)
-        elif name in _SIZES and call.inputs:
-            is_size = name != "mul" or len({use.tensor for use in call.inputs}) < len(call.inputs)
-            made = flow.newest_producer(call.inputs[0].tensor, term.row) if is_size else None
-            if made is not None and plain_name(flow.log.calls[made].function) == "sub":
-                yield from _fit(flow, term, flow.log.calls[made], is_score=False)
+        else:
+            yield from _of_size(flow, term, call)
+
+
+def _of_size(flow: Dataflow, term: Term, call: Call) -> Iterator[Fit]:
+    """The size of a difference, or what varies of it: its squares, its norm, its variance."""
+    row, varies = term.row, False
+    for _ in range(_MAX_AROUND):
+        name = plain_name(call.function)
+        is_averaged = row != term.row and name in ("sum", "mean")
+        if not call.inputs or not (name in _SIZES or name in _VARIES or is_averaged or is_square(call)):
+            return
+        varies = varies or name in _VARIES
+        made = flow.newest_producer(call.inputs[0].tensor, row)
+        if made is None:
+            return
+        row, call = made, flow.log.calls[made]
+        if plain_name(call.function) == "sub":
+            shapes = {shape_of(flow, use.tensor) for use in call.inputs}
+            # What varies around a centre of all samples is no error.
+            if not varies or len(shapes) == 1:
+                yield from _fit(flow, term, call, is_score=False)
+            return
 
 
 def _of_ratio(flow: Dataflow, term: Term, call: Call) -> Iterator[Fit]:

@@ -10,6 +10,7 @@ from gradviz.analysis.dataflow.axes import axis_of
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.lengths import SAME_VALUES, Division, division_by_length
 from gradviz.graph.call_log import Call, TensorUse
 
 _SAME_AXES = frozenset({
@@ -112,78 +113,6 @@ def _axes_of_lengths(flow: Dataflow, row: int, call: Call, shape: tuple[int, ...
 
 _EUCLIDEAN = 2
 _TWO = 2
-_NORMS = frozenset({"norm", "vector_norm", "linalg_norm", "linalg_vector_norm"})
-_SAME_VALUES = frozenset({
-    "unsqueeze", "squeeze", "expand", "expand_as", "view", "reshape", "detach", "to", "float", "double", "clone",
-    "getitem", "contiguous",
-})  # fmt: skip
-_AROUND = _SAME_VALUES | {"clamp", "clamp_min", "add", "maximum", "clip"}
-_PRODUCTS_WITH_ITSELF = frozenset({"einsum", "vecdot", "dot", "inner"})
-
-
-class Division(Struct, frozen=True):
-    """Vectors that are divided by lengths, or multiplied by their inverse."""
-
-    vectors: int
-    length: int
-    of: int
-    """The vectors whose lengths these are."""
-
-    @property
-    def is_own(self) -> bool:
-        return self.vectors == self.of
-
-
-def division_by_length(flow: Dataflow, row: int, call: Call) -> Division | None:
-    """The vectors and the lengths by which a call divides them; None for other calls."""
-    name = plain_name(call.function)
-    if name not in _SCALE or len(call.inputs) != _TWO:
-        return None
-    first, second = call.inputs
-    for vectors, length in ((first, second), (second, first)) if name == "mul" else ((first, second),):
-        found = _length(flow, length.tensor, row)
-        if found is not None and found[1] == (1 if name == "div" else -1):
-            return Division(vectors.tensor, length.tensor, found[0])
-    return None
-
-
-def _length(flow: Dataflow, tensor: int, before: int) -> tuple[int, float] | None:
-    """The vectors of whose lengths a tensor is a power, and which power."""
-    power, is_summed = 1.0, False
-    for row, call in flow.makers(tensor, before, _MAX_MAKERS):
-        name, numbers = plain_name(call.function), call.scalars
-        exponent = numbers.get("1", numbers.get("exponent"))
-        if name in _NORMS:
-            is_plain = numbers.get("p", numbers.get("ord", numbers.get("1", _TWO))) in ("fro", _EUCLIDEAN, None)
-            return (_vectors(flow, call, row), power) if is_plain else None
-        is_of_itself = len(call.inputs) == _TWO and call.inputs[0].tensor == call.inputs[1].tensor
-        if is_of_itself and name in _PRODUCTS_WITH_ITSELF:
-            return _vectors(flow, call, row), 2 * power
-        if is_summed and (name == "square" or (name == "pow" and exponent == _TWO) or (name == "mul" and is_of_itself)):
-            return _vectors(flow, call, row), 2 * power
-        factor = _POWERS.get(name, exponent if name == "pow" and type(exponent) in (int, float) else None)
-        if name == "div" and call.function.endswith(("rdiv__", "rtruediv__")) and len(call.inputs) == 1:
-            factor = -1.0
-        if factor is not None:
-            power *= float(factor)
-        elif name == "sum":
-            is_summed = True
-        elif name not in _AROUND:
-            return None
-    return None
-
-
-_POWERS = {"sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0}
-
-
-def _vectors(flow: Dataflow, call: Call, row: int) -> int:
-    """What a length is taken of, before it was detached."""
-    tensor = call.inputs[0].tensor
-    for _, above in flow.makers(tensor, row, _TWO):
-        if plain_name(above.function) not in ("detach", "clone"):
-            break
-        tensor = above.inputs[0].tensor
-    return tensor
 
 
 def foreign_lengths(flow: Dataflow, row: int) -> tuple[int, int] | None:
@@ -196,10 +125,11 @@ def foreign_lengths(flow: Dataflow, row: int) -> tuple[int, int] | None:
             if division is not None:
                 found.append((made, division))
                 break
-            if plain_name(call.function) not in _SAME_VALUES | {"t", "T", "mT", "transpose", "permute"}:
+            if plain_name(call.function) not in SAME_VALUES | {"t", "T", "mT", "transpose", "permute"}:
                 break
     for (wrong, division), (right, other) in (found, found[::-1]) if len(found) == _TWO else ():
-        if not division.is_own and other.is_own and division.of == other.vectors:
+        # The lengths of rows with other numbers than the rows, or those of other vectors.
+        if not division.is_own and other.is_own and division.of in (other.rows, (other.rows[0], ())):
             return wrong, right
     return None
 
@@ -220,6 +150,12 @@ def factors(flow: Dataflow, row: int, call: Call) -> tuple[tuple[TensorUse, int]
         return _factors_of_einsum(call)
     if name == "sum" and call.inputs:
         return _factors_of_sum(flow, row, call)
+    if name == "vecdot" and len(call.inputs) == _TWO:
+        ranks = [len(shape_of(flow, use.tensor)) for use in call.inputs]
+        axes = [axis_of(call, rank) for rank in ranks]
+        return tuple(
+            (use, rank - 1 if axis is None else axis) for use, rank, axis in zip(call.inputs, ranks, axes, strict=True)
+        )
     return ()
 
 

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
+from gradviz.analysis.rules.bases.samples.mixing_weights import Weight, weight_of
 from gradviz.graph.call_log import Call, TensorUse
 
 Share = tuple[float, float]
@@ -27,6 +29,8 @@ class Part(Struct, frozen=True):
     source: int
     order: Hashable
     share: Share
+    weight: Weight | None = None
+    """None for a number."""
 
 
 _TWO = 2
@@ -46,7 +50,8 @@ def summands(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
     if name == "lerp" and len(inputs) >= _TWO:
         number = number_of(call, "2", "weight", missing=-1.0)
         weight = _share_of(flow, inputs[2], row) if len(inputs) > _TWO else (number, number)
-        return _of_shares(flow, row, inputs[:2], None if weight is None else (_rest(weight), weight))
+        parts = _of_shares(flow, row, inputs[:2], None if weight is None else (_rest(weight), weight))
+        return _weighed(flow, row, parts, inputs[2]) if len(inputs) > _TWO else parts
     if name in ("add", "sub") and len(inputs) == _TWO:
         alpha = number_of(call, "alpha", missing=1.0)
         if name == "add" and alpha == 1:
@@ -56,7 +61,8 @@ def summands(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
         return [own, _named(flow, inputs[1], row, (alpha, alpha))] if own else _of_difference(flow, row, call)
     if name == "addcmul" and len(inputs) == _TWO + 1:
         share = _share_of(flow, inputs[2], row)
-        return [_part(flow, inputs[0].tensor, row), None if share is None else _named(flow, inputs[1], row, share)]
+        added = None if share is None else _named(flow, inputs[1], row, share, weight_of(flow, inputs[2], row))
+        return [_part(flow, inputs[0].tensor, row), added]
     return _of_vectors(flow, row, call)
 
 
@@ -72,20 +78,30 @@ def _of_difference(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
     """``x + b * (x[order] - x)``, and ``x - b * (x - x[order])``."""
     is_sum, alpha = plain_name(call.function) == "add", number_of(call, "alpha", missing=1.0)
     for own, scaled in (call.inputs, call.inputs[::-1]) if is_sum else (call.inputs,):
-        share, difference = (alpha, alpha), scaled
+        share, difference, factor = (alpha, alpha), scaled, None
         made = flow.newest_producer(scaled.tensor, row)
         product = None if made is None else flow.log.calls[made]
         if product is not None and plain_name(product.function) == "mul":
             pairs = [(use, found) for use in product.inputs if (found := _factor_beside(flow, product, use, made or 0))]
             (difference, share), made = (pairs or [(scaled, share)])[0], made
+            factor = next((use for use in product.inputs if use is not difference), None)
             made = flow.newest_producer(difference.tensor, made or 0)
         less = None if made is None else flow.log.calls[made]
         if less is None or plain_name(less.function) != "sub" or len(less.inputs) != _TWO:
             continue
         first, second = less.inputs if is_sum else less.inputs[::-1]
         if second.tensor == own.tensor and 0 < min(share) <= max(share) < 1:
-            return _of_shares(flow, made or 0, (own, first), (_rest(share), share))
+            parts = _of_shares(flow, made or 0, (own, first), (_rest(share), share))
+            return parts if factor is None else _weighed(flow, row, parts, factor)
     return []
+
+
+def _weighed(flow: Dataflow, row: int, parts: list[Part | None], factor: TensorUse) -> list[Part | None]:
+    """Of two summands, the second one has the weights of a tensor, and the first one what is left."""
+    weight = weight_of(flow, factor, row)
+    if weight is None or len(parts) != _TWO or parts[0] is None or parts[1] is None:
+        return parts
+    return [replace(parts[0], weight=(weight[0], not weight[1])), replace(parts[1], weight=weight)]
 
 
 def _of_vectors(flow: Dataflow, row: int, call: Call) -> list[Part | None]:
@@ -132,10 +148,10 @@ def _rest(share: Share) -> Share:
     return 1 - share[1], 1 - share[0]
 
 
-def _named(flow: Dataflow, use: TensorUse, row: int, share: Share) -> Part:
+def _named(flow: Dataflow, use: TensorUse, row: int, share: Share, weight: Weight | None = None) -> Part:
     given = _target_of_loss(flow, use.tensor, row) if use.requires_grad else None
     source, order = _taken(flow, use.tensor if given is None else given, row)
-    return Part(source, order, share)
+    return Part(source, order, share, weight)
 
 
 def _part(flow: Dataflow, tensor: int, before: int) -> Part | None:
@@ -149,10 +165,18 @@ def _part(flow: Dataflow, tensor: int, before: int) -> Part | None:
             given = _target_of_loss(flow, use.tensor, row) if use.requires_grad else None
             source, order = _taken(flow, use.tensor if given is None else given, row)
             if order is not None or use.requires_grad or len(call.inputs) == 1:
-                return Part(source, order, share)
+                return Part(source, order, share, _weight_beside(flow, call, use, row))
     plain = [use for use in call.inputs if shape_of(flow, use.tensor) == shape_of(flow, tensor)]
     share = _factor_beside(flow, call, plain[0], row) if len(plain) == 1 else None
-    return None if share is None else Part(_taken(flow, plain[0].tensor, row)[0], None, share)
+    if share is None:
+        return None
+    return Part(_taken(flow, plain[0].tensor, row)[0], None, share, _weight_beside(flow, call, plain[0], row))
+
+
+def _weight_beside(flow: Dataflow, call: Call, use: TensorUse, row: int) -> Weight | None:
+    """The other factor of a product, if it is a tensor."""
+    others = [each for each in call.inputs if each is not use]
+    return weight_of(flow, others[0], row) if others else None
 
 
 def _factor_beside(flow: Dataflow, call: Call, use: TensorUse, row: int) -> Share | None:

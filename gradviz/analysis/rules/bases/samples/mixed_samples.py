@@ -11,8 +11,10 @@ from msgspec import Struct
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.products import product_of
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument
 from gradviz.analysis.rules.bases.samples.mixed_parts import MIXES, PASSES, TAKES, Share, summands
+from gradviz.analysis.rules.bases.samples.mixing_weights import Weight
 from gradviz.graph.call_log import Call
 
 
@@ -22,6 +24,14 @@ class Mix(Struct, frozen=True):
     row: int
     own: Share
     other: Share
+    weights: tuple[Weight | None, Weight | None] = (None, None)
+    """The tensors that have both shares of all samples, if they are no numbers."""
+
+    @property
+    def is_by_one_tensor(self) -> bool:
+        """Whether one of both is what another one leaves of 1."""
+        own, other = self.weights
+        return own is not None and other is not None and own == (other[0], not other[1])
 
 
 _TWO = 2
@@ -37,8 +47,11 @@ def mixes_by_order(flow: Dataflow) -> dict[Hashable, list[Mix]]:
             break
         name = plain_name(call.function)
         made = _pasted(flow, row, call) if name == "setitem" else _mixed(flow, row, call) if name in MIXES else None
-        if made is not None and any(abs(a - b) > _CLEARLY for a, b in zip(made[1].own, made[1].other, strict=True)):
-            found[made[0]].append(made[1])
+        if made is None:
+            continue
+        order, mix = made
+        if mix.is_by_one_tensor or any(abs(a - b) > _CLEARLY for a, b in zip(mix.own, mix.other, strict=True)):
+            found[order].append(mix)
     return found
 
 
@@ -47,7 +60,9 @@ def is_of_labels(flow: Dataflow, row: int) -> bool:
     made = flow.log.calls[row].outputs[0]
     users = [flow.log.calls[user] for user in flow.users(made.tensor, row)]
     return made.requires_grad or any(
-        user.live_inputs and (plain_name(user.function) == "mul" or made.tensor == _target(user)) for user in users
+        user.live_inputs and (product_of(user) is not None or made.tensor == _target(user))
+        for user in users
+        if not any(flow.log.tensors[use.tensor].role == "parameter" for use in user.inputs)
     )
 
 
@@ -65,7 +80,7 @@ def _mixed(flow: Dataflow, row: int, call: Call) -> tuple[Hashable, Mix] | None:
     if one is None or other is None or one.source != other.source or (one.order is None) == (other.order is None):
         return None
     own, second = (one, other) if one.order is None else (other, one)
-    return second.order, Mix(row, own.share, second.share)
+    return second.order, Mix(row, own.share, second.share, (own.weight, second.weight))
 
 
 def _pasted(flow: Dataflow, row: int, call: Call) -> tuple[Hashable, Mix] | None:

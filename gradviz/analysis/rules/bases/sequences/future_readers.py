@@ -16,6 +16,8 @@ from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     scores_of,
     triangle_of,
 )
+from gradviz.analysis.rules.bases.sequences.position_convolutions import positions_after
+from gradviz.analysis.rules.bases.sequences.position_mixers import MIXING, Mixer, reads_later
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted
 from gradviz.graph.call_log import Call
 
@@ -108,6 +110,9 @@ def _reader(flow: Dataflow, shifted: Shifted, row: int) -> tuple[FutureReader, t
             "make the layer without bidirectional=True",
         )
         return reader, (call.inputs[0].tensor, row)
+    mixed = reads_later(flow, row, shifted.lengths) if name in MIXING else None
+    if mixed is not None:
+        return _of_mixer(flow, row, *mixed)
     if name == "conv1d":
         return _of_convolution(flow, shifted, row, call)
     return None
@@ -232,40 +237,31 @@ def _hides_less_than_the_future(hidden: tuple[int, int], length: int) -> bool:
     return 2 * count * length < elements * (length - 1)
 
 
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+def _of_mixer(flow: Dataflow, row: int, mixer: Mixer, is_whole: bool) -> tuple[FutureReader, tuple[int, int]]:
+    length = shape_of(flow, mixer.matrix.tensor)[-1]
+    if is_whole:
+        what = f"the product with a matrix of {length} x {length} gives each position all {length}"
+        fix = "leave only the positions before each: matrix.tril() @ x"
+    else:
+        order = "columns of a lower triangle" if mixer.past == "lower" else "rows of an upper triangle"
+        what = "the product with a triangular matrix gives each position itself and those after it"
+        fix = f"take the other half of the matrix, or sum over the other axis: the sum over the {order} is of the past"
+    return FutureReader(row, what, fix), (mixer.sequence.tensor, row)
+
+
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
 def _of_convolution(
     flow: Dataflow, shifted: Shifted, row: int, call: Call
 ) -> tuple[FutureReader, tuple[int, int]] | None:
-    given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
-    kernel = shape_of(flow, call.inputs[1].tensor)[-1]
-    weight = flow.log.tensors[call.inputs[1].tensor]
-    values = flow.values(call.inputs[1].tensor, row)
-    if weight.role != "parameter" or made[-1] not in shifted.lengths or kernel < _TWO or (values and values.zeros):
+    found = positions_after(flow, row, call, shifted.lengths)
+    if found is None:
         return None
-    tensor, before, after = call.inputs[0].tensor, row, _padding_after(call, kernel, given, made)
-    maker = flow.producers(tensor, row)
-    if maker and plain_name(flow.log.calls[maker[-1]].function) == "pad":
-        pad = flow.log.calls[maker[-1]]
-        tensor, before, after = pad.inputs[0].tensor, maker[-1], _number(pad, "1[1]") or 0
-    if after <= 0 or shape_of(flow, tensor)[-1] != made[-1]:
-        return None
+    after, *read = found
     fix = "pad the beginning only: F.pad(x, ((kernel_size - 1) * dilation, 0)), and a convolution without padding"
     what = f"the convolution over time also reads {after} position{'s' * (after > 1)} after each one"
-    return FutureReader(row, what, fix), (tensor, before)
-
-
-def _padding_after(call: Call, kernel: int, given: Shape, made: Shape) -> int:
-    """How many positions after its own each result reads, if there are as many results as positions."""
-    dilation = _number(call, "5[0]", "5", "dilation", "dilation[0]") or 1
-    padding = _number(call, "4[0]", "4", "padding", "padding[0]")
-    is_same = any(call.scalars.get(place) == "same" for place in ("4", "padding"))
-    if given[-1] != made[-1]:
-        return 0
-    reach = dilation * (kernel - 1)
-    return reach // _TWO if is_same else reach - (padding or 0)
-
-
-def _number(call: Call, *places: str) -> int | None:
-    return next((value for value in map(call.scalars.get, places) if type(value) is int), None)
+    return FutureReader(row, what, fix), (read[0], read[1])

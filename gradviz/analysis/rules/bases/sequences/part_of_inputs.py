@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.graph.call_log import Call
 
-_KEEPS = frozenset({
+KEEPS = frozenset({
     "view", "reshape", "flatten", "squeeze", "unsqueeze", "contiguous", "float", "to", "clone", "detach", "getitem",
     "transpose", "permute", "double",
 })  # fmt: skip
@@ -72,7 +72,7 @@ def target_read(flow: Dataflow, row: int) -> TargetRead | None:
             for given, _ in _windows(flow, use.tensor, each):
                 target, cut = wanted.get(given.source, (None, 0))
                 length = None if target is None else _length_if_last(flow, given, target)
-                if length is not None and not _is_cut_from(flow, call.inputs[0].tensor, row, length):
+                if length is not None and not is_cut_from(flow, call.inputs[0].tensor, row, length):
                     return TargetRead(cut, each, length)
     return None
 
@@ -87,10 +87,10 @@ def _length_if_last(flow: Dataflow, given: _Window, target: _Window) -> int | No
     return end - start if is_small and start <= first and last == end else None
 
 
-def _is_cut_from(flow: Dataflow, tensor: int, row: int, length: int) -> bool:
+def is_cut_from(flow: Dataflow, tensor: int, row: int, length: int) -> bool:
     """Whether a prediction is a part of results for all positions of a window, as of an autoencoder."""
     for _, call in flow.makers(tensor, row, _MAX_CALLS):
-        if plain_name(call.function) not in _KEEPS | {"select", "narrow", "index_select"} or not call.inputs:
+        if plain_name(call.function) not in KEEPS | {"select", "narrow", "index_select"} or not call.inputs:
             return False
         given, made = (shape_of(flow, use.tensor) for use in (call.inputs[0], call.outputs[0]))
         if prod(given) != prod(made) and length in given:
@@ -110,7 +110,7 @@ def _windows(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[_Window, i
             return
         given, result = shape_of(flow, call.inputs[0].tensor), shape_of(flow, tensor)
         name = plain_name(call.function)
-        part = _slice(flow, call, name, tensor)
+        part = slice_of(flow, call, name, tensor)
         if name in ("getitem", "index_select") and len(call.inputs) == _BOTH and given[1:] == result[1:]:
             picks = (*picks, call.inputs[1].tensor)
         elif part is not None and part.axis == 0:
@@ -118,12 +118,12 @@ def _windows(flow: Dataflow, tensor: int, row: int) -> Iterator[tuple[_Window, i
         elif part is not None and axis in (None, part.axis):
             start, length = part.start + start, part.length if axis is None else length
             axis, cut = part.axis, made
-        elif name not in _KEEPS or prod(given) != prod(result) or (axis is not None and given != result):
+        elif name not in KEEPS or prod(given) != prod(result) or (axis is not None and given != result):
             return
         tensor, row = call.inputs[0].tensor, made
 
 
-def _slice(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
+def slice_of(flow: Dataflow, call: Call, name: str, result: int) -> _Slice | None:
     """The part of one axis that a call takes by numbers."""
     given, made = shape_of(flow, call.inputs[0].tensor), shape_of(flow, result)
     if len(call.inputs) > 1 or not given:

@@ -59,7 +59,7 @@ _ELEMENTWISE = frozenset({
     "mul", "div", "pow", "exp", "sqrt", "to", "float", "double", "contiguous", "clone", "detach", "bool", "int", "long",
 })  # fmt: skip
 _COMPARES: dict[str, Half] = {"ge": "lower", "gt": "lower", "le": "upper", "lt": "upper"}
-_OTHER: dict[Half, Half] = {"lower": "upper", "upper": "lower"}
+OTHER_HALF: dict[Half, Half] = {"lower": "upper", "upper": "lower"}
 
 
 def _is_turned(flow: Dataflow, tensor: int, row: int) -> bool:
@@ -136,9 +136,9 @@ def _half_of(flow: Dataflow, use: TensorUse, before: int) -> tuple[Half, int] | 
             continue
         call = flow.log.calls[row]
         name = plain_name(call.function)
-        half = _made_half(flow, row, call, name)
+        half = made_half(flow, row, call, name)
         if half is not None:
-            return (_OTHER[half] if is_other else half), row
+            return (OTHER_HALF[half] if is_other else half), row
         if name in _TRANSPOSES:
             waiting.append((call.inputs[0].tensor, row, not is_other))
         elif name == "masked_fill":
@@ -149,7 +149,7 @@ def _half_of(flow: Dataflow, use: TensorUse, before: int) -> tuple[Half, int] | 
     return None
 
 
-def _made_half(flow: Dataflow, row: int, call: Call, name: str) -> Half | None:
+def made_half(flow: Dataflow, row: int, call: Call, name: str) -> Half | None:
     """Which half a call leaves: ``tril()``, ``triu()``, or a comparison of the numbers of rows and columns."""
     if name in ("tril", "triu"):
         return "lower" if name == "tril" else "upper"
@@ -168,4 +168,4 @@ def _made_half(flow: Dataflow, row: int, call: Call, name: str) -> Half | None:
     first, second = (shape_of(flow, use.tensor) for use in call.inputs)
     if first[-1:] == (1,) != second[-1:]:
         return half
-    return _OTHER[half] if second[-1:] == (1,) != first[-1:] else None
+    return OTHER_HALF[half] if second[-1:] == (1,) != first[-1:] else None

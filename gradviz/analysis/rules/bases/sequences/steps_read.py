@@ -35,6 +35,7 @@ _PLACE = re.compile(r"(?:1|2)(?:\[(\d+)\])?(?:\.(start|stop|step))?$")
 _SPLITS = frozenset({"unbind", "split", "chunk", "tensor_split"})
 _EACH = frozenset({"layer_norm", "tanh", "sigmoid", "gelu", "silu", "leaky_relu", "detach", "rms_norm", "elu"})
 _MAX_FOLLOWED = 24
+_WITH_INDEX = 2
 
 
 def steps_read(flow: Dataflow, use: TensorUse, users: list[int], axis: int, until: int) -> list[StepsRead]:
@@ -75,11 +76,15 @@ def _following(flow: Dataflow, series: _Series, row: int) -> list[_Series | None
         return _split(flow, call, series, row, shape)
     if len(call.inputs) == 1 and name in ("getitem", "select", "narrow", "flip"):
         return [_picked(flow, call, series, row, shape)]
-    if name == "index_select" and axis_of(call, len(shape)) == series.axis and len(call.inputs) > 1:
-        values = flow.values_of(call.inputs[1], row)
+    index = _index_along(flow, call, name, series, shape)
+    if index is not None:
+        values = flow.values_of(index, row)
         if values is None or values.minimum is None or values.minimum != values.maximum:
             return []
-        return [_Series(call.outputs[0].tensor, row, series.axis, (series.steps[int(values.minimum)],))]
+        position = int(values.minimum)
+        is_inside = -len(series.steps) <= position < len(series.steps)
+        step = series.steps[position] if is_inside else series.steps[-1]
+        return [_Series(call.outputs[0].tensor, row, series.axis, (step,))]
     axes = tuple(range(len(shape)))
     output = call.outputs[0].tensor
     is_same = name in _EACH and shape_of(flow, output) == shape
@@ -89,6 +94,22 @@ def _following(flow: Dataflow, series: _Series, row: int) -> list[_Series | None
     axis = moved.index(series.axis)
     is_kept = shape_of(flow, output)[axis] == len(series.steps)
     return [_Series(output, row, axis, series.steps)] if is_kept else []
+
+
+def _index_along(flow: Dataflow, call: Call, name: str, series: _Series, shape: tuple[int, ...]) -> TensorUse | None:
+    """The tensor of positions that a call takes along the axis of the time steps, one for each sample."""
+    if call.inputs[0].tensor != series.tensor or len(call.inputs) < _WITH_INDEX:
+        return None
+    if name == "index_select":
+        return call.inputs[1] if axis_of(call, len(shape)) == series.axis else None
+    if name in ("gather", "take_along_dim"):
+        index = shape_of(flow, call.inputs[1].tensor)
+        is_of_one = len(index) == len(shape) and index[series.axis] == 1
+        axis = axis_of(call, len(shape), "2" if name == "take_along_dim" else "1")
+        return call.inputs[1] if is_of_one and axis == series.axis else None
+    if name == "getitem":  # out[torch.arange(n), last]
+        return next((use for use in call.inputs[1:] if use.place == f"1[{series.axis}]"), None)
+    return None
 
 
 def _split(flow: Dataflow, call: Call, series: _Series, row: int, shape: tuple[int, ...]) -> list[_Series | None]:

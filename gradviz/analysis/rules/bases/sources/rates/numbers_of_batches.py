@@ -145,6 +145,7 @@ def _batches(tree: SourceTree) -> Iterator[str]:
     inner = set(_inner_loops(tree))
     loops = [node for node in tree.nodes if isinstance(node, ast.For)]
     outer = {loop for loop in loops if any(isinstance(node, LOOPS) for each in loop.body for node in ast.walk(each))}
+    outer -= inner
     of_outer = {name for loop in outer for name in _gone_over(loop.iter)}
     for loop in loops:
         if loop in inner:
@@ -152,11 +153,13 @@ def _batches(tree: SourceTree) -> Iterator[str]:
 
 
 def _inner_loops(tree: SourceTree) -> Iterator[ast.For]:
-    """Loops without another one in them that run in a loop, also in a function that a loop calls."""
+    """Loops that compute gradients, or have no other one in them, and run in a loop, also in a function that a loop
+    calls."""
+    trains = {next(tree.loops_around(node), None) for node in tree.nodes if called_name(node) == "backward"}
     called = {called_name(node) for node in tree.nodes if next(tree.loops_around(node), None) is not None}
     for loop in (node for node in tree.nodes if isinstance(node, ast.For)):
         function = getattr(tree.scope(loop), "name", None)
-        is_outer = any(isinstance(node, LOOPS) for each in loop.body for node in ast.walk(each))
+        is_outer = any(isinstance(node, LOOPS) for each in loop.body for node in ast.walk(each)) and loop not in trains
         if not is_outer and (function in called or next(tree.loops_around(loop), None) is not None):
             yield loop
 

@@ -18,7 +18,7 @@ import ast
 from collections.abc import Iterator
 
 from gradviz.analysis.rules.bases.sources.rates.numbers_of_batches import numbers_of_batches, what_it_is_made_of
-from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name
+from gradviz.analysis.rules.bases.sources.source_tree import Loop, SourceTree, called_name, last_name
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
 _GROUPS = "param_groups"
@@ -26,16 +26,44 @@ _MAX_CALLERS = 3
 
 
 def rates_for_epochs(tree: SourceTree) -> list[int]:
-    """The lines that take such a rate; none if any rate is taken where a loop also steps."""
+    """The lines that take such a rate, or that hand over the method that does; none if any rate is taken where a loop
+    also steps."""
     found = list[int]()
-    for target, value in tree.assignments:
-        is_rate = isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr"
-        for site, loop in _sites(tree, target, _MAX_CALLERS) if is_rate else ():
+    for target, value in _rates(tree):
+        for site, loop in _sites(tree, target, _MAX_CALLERS):
+            if loop is None and _is_handed_over(tree, site):
+                if any(numbers_of_batches(tree, value)):
+                    found.append(site.lineno)
+                continue
             if loop is None or _steps_itself(tree, loop):
                 return []
             if any(numbers_of_batches(tree, value)) and not _counts_batches(tree, value, loop):
                 found.append(_line_of_value(tree, value, loop) or site.lineno)
     return sorted(set(found))
+
+
+def line_that_counts(tree: SourceTree) -> int | None:
+    """The only line that counts what a rate is computed with, if another function sets the rate."""
+    found = set[int]()
+    for target, value in _rates(tree):
+        parts = [node for part in what_it_is_made_of(tree, value) for node in ast.walk(part)]
+        names = {last_name(node) for node in parts if isinstance(node, (ast.Name, ast.Attribute))}
+        counts = [node for node in tree.nodes if isinstance(node, ast.AugAssign) and last_name(node.target) in names]
+        found.update(node.lineno for node in counts if tree.scope(node) is not tree.scope(target))
+    return found.pop() if len(found) == 1 else None
+
+
+def _rates(tree: SourceTree) -> Iterator[tuple[ast.Subscript, ast.expr]]:
+    """What is assigned to ``group["lr"]``."""
+    for target, value in tree.assignments:
+        if isinstance(target, ast.Subscript) and getattr(target.slice, "value", None) == "lr":
+            yield target, value
+
+
+def _is_handed_over(tree: SourceTree, site: ast.expr) -> bool:
+    """Whether a method is an argument of a call, and not called: what calls it cannot be read."""
+    call = tree.parent(site)
+    return isinstance(site, ast.Attribute) and isinstance(call, ast.Call) and site in call.args
 
 
 def _sites(tree: SourceTree, node: ast.expr, callers: int) -> Iterator[tuple[ast.expr, Loop | None]]:
@@ -48,7 +76,29 @@ def _sites(tree: SourceTree, node: ast.expr, callers: int) -> Iterator[tuple[ast
     for call in tree.nodes:
         is_call = isinstance(call, ast.Call) and called_name(call) == scope.name and scope not in tree.around(call)
         if is_call and isinstance(call, ast.Call) and _may_call(tree, call, scope):
-            yield from _sites(tree, call, callers - 1)
+            if not _is_of_constructor(tree, call, scope):
+                yield from _sites(tree, call, callers - 1)
+        elif isinstance(call, ast.Attribute) and call.attr == scope.name and _is_handed_over(tree, call):
+            yield from [(call, None)] if _counts_ones(scope) and _is_made_of(tree, call.value, scope) else []
+
+
+def _is_of_constructor(tree: SourceTree, call: ast.Call, function: ast.AST) -> bool:
+    """Whether an object calls its own method when it is made: that only sets the first rate."""
+    scope = tree.scope(call)
+    return getattr(scope, "name", "") == "__init__" and tree.parent(scope) is tree.parent(function)
+
+
+def _counts_ones(function: ast.AST) -> bool:
+    """Whether a function counts its own calls, so that what is asked once in each epoch counts epochs."""
+    counts = [node for node in ast.walk(function) if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add)]
+    return any(getattr(node.value, "value", None) == 1 for node in counts)
+
+
+def _is_made_of(tree: SourceTree, receiver: ast.expr, function: ast.AST) -> bool:
+    """Whether a variable holds an object of the class that has a method."""
+    owner, key = tree.parent(function), tree.key_of(receiver)
+    made = [called_name(value) for target, value in tree.assignments if key is not None and tree.key_of(target) == key]
+    return isinstance(owner, ast.ClassDef) and owner.name in made
 
 
 def _may_call(tree: SourceTree, call: ast.Call, function: ast.AST) -> bool:

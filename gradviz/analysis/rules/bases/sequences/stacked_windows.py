@@ -1,0 +1,144 @@
+"""Windows that were cut out of one series, sample by sample, and stacked to the inputs and the targets of a batch, or
+that were looked up at once: ``series[start[:, None] + torch.arange(9)]``."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from gradviz.analysis.dataflow.broadcasts import shape_of
+from gradviz.analysis.dataflow.call_words import plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.losses.loss_arguments import SHAPE_ONLY, tensor_before, value_maker
+from gradviz.analysis.rules.bases.sequences.part_of_inputs import KEEPS, TargetRead, is_cut_from, slice_of
+from gradviz.graph.call_log import Call, TensorUse
+
+_BOTH = 2
+_SHARE = 2
+_MAX_CALLS = 16
+_SCALES = frozenset({"sub", "div", "add", "mul"})
+
+
+class _Span(Struct, frozen=True):
+    """The part of the first axis of a tensor that one sample is."""
+
+    source: tuple[int, ...]
+    """The tensor; where numbers were looked up in it, also the tensor of the numbers at which the samples begin."""
+    start: int
+    length: int
+    cut: int
+    """The call that cut it out last."""
+
+
+def stacked_target_read(flow: Dataflow, row: int) -> TargetRead | None:
+    """Whether the target of each sample is the last part of the window that the model reads of the same sample."""
+    call = flow.log.calls[row]
+    if len(call.inputs) != _BOTH or [use.requires_grad for use in call.inputs] != [True, False]:
+        return None
+    target = _spans(flow, call.inputs[1].tensor, row)
+    if not target:
+        return None
+    for each in flow.ancestors(call.inputs[0].tensor, row, flow.step_before(row)):
+        maker = flow.log.calls[each]
+        if not any(flow.log.tensors[use.tensor].role == "parameter" for use in maker.inputs):
+            continue
+        for use in maker.inputs:
+            given = _spans(flow, use.tensor, each, is_scaled=True) if _is_data(flow, use) else []
+            if len(given) == len(target) > 0 and all(map(_is_end, target, given)):
+                length = given[0].length
+                is_part = is_cut_from(flow, call.inputs[0].tensor, row, length)
+                return None if is_part else TargetRead(target[-1].cut, each, length)
+    return None
+
+
+def _is_data(flow: Dataflow, use: TensorUse) -> bool:
+    return not use.requires_grad and flow.log.tensors[use.tensor].role == "tensor"
+
+
+def _is_end(target: _Span, given: _Span) -> bool:
+    is_inside = given.source == target.source and given.start <= target.start
+    return (
+        is_inside
+        and target.start + target.length == given.start + given.length
+        and (target.length * _SHARE <= given.length)
+    )
+
+
+def _spans(flow: Dataflow, tensor: int, before: int, *, is_scaled: bool = False) -> list[_Span]:
+    """Of each sample of a batch, the part of a series that it is; none if a call did something else with them.
+
+    Args:
+        is_scaled: a mean of each sample may have been subtracted, or each divided by a number.
+    """
+    for row, call in flow.makers(tensor, before, _MAX_CALLS):
+        name = plain_name(call.function)
+        if name == "stack" and not call.scalars.get("1", call.scalars.get("dim", 0)):
+            found = [_span(flow, use.tensor, row) for use in call.inputs]
+            known = [each for each in found if each is not None]
+            return known if len(known) == len(found) else []
+        indexed = _indexed(flow, row, call) if name in ("getitem", "take") and len(call.inputs) == _BOTH else None
+        if indexed is not None:
+            return [indexed]
+        if not (name in KEEPS and len(call.inputs) == 1) and not (is_scaled and _only_scales(flow, name, call)):
+            return []
+    return []
+
+
+def _only_scales(flow: Dataflow, name: str, call: Call) -> bool:
+    """Whether a call adds the same to all elements of a sample, or multiplies all with the same."""
+    shape = shape_of(flow, call.outputs[0].tensor) if call.outputs else ()
+    others = [shape_of(flow, use.tensor) for use in call.inputs[1:]]
+    is_same = bool(shape) and shape_of(flow, call.inputs[0].tensor) == shape
+    return (
+        name in _SCALES
+        and is_same
+        and all(other == () or (len(other) > 1 and set(other[1:]) == {1}) for other in others)
+    )
+
+
+def _span(flow: Dataflow, tensor: int, before: int) -> _Span | None:
+    """The part of a series that one sample is."""
+    start, length, cut = 0, None, before
+    for row, call in flow.makers(tensor, before, _MAX_CALLS):
+        part = slice_of(flow, call, plain_name(call.function), tensor)
+        if part is not None and part.axis == 0:
+            start, length = part.start + start, part.length if length is None else length
+            cut = max(cut, row) if cut != before else row
+        elif plain_name(call.function) not in KEEPS or len(call.inputs) != 1:
+            break
+        tensor = call.inputs[0].tensor
+    return None if length is None else _Span((tensor,), start, length, cut)
+
+
+def _indexed(flow: Dataflow, row: int, call: Call) -> _Span | None:
+    """``series[start[:, None] + torch.arange(9)]``, and ``series[start + 8]``: the part is that from each start on."""
+    source, index = call.inputs[0].tensor, call.inputs[1].tensor
+    if len(shape_of(flow, source)) != 1:
+        return None
+    made = value_maker(flow, index, row)
+    added = None if made is None else made[1]
+    if made is None or added is None or plain_name(added.function) not in ("add", "sub"):
+        return None
+    sign = 1 if plain_name(added.function) == "add" else -1
+    if len(added.inputs) == 1:
+        number = added.scalars.get("1")
+        return (
+            None if type(number) is not int else _Span((source, _start(flow, added, 0, made[0])), sign * number, 1, row)
+        )
+    for first, other in ((0, 1), (1, 0)):
+        values = flow.values_of(added.inputs[other], made[0])
+        if values is None or values.minimum is None or values.maximum is None or sign < 0:
+            continue
+        length = int(values.maximum - values.minimum) + 1
+        shape = shape_of(flow, added.inputs[other].tensor)
+        if (
+            length == values.count
+            and shape[-1:] == (length,)
+            and shape_of(flow, added.inputs[first].tensor)[-1:] == (1,)
+        ):
+            return _Span((source, _start(flow, added, first, made[0])), int(values.minimum), length, row)
+    return None
+
+
+def _start(flow: Dataflow, call: Call, position: int, row: int) -> int:
+    """The tensor of the numbers at which the samples begin, whatever its shape."""
+    return tensor_before(flow, call.inputs[position].tensor, row, SHAPE_ONLY)

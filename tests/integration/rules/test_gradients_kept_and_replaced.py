@@ -1,0 +1,97 @@
+"""Gradients that a program makes and clears itself, and hooks that return what they keep of a gradient."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, alarms, assert_first_alarm
+
+_BY_HAND = """\
+w, b = torch.randn(1, 5).requires_grad_(), torch.zeros(1, requires_grad=True)
+params = [w, b]
+{start}
+for step in range(5):
+    x = torch.randn(16, 5)
+    loss = (F.linear(x, w, b) - x[:, :1]).square().mean()
+    {clear}
+    loss.backward()
+    with torch.no_grad():
+        torch._foreach_add_(params, [p.grad for p in params], alpha=-0.05)
+"""
+_ZEROS = "for p in params: p.grad = torch.zeros_like(p)"
+_FLAT = """\
+flat = torch.zeros(6)
+w.grad, b.grad = flat[:5].view(1, 5), flat[5:]"""
+
+_HOOKED = """\
+net = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, 5))
+optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+sizes = {{name: torch.zeros_like(p) for name, p in net.named_parameters()}}
+for name, p in net.named_parameters():
+    p.register_hook({hook})
+for step in range(4):
+    x = torch.randn(16, 5)
+    loss = (net(x) - x).square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+FAULTS = {
+    "gradients made of zeros, of which a list clears a part": (
+        "missing_zero_grad",
+        _BY_HAND.format(start=_ZEROS, clear="torch._foreach_zero_([p.grad for p in params if p.ndim > 1])  # HERE"),
+    ),
+    "gradients made of zeros, of which a product clears a part": (
+        "missing_zero_grad",
+        _BY_HAND.format(start=_ZEROS, clear="params[0].grad.mul_(0)  # HERE"),
+    ),
+    "gradients in one tensor that nothing clears": (
+        "missing_zero_grad",
+        _BY_HAND.format(start=_FLAT, clear="pass").replace("flat[5:]", "flat[5:]  # HERE"),
+    ),
+    "a lambda that returns an average of sizes": (
+        "hook_alters_grad",
+        _HOOKED.format(hook="lambda g, name=name: sizes[name].lerp_(g.abs(), 0.1)").replace(
+            ")\nfor s", ")  # HERE\nfor s"
+        ),
+    ),
+    "a lambda that returns an average of squares": (
+        "hook_alters_grad",
+        _HOOKED.format(hook="lambda g, name=name: sizes[name].mul_(0.9).addcmul_(g, g, value=0.1)").replace(
+            ")\nfor s", ")  # HERE\nfor s"
+        ),
+    ),
+    "a lambda that returns the largest sizes so far": (
+        "hook_alters_grad",
+        _HOOKED.format(hook="lambda g, name=name: torch.maximum(sizes[name], g.abs(), out=sizes[name])").replace(
+            ")\nfor s", ")  # HERE\nfor s"
+        ),
+    ),
+}
+
+HEALTHY = {
+    "a list clears all": _BY_HAND.format(start=_ZEROS, clear="torch._foreach_zero_([p.grad for p in params])"),
+    "a product clears all": _BY_HAND.format(start=_ZEROS, clear="[p.grad.mul_(0) for p in params]"),
+    "gradients in one tensor that is cleared": _BY_HAND.format(start=_FLAT, clear="flat.zero_()"),
+    "a hook that keeps sizes and returns nothing": _HOOKED.format(
+        hook="lambda g, name=name: sizes[name].lerp_(g.abs(), 0.1) is None"
+    ).replace("is None", "and None if name == '' else None"),
+    "a hook that returns an average of the gradient": _HOOKED.format(
+        hook="lambda g, name=name: sizes[name].lerp_(g, 0.5).clone()"
+    ),
+    "a hook that keeps what is positive": _HOOKED.format(hook="lambda g: g.clamp(min=0)"),
+    "a hook that turns a gradient around": _HOOKED.format(hook="lambda g: -g"),
+}
+
+
+@pytest.mark.parametrize(("cause", "script"), FAULTS.values(), ids=FAULTS)
+def test_fault(cause: str, script: str, tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + script, cause, tmp_path)
+
+
+@pytest.mark.parametrize("script", HEALTHY.values(), ids=HEALTHY)
+def test_healthy(script: str, tmp_path: Path) -> None:
+    assert alarms(HEAD + script, tmp_path) == []
