@@ -9,12 +9,12 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.iterators.named_iterators import named_iterators
+from gradviz.analysis.rules.bases.sources.iterators.order_of_uses import Use
+from gradviz.analysis.rules.bases.sources.iterators.uses_of_iterators import CLIPS, COLLECT, EmptyUse, uses_when_empty
 from gradviz.analysis.rules.bases.sources.lines_that_ran import LinesThatRan
-from gradviz.analysis.rules.bases.sources.named_iterators import named_iterators
-from gradviz.analysis.rules.bases.sources.order_of_uses import Use
 from gradviz.analysis.rules.bases.sources.own_files import own_files
 from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
-from gradviz.analysis.rules.bases.sources.uses_of_iterators import CLIPS, COLLECT, EmptyUse, uses_when_empty
 from gradviz.graph.call_log import CallLog
 
 

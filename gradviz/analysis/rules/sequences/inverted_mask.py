@@ -9,7 +9,7 @@ from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, plain_name, two_lines
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sequences.hiding_masks import HIDING, mask_of
+from gradviz.analysis.rules.bases.sequences.attention.hiding_masks import HIDING, mask_of
 from gradviz.graph.call_log import Call
 
 

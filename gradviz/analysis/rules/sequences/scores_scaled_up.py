@@ -12,7 +12,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.signed_terms import is_number_first, number_of
-from gradviz.analysis.rules.bases.sequences.score_products import Product, product_of
+from gradviz.analysis.rules.bases.sequences.attention.score_products import Product, product_of
 from gradviz.graph.call_log import Call
 
 

@@ -18,8 +18,8 @@ from gradviz.analysis.gradients.gradient_changes import (
     steps_with_scaled,
 )
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.sources.clipped_iterators import line_of_empty_iterator
 from gradviz.analysis.rules.bases.sources.hooks_after_steps import ChangeAfterStep, changes_in_hooks_after_steps
+from gradviz.analysis.rules.bases.sources.iterators.clipped_iterators import line_of_empty_iterator
 
 
 class ClipMisplaced(Rule):

@@ -18,7 +18,7 @@ from gradviz.analysis.numbers.gradient_origins import senders
 from gradviz.analysis.numbers.rounding_gradients import RoundingGradient
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.scales.divided_out import DividedOut, divided_out
-from gradviz.analysis.rules.bases.sequences.shifts_before_softmax import Cancelled, cancelled_offsets
+from gradviz.analysis.rules.bases.sequences.attention.shifts_before_softmax import Cancelled, cancelled_offsets
 from gradviz.graph.query.operation_names import operation_word
 
 

@@ -1,1 +1,1 @@
-"""What rules read in a program's source of its variables: which hold an iterator, and what their names say."""
+"""What rules read in a source of a program: the names and places of its tensors, what changes them, and what ran."""

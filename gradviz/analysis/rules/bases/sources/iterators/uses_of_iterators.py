@@ -1,6 +1,6 @@
 """What goes over an iterator, and which of it certainly comes when the iterator is empty already.
 
->>> from gradviz.analysis.rules.bases.sources.named_iterators import named_iterators
+>>> from gradviz.analysis.rules.bases.sources.iterators.named_iterators import named_iterators
 >>> tree = SourceTree(dict(enumerate('''params = model.parameters()
 ... optimizer = SGD(params, lr=0.1)
 ... for step in range(9):
@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.named_iterators import NamedIterator
-from gradviz.analysis.rules.bases.sources.order_of_uses import Order, Use
+from gradviz.analysis.rules.bases.sources.iterators.named_iterators import NamedIterator
+from gradviz.analysis.rules.bases.sources.iterators.order_of_uses import Order, Use
 from gradviz.analysis.rules.bases.sources.source_tree import COMPREHENSIONS, Loop, SourceTree, called_name, is_read
 
 

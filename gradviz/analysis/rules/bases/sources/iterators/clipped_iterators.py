@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Mapping
 
-from gradviz.analysis.rules.bases.sources.named_iterators import makes_iterator, named_iterators
+from gradviz.analysis.rules.bases.sources.iterators.named_iterators import makes_iterator, named_iterators
+from gradviz.analysis.rules.bases.sources.iterators.uses_of_iterators import uses_when_empty
 from gradviz.analysis.rules.bases.sources.source_tree import tree_of
-from gradviz.analysis.rules.bases.sources.uses_of_iterators import uses_when_empty
 
 _MAX_LINES = 12
 """The most lines of one statement."""

@@ -6,7 +6,7 @@ import ast
 
 from msgspec import Struct
 
-from gradviz.analysis.rules.bases.sources.named_iterators import NamedIterator
+from gradviz.analysis.rules.bases.sources.iterators.named_iterators import NamedIterator
 from gradviz.analysis.rules.bases.sources.source_tree import LOOPS, Key, Loop, SourceTree, called_name, is_read
 from gradviz.analysis.rules.bases.unread_names import FUNCTIONS
 
