@@ -95,7 +95,7 @@ def _is_mixed(histories: ParameterHistories, tensor: int, owner: int, own: int, 
     for other in step_together(histories, max(own, passing)) - {owner}:
         theirs = histories.held_by(other)
         is_apart = tensor not in theirs and theirs.isdisjoint(kept_apart) and not theirs.isdisjoint(reached)
-        if is_apart and _goes_through(histories, tensor, theirs, passing):
+        if is_apart and goes_through(histories, tensor, theirs, passing):
             mine = histories.held_by(owner)
             if _is_cut_from(histories, own, theirs) or trains_through(histories, passing, mine, theirs):
                 return True
@@ -117,7 +117,7 @@ def step_together(histories: ParameterHistories, after: int) -> set[int]:
     return found
 
 
-def _goes_through(histories: ParameterHistories, tensor: int, theirs: frozenset[int], backward: int) -> bool:
+def goes_through(histories: ParameterHistories, tensor: int, theirs: frozenset[int], backward: int) -> bool:
     """Whether the parameter is used on what the others computed."""
     calls, since = histories.log.calls, histories.flow.step_before(backward)
     for row in histories.forward_uses(tensor):

@@ -7,12 +7,15 @@ several losses is meant; where it is *behind* it, as a critic is behind the poli
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from msgspec import Struct
 
 from gradviz.analysis.gradients.gradient_events import Event, GradientEvents
+from gradviz.analysis.gradients.gradients_of_players import goes_through
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 
 
@@ -30,32 +33,82 @@ class Leftover(Struct, frozen=True):
     """What cleared the gradients before both."""
 
 
+class Opposed(Struct, frozen=True):
+    """Steps that also use the gradients of a loss for another optimizer, which both losses go through."""
+
+    tensors: tuple[int, ...]
+    owner: int
+    other: int
+    """The optimizer that steps between both backward calls."""
+    pairs: tuple[tuple[int, int], ...]
+    """The backward that is for the other one, and the next one, for the owner."""
+
+
+_Pair = tuple[int, int]
+"""Two backward calls, one after the other, without a step or a clearing of the parameter between them."""
+_MIN_TIMES = 2
+
+
 def leftover_gradients(histories: ParameterHistories, events: GradientEvents) -> Iterator[Leftover]:
     """One for each optimizer that makes such steps regularly."""
-    found: dict[int, dict[int, list[tuple[int, int, int]]]] = defaultdict(dict)
+    found: dict[int, dict[int, list[_Pair]]] = defaultdict(dict)
     for tensor, of_tensor in events.events.items():
         owners = histories.optimizers_of(tensor)
         if len(owners) == 1:
             mixed = _left_by_another(histories, tensor, owners[0], of_tensor)
-            if len(mixed) >= max(_MIN_TIMES, sum(kind == "step" for _, kind in of_tensor) / 2):
+            if mixed and len(mixed) >= max(_MIN_TIMES, _times_of_lines(histories, of_tensor, mixed) / 2):
                 found[owners[0]][tensor] = mixed
     for by_tensor in found.values():
         tensor, mixed = next(iter(by_tensor.items()))
-        backward, own, _ = mixed[-1]
+        backward, own = mixed[-1]
         before = [row for row, kind in events.events[tensor] if kind == "clear" and row < backward]
         clear = before[-1] if before else None
         yield Leftover(tuple(by_tensor), backward, own, max(len(each) for each in by_tensor.values()), clear)
 
 
-_MIN_TIMES = 2
+def opposed_backwards(histories: ParameterHistories, events: GradientEvents) -> Iterator[Opposed]:
+    """One for each two optimizers, where the first backward trains the other one, which the second one only passes."""
+    found: dict[_Pair, dict[int, list[_Pair]]] = defaultdict(lambda: defaultdict(list))
+    decided: dict[tuple[int, int | None, int | None], int | None] = {}
+    calls = histories.log.calls
+    for tensor, of_tensor in events.events.items() if len(histories.log.optimizers) > 1 else ():
+        owners = histories.optimizers_of(tensor)
+        for pair in _pairs_before_steps(of_tensor) if len(owners) == 1 else ():
+            key = owners[0], calls[pair[0]].call_site, calls[pair[1]].call_site
+            if key not in decided:
+                decided[key] = _trained_between(histories, events, tensor, pair)
+            other = decided[key]
+            if other is not None:
+                found[owners[0], other][tensor].append(pair)
+    for (owner, other), by_tensor in found.items():
+        pairs = max(by_tensor.values(), key=len)
+        if len(pairs) >= _MIN_TIMES:
+            yield Opposed(tuple(by_tensor), owner, other, tuple(pairs))
+
+
+def _trained_between(histories: ParameterHistories, events: GradientEvents, tensor: int, pair: _Pair) -> int | None:
+    """The optimizer that uses the first of two gradients of what it has, and not the second one."""
+    reached = [histories.reached_by.get(row, frozenset[int]()) for row in pair]
+    for other in sorted(_steps_between(histories, pair)):
+        theirs = histories.held_by(other)
+        both = theirs & reached[0] & reached[1] & events.events.keys()
+        if both and tensor not in theirs and not any(_is_used(events.events[each], pair[1]) for each in both):
+            return other
+    return None
+
+
+def _is_used(events: list[tuple[int, Event]], backward: int) -> bool:
+    """Whether a step uses the gradient of a backward before it is cleared."""
+    later = events[bisect_right(events, (backward, "step")) :]
+    return next((kind == "step" for _, kind in later if kind != "backward"), False)
 
 
 def _left_by_another(
     histories: ParameterHistories, tensor: int, owner: int, events: list[tuple[int, Event]]
-) -> list[tuple[int, int, int]]:
+) -> list[_Pair]:
     """Where the first of two backward calls was for another optimizer; decided once for each pair of their lines."""
     calls, decided, found = histories.log.calls, dict[tuple[int | None, int | None], bool](), []
-    for mixed in _mixed(events):
+    for mixed in _pairs_before_steps(events):
         lines = calls[mixed[0]].call_site, calls[mixed[1]].call_site
         if lines not in decided:
             decided[lines] = _is_left_by_another(histories, tensor, owner, mixed)
@@ -64,35 +117,55 @@ def _left_by_another(
     return found
 
 
-def _mixed(events: list[tuple[int, Event]]) -> Iterator[tuple[int, int, int]]:
-    """Two backward calls without a step or a clearing between them, and the step that follows."""
-    for (first, a), (second, b), (third, c) in zip(events, events[1:], events[2:], strict=False):
-        if (a, b, c) == ("backward", "backward", "step"):
-            yield first, second, third
-
-
-def _step_between(histories: ParameterHistories, mixed: tuple[int, int, int], owner: int) -> int | None:
-    """The step of another optimizer between two backward calls."""
+def _times_of_lines(histories: ParameterHistories, events: list[tuple[int, Event]], mixed: list[_Pair]) -> int:
+    """How often gradients of these lines came, and were used or cleared: a model may make many steps of its own for
+    each of them."""
     calls = histories.log.calls
-    between = (row for row in histories.steps if mixed[0] < row < mixed[1])
-    return next((row for row in between if calls[row].optimizer != owner), None)
+    lines = {calls[first].call_site for first, _ in mixed}
+    times, has_some = 0, False
+    for row, kind in events:
+        if kind == "backward":
+            has_some = has_some or calls[row].call_site in lines
+        else:
+            times += has_some
+            has_some = False
+    return times
 
 
-def _is_left_by_another(histories: ParameterHistories, tensor: int, owner: int, mixed: tuple[int, int, int]) -> bool:
+def _pairs_before_steps(events: list[tuple[int, Event]]) -> Iterator[_Pair]:
+    """The backward calls that a step uses together, each with the next one."""
+    rows: list[int] = []
+    for row, kind in events:
+        if kind == "backward":
+            rows.append(row)
+            continue
+        if kind == "step":
+            yield from pairwise(rows)
+        rows = []
+
+
+def _steps_between(histories: ParameterHistories, pair: _Pair) -> set[int]:
+    """The optimizers that step between two backward calls."""
+    calls, steps = histories.log.calls, histories.steps
+    between = steps[bisect_right(steps, pair[0]) : bisect_right(steps, pair[1])]
+    return {number for row in between if (number := calls[row].optimizer) is not None}
+
+
+def _is_left_by_another(histories: ParameterHistories, tensor: int, owner: int, pair: _Pair) -> bool:
     """Whether the first backward was for another optimizer, whose parameters are before this one in its computation."""
-    calls, first = histories.log.calls, mixed[0]
-    if calls[first].call_site == calls[mixed[1]].call_site:
+    calls, (first, second) = histories.log.calls, pair
+    if calls[first].call_site == calls[second].call_site:
         return False
-    step = _step_between(histories, mixed, owner)
-    theirs = {use.tensor for use in calls[step].inputs} if step is not None else set()
-    if not theirs or tensor in theirs or theirs.isdisjoint(histories.reached_by[first]):
+    others = _steps_between(histories, pair) - {owner}
+    return any(_only_trained_through(histories, tensor, histories.held_by(other), first, second) for other in others)
+
+
+def _only_trained_through(
+    histories: ParameterHistories, tensor: int, theirs: frozenset[int], first: int, second: int
+) -> bool:
+    """Whether only the first backward trains others, through the parameter."""
+    if tensor in theirs or theirs.isdisjoint(histories.reached_by[first]):
         return False
-    if not theirs.isdisjoint(histories.reached_by.get(mixed[1], frozenset())):
+    if not theirs.isdisjoint(histories.reached_by.get(second, frozenset())):
         return False
-    since = histories.flow.step_before(first)
-    uses = [row for row in histories.forward_uses(tensor) if since <= row < first]
-    for row in uses:
-        inputs = [use.tensor for use in calls[row].inputs if use.has_grad_fn]
-        if not theirs.isdisjoint(histories.live_leaves(inputs, row)[0]):
-            return True
-    return False
+    return goes_through(histories, tensor, theirs, first)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
-from gradviz.analysis.dataflow.tensor_words import names_of
+from gradviz.analysis.dataflow.tensor_words import names_of, optimizer_words
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.gradients.gradient_changes import clips_of_sums
 from gradviz.analysis.gradients.gradient_events import (
@@ -16,11 +16,19 @@ from gradviz.analysis.gradients.gradient_events import (
     StaleReads,
 )
 from gradviz.analysis.gradients.gradients_of_players import PlayersMixed, players_mixed
-from gradviz.analysis.gradients.leftover_gradients import Leftover, leftover_gradients
+from gradviz.analysis.gradients.leftover_gradients import (
+    Leftover,
+    Opposed,
+    leftover_gradients,
+    opposed_backwards,
+)
 from gradviz.analysis.gradients.players_of_one_backward import players_of_one_backward
 from gradviz.analysis.gradients.running_sums import RunningSums, running_sums
+from gradviz.analysis.parameters.creation_lines import line_apart
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.losses.players import asked_otherwise
+from gradviz.analysis.rules.bases.losses.requests import Request
 
 
 class MissingZeroGrad(Rule):
@@ -32,7 +40,8 @@ class MissingZeroGrad(Rule):
     calculations with such sums; gradients that are read after each of several backward calls and added up as if each
     were of one sample, though nothing clears them between; gradients that are cleared before any step has used them;
     and steps that also use what the backward of another model, which is trained through this one, left in ``.grad``:
-    of an earlier step, or because the losses of both run before the steps of both, also as one sum.
+    of an earlier step, or because the losses of both run before the steps of both, also as one sum; or what the loss of
+    a discriminator left in the generator, which asks the opposite, because nothing detached the generated samples.
 
     Why it matters
     --------------
@@ -87,6 +96,10 @@ class MissingZeroGrad(Rule):
         for leftover in leftover_gradients(histories, events):
             if not never_cleared.issuperset(leftover.tensors):
                 yield self._leftover(histories, leftover)
+        for opposed in opposed_backwards(histories, events):
+            asked = [asked_otherwise(case, *each, opposed.owner, opposed.other) for each in opposed.pairs[-2:]]
+            if never_cleared.isdisjoint(opposed.tensors) and all(asked):
+                yield self._opposed(histories, opposed, asked[-1])
         for mixed in (*players_mixed(histories, events), *players_of_one_backward(histories)):
             if never_cleared.isdisjoint(mixed.tensors):
                 yield self._mixed(histories, mixed)
@@ -175,6 +188,8 @@ class MissingZeroGrad(Rule):
     def _leftover(self, histories: ParameterHistories, leftover: Leftover) -> Finding:
         flow = histories.flow
         left, cleared = location_of_call(flow, leftover.backward), location_of_call(flow, leftover.own)
+        if left == cleared:
+            left = location_of_line(line_apart(flow, leftover.backward, leftover.own))
         return self.finding(
             f"{leftover.times:,} steps of {histories.together(leftover.tensors)} also use gradients that the "
             f"backward{at_line(left)} left there: it trained what comes before them, and nothing cleared them since",
@@ -186,6 +201,24 @@ class MissingZeroGrad(Rule):
             symptom_location=left,
             tensors=names_of(flow, leftover.tensors),
             evidence={"steps": leftover.times, "parameters": len(leftover.tensors)},
+        )
+
+    def _opposed(self, histories: ParameterHistories, opposed: Opposed, asked: Request) -> Finding:
+        flow = histories.flow
+        judged, own = opposed.pairs[-1]
+        names, next_to = histories.together(opposed.tensors), location_of_call(flow, own)
+        return self.finding(
+            f"{len(opposed.pairs):,} steps of {names} also use the gradients of the loss here, which is for "
+            f"{optimizer_words(flow.log.optimizers[opposed.other])} and asks the opposite of that{at_line(next_to)}",
+            symptom="grad_wrong",
+            why="what they compute goes into this loss with its history, backward() adds to .grad, and nothing clears "
+            "them before the next backward()",
+            fix="detach() here what they compute: discriminator(fake.detach()); or call zero_grad() of their own "
+            f"optimizer right before the backward(){at_line(next_to)}",
+            location=location_of_line(line_in_function_of(flow, asked.before, judged)),
+            symptom_location=next_to,
+            tensors=names_of(flow, opposed.tensors),
+            evidence={"steps": len(opposed.pairs), "parameters": len(opposed.tensors)},
         )
 
     def _mixed(self, histories: ParameterHistories, mixed: PlayersMixed) -> Finding:

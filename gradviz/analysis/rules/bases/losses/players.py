@@ -101,6 +101,23 @@ def lowered_value(case: Case, turns: Turns, one: int, other: int) -> tuple[Reque
     return (request, fits[0], leaves) if is_of_rewards else None
 
 
+def asked_otherwise(case: Case, first: int, second: int, one: int, other: int) -> Request | None:
+    """What the loss of the first backward asks from the network of the other on what that of one made, where the
+    second one asks the opposite there, in all terms."""
+    histories = case.histories
+    own, its = (histories.trained.intersection(histories.held_by(each)) for each in (one, other))
+    if own & its or any(case.dataflow.log.optimizers[each].maximizes for each in (one, other)):
+        return None
+    asked = []
+    for backward in (first, second):
+        objective = Objective(histories, backward)
+        requests = requests_in(case.dataflow, objective.last_terms)
+        asked.append([each for each in requests if _leaves_through(case.dataflow, objective, each, its) & own])
+    wanted = [{(each.kind, each.wanted) for each in requests} for requests in asked]
+    is_one = all(len(each) == 1 for each in wanted) and wanted[0] != wanted[1]
+    return asked[0][0] if is_one and asked[0][0].kind == asked[1][0].kind else None
+
+
 _VALUES = re.compile(r"actor|critic|policy|(?:^|[._])(?:pi|qf?\d?|q_\w+)(?:$|[._])", re.IGNORECASE)
 _Asked = tuple[Request, frozenset[int], frozenset[int], frozenset[int]]
 
