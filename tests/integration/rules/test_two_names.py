@@ -153,7 +153,9 @@ def test_copies_and_new_tensors_are_right(script: str, tmp_path: Path) -> None:
     assert CAUSE not in causes(HEAD + script, tmp_path)
 
 
-@pytest.mark.parametrize("view", ["view(8, 2, 4)", "unflatten(1, (2, 4))", "unsqueeze(1)"])
+@pytest.mark.parametrize(
+    "view", ["view(8, 2, 4)", "unflatten(1, (2, 4))", "unsqueeze(1)", "reshape(8, 2, 4)", "float()"]
+)
 @pytest.mark.parametrize("is_copied", [False, True])
 def test_a_view_of_another_shape_is_told_where_it_is_changed(view: str, is_copied: bool, tmp_path: Path) -> None:
     script = f"""
@@ -169,3 +171,50 @@ for step in range(3):
         assert CAUSE not in causes(HEAD + script + TRAIN, tmp_path)
     else:
         assert_first_alarm(HEAD + script + TRAIN, CAUSE, tmp_path)
+
+
+HIDDEN = """
+def hide(frames):
+    {view}
+    {change}
+    return {results}
+
+model = nn.Linear(8, 8)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    clean = {data}
+    {call}
+    loss = F.mse_loss(model(seen), clean.reshape(8, 8).float())
+"""
+MASK = "inputs.masked_fill_(torch.rand(inputs.shape) < 0.4, 0.0)"
+CALL, DATA = "seen, hidden = hide(clean)", "torch.rand(8, 2, 4)"
+PARTS = {"change": MASK, "results": "inputs, inputs == 0", "data": DATA, "call": CALL}
+SHARED = (
+    {"view": "inputs = frames.flatten(1)  # HERE"},
+    {"view": "inputs = torch.flatten(frames, 1)  # HERE", "results": "inputs", "call": "seen = hide(clean)"},
+    {"view": "inputs = frames.reshape(len(frames), -1).float()  # HERE", "change": "inputs *= torch.rand(8, 8) > 0.4"},
+    {
+        "view": "inputs = frames.contiguous().view(8, 8)  # HERE",
+        "results": "inputs == 0, inputs",
+        "call": "hidden, seen = hide(clean)",
+    },
+)
+NEW_MEMORY = (
+    {"view": "inputs = frames.flatten(1).clone()"},
+    # They rearrange or convert, so they copy.
+    {"view": "inputs = frames.flatten(1)", "data": "torch.rand(2, 8, 4).transpose(0, 1)"},
+    {"view": "inputs = frames.reshape(8, 8).float()", "data": "torch.rand(8, 2, 4, dtype=torch.float64)"},
+    {"view": "inputs = frames.flatten(1)", "change": f"inputs = {MASK.replace('fill_', 'fill')}"},
+    # What was passed is not read again.
+    {"view": "inputs = frames.flatten(1)", "call": "noise = torch.rand(8, 2, 4)\n    seen, hidden = hide(noise)"},
+)
+
+
+@pytest.mark.parametrize("parts", SHARED)
+def test_an_argument_that_a_function_changes_through_a_view_is_told(parts: dict[str, str], tmp_path: Path) -> None:
+    assert_first_alarm(HEAD + HIDDEN.format(**PARTS | parts) + TRAIN, CAUSE, tmp_path)
+
+
+@pytest.mark.parametrize("parts", NEW_MEMORY)
+def test_an_argument_that_stays_as_it_is_may_be_read(parts: dict[str, str], tmp_path: Path) -> None:
+    assert CAUSE not in causes(HEAD + HIDDEN.format(**PARTS | parts) + TRAIN, tmp_path)

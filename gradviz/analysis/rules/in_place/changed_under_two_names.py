@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import call_words, callers, location_of_call
+from gradviz.analysis.dataflow.call_words import call_words, callers, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
@@ -28,7 +28,8 @@ class ChangedUnderTwoNames(Rule):
     What it finds
     -------------
     ``labels = ids`` followed by ``ids[mask] = 0``, or a function that changes its argument in place and returns it, as
-    in ``noisy = add_noise(x)``, where both names are read later as if they had different values.
+    in ``noisy = add_noise(x)``, where both names are read later as if they had different values; also where one of them
+    is a view of the other, as ``ids.flatten(1)`` is.
 
     Why it matters
     --------------
@@ -84,7 +85,7 @@ class ChangedUnderTwoNames(Rule):
         if location is None:
             return None
         names = two_names(case.capture.sources.get(location.file, {}), location.line)
-        if names is None:
+        if names is None or not _share_memory(case.dataflow, row, names):
             return None
         assigned = Location(location.file, names.line)
         edited, other = (location, assigned) if names.is_view else (assigned, location)
@@ -117,17 +118,26 @@ class ChangedUnderTwoNames(Rule):
         flow = case.dataflow
         what, lines = call_words(flow.log.calls[row]), list(callers(flow, row))[:2]
         for inner, outer in pairwise(lines):
-            argument = returned_argument(case.capture.sources.get(inner.file, {}), inner.line)
-            names = None if argument is None else _given_and_kept(case, outer, argument[1])
-            if argument is not None and names is not None:
+            returned = returned_argument(case.capture.sources.get(inner.file, {}), inner.line)
+            if returned is None or not _share_memory(flow, row, returned.names):
+                continue
+            names = _given_and_kept(case, outer, returned.position, returned.index)
+            if names is not None:
+                of_argument = f"{returned.argument}, the argument of {inner.function}()"
+                view = returned.names
                 return self.finding(
-                    f"{what} changes {argument[0]}, the argument of {inner.function}(), in place and returns it: "
-                    f"{names[0]} and {names[1]} are one tensor at line {outer.line}, and both are read",
+                    f"{what} changes {of_argument}, in place and returns it: {names[0]} and {names[1]} are one tensor "
+                    f"at line {outer.line}, and both are read"
+                    if view is None
+                    else f"{what} changes {view.changed} in place, which shares the memory of {of_argument}: "
+                    f"{names[0]} and {names[1]} change together at line {outer.line}, and both are read",
                     symptom="grad_wrong",
                     why="what a function changes in place is changed for its caller, too",
                     fix="return a new tensor: x = x + y for x += y, x = x.clone() before x[index] = y, x.mul() for "
-                    "x.mul_()",
-                    location=Location(inner.file, inner.line),
+                    "x.mul_()"
+                    if view is None
+                    else f"make a copy of {view.other} here with .clone(), or change {view.changed} out of place",
+                    location=Location(inner.file, inner.line if view is None else view.line),
                     symptom_location=Location(outer.file, outer.line),
                     evidence={"times": times},
                 )
@@ -145,8 +155,25 @@ class ChangedUnderTwoNames(Rule):
         )
 
 
-def _given_and_kept(case: Case, site: CallSite, position: int) -> tuple[str, str] | None:
-    return given_and_kept(case.capture.sources.get(site.file, {}), site.line, position)
+def _share_memory(flow: Dataflow, row: int, names: TwoNames | None) -> bool:
+    """Whether the functions between two names of what a call changes in place gave the same memory in the run."""
+    if names is None or not names.may_copy:
+        return True
+    changed = flow.log.calls[row].changed[0].tensor
+    for tensor in flow.sharing_memory(changed)[:_MAX_VIEWS]:
+        for made in flow.producers(tensor, row):
+            call = flow.log.calls[made]
+            is_such = plain_name(call.function) in names.may_copy and bool(call.inputs)
+            if is_such and flow.memory_of(call.inputs[0].tensor) == flow.memory_of(changed):
+                return True
+    return False
+
+
+_MAX_VIEWS = 30
+
+
+def _given_and_kept(case: Case, site: CallSite, position: int, index: int | None = None) -> tuple[str, str] | None:
+    return given_and_kept(case.capture.sources.get(site.file, {}), site.line, position, index)
 
 
 def _is_of_argument(flow: Dataflow, row: int) -> bool:
