@@ -98,8 +98,9 @@ class MissingZeroGrad(Rule):
                 yield self._leftover(histories, leftover)
         for opposed in opposed_backwards(histories, events):
             asked = [asked_otherwise(case, *each, opposed.owner, opposed.other) for each in opposed.pairs[-2:]]
-            if never_cleared.isdisjoint(opposed.tensors) and all(asked):
-                yield self._opposed(histories, opposed, asked[-1])
+            request = asked[-1] if all(asked) else None
+            if request is not None and never_cleared.isdisjoint(opposed.tensors):
+                yield self._opposed(histories, opposed, request)
         for mixed in (*players_mixed(histories, events), *players_of_one_backward(histories)):
             if never_cleared.isdisjoint(mixed.tensors):
                 yield self._mixed(histories, mixed)
