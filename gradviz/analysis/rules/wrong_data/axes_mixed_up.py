@@ -38,9 +38,9 @@ class AxesMixedUp(Rule):
     features), viewed as (batch, features, tokens) for a convolution or a loss; the numbers of each anchor of a
     detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
     targets; classes that were coded one-hot, (batch, height, width, classes), viewed as (batch, classes, height, width)
-    and multiplied with probabilities of that shape; samples and times that a reshape exchanges for a recurrent layer or behind it; tensors that were stacked,
-    as the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the
-    tokens.
+    and multiplied with probabilities of that shape; samples and times that a reshape exchanges for a recurrent layer or
+    behind it; tensors that were stacked, as the states of time steps, viewed as (samples, tensors, features); and heads
+    that a reshape puts before the tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
     heads and tokens in attention, the rule says nothing.
 

@@ -22,7 +22,8 @@ class ResultDiscarded(Rule):
     -------------
     A statement such as ``scores.masked_fill(mask, -1e9)`` or ``x.clamp(0, 1)``: the function returns a new tensor,
     which nothing takes, and the program goes on with the old one: in the loss, in what a teacher or a step makes of it,
-    or in the evaluation of an average of the trained weights. Also for lists: ``torch._foreach_lerp(averages, params, 0.1)``.
+    or in the evaluation of an average of the trained weights. Also for lists:
+    ``torch._foreach_lerp(averages, params, 0.1)``.
 
     Why it matters
     --------------
