@@ -19,9 +19,9 @@ class OverlapNotClamped(Rule):
     What it finds
     -------------
     The smaller upper bounds minus the larger lower bounds of two sets of boxes, multiplied with each other over the
-    axes, where some of them are negative and nothing clamps them at 0; the same for half of both sizes minus the distance
-    of the centres; also where they only make the targets of a loss.
-    Sides that the program compares with 0 are left alone.
+    axes, where some of them are negative and nothing clamps them at 0; the same for half of both sizes minus the
+    distance of the centres; also where they only make the targets of a loss. Sides that the program compares with 0 are
+    left alone.
 
     Why it matters
     --------------
