@@ -185,8 +185,8 @@ class Call(Struct, frozen=True, omit_defaults=True, repr_omit_defaults=True):
     draw: RandomDraw | None = None
     """The random numbers that it drew, if any and if fingerprints were asked for."""
     checksums: dict[str, Bits64] = {}
-    """For calls that look up or compare classes (``embedding``, ``cross_entropy``): by place, a checksum of the
-    integers of each input, whatever its shape."""
+    """For calls that look up, choose or compare classes (``embedding``, ``gather``, ``cross_entropy``): by place, a
+    checksum of the integers of each input, whatever its shape."""
     padding: dict[str, Padding] = {}
     """For the first such calls of each line: by place, what pads the ids of an input. That of an input which was
     flattened has the axes from before."""

@@ -181,7 +181,7 @@ class CallRecorder:
             args = pending.args[:1] if row.function == _DEEPCOPY else pending.args
             tensors = tensors_with_positions(args, pending.kwargs)
             pending.taken = [(uses.use(tensor, position, row, is_input=True), tensor) for position, tensor in tensors]
-            if row.function in _TAKE_CLASSES:
+            if row.function in _TAKE_CLASSES or (row.function == _INDEX and len(pending.taken) > _TABLE_AND_INDEX):
                 row.checksums = dict(_checksums(pending.taken))
             if row.function in TAKE_IDS:
                 row.padding = self._padding.read(row, pending.taken)
@@ -281,8 +281,14 @@ def _checksums(taken: list[tuple[RowUse, torch.Tensor]]) -> Iterator[tuple[str, 
 
 
 _TAKE_CLASSES = frozenset(
-    f"torch.nn.functional.{name}" for name in ("embedding", "one_hot", "cross_entropy", "nll_loss")
+    (
+        *(f"torch.nn.functional.{name}" for name in ("embedding", "one_hot", "cross_entropy", "nll_loss")),
+        *(f"torch.{owner}{name}" for name in ("gather", "take_along_dim") for owner in ("", "Tensor.")),
+    )
 )
+_INDEX = "torch.Tensor.__getitem__"
+_TABLE_AND_INDEX = 2
+"""With more tensors, an index chooses one column of each row: ``table[rows, columns]``."""
 _GRADIENT = "torch.Tensor.grad"
 _DEEPCOPY = "torch.Tensor.__deepcopy__"
 _MAX_INTEGERS = 1 << 20

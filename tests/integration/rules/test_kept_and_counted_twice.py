@@ -203,6 +203,13 @@ TEACHER = MODEL + (
     "    optimizer.zero_grad()\n    loss.backward()\n{}    optimizer.step()\n    with torch.no_grad():\n"
     "        slow, fast = list(teacher.parameters()), list(model.parameters())\n        {}\n"
 )
+EVALUATED = MODEL + (
+    "slow = copy.deepcopy(model).requires_grad_(False)\nfor step in range(3):\n    x = torch.randn(8, 4)\n"
+    "    loss = model(x).square().mean()\n"
+    "    optimizer.zero_grad()\n    loss.backward()\n    optimizer.step()\n    with torch.no_grad():\n"
+    "        {}\n    print(slow(x).mean().item())\n"
+)
+PAIRS = "for t, p in zip(slow.parameters(), model.parameters()):\n            "
 AVERAGED = "torch._foreach_lerp_(slow, fast, 0.1)"
 DISCARDED = {
     "a whole list": TEACHER.format("", "torch._foreach_lerp(slow, fast, 0.1)  # HERE"),
@@ -212,6 +219,12 @@ DISCARDED = {
     "a chain of two": TEACHER.format(
         "", "for t, p in zip(slow, fast):\n            t.mul(0.9).add(p, alpha=0.1)  # HERE"
     ),
+    "a whole list that is only evaluated": EVALUATED.format(
+        "torch._foreach_lerp(list(slow.parameters()), list(model.parameters()), 0.1)  # HERE"
+    ),
+    "an average that is only evaluated": EVALUATED.format(PAIRS + "torch.lerp(t, p, 0.1)  # HERE"),
+    "a chain of two, only evaluated": EVALUATED.format(PAIRS + "t.data.mul(0.9).add(p.data, alpha=0.1)  # HERE"),
+    "a step towards it, only evaluated": EVALUATED.format(PAIRS + "t.add(p - t, alpha=0.1)  # HERE"),
     "a bound of gradients": TEACHER.format(
         "    for p in model.parameters():\n        p.grad.clamp(-0.1, 0.1)  # HERE\n", AVERAGED
     ),
@@ -225,6 +238,9 @@ def test_results_that_nothing_takes_are_told(name: str, tmp_path: Path) -> None:
 
 TAKEN = {
     "averages that are changed in place": TEACHER.format("", AVERAGED),
+    "averages for an evaluation": EVALUATED.format(PAIRS + "t.lerp_(p, 0.1)"),
+    "averages that are copied for an evaluation": EVALUATED.format(PAIRS + "t.copy_(t.lerp(p, 0.1))"),
+    "a distance that is printed": EVALUATED.format(PAIRS + "print(t.sub(p).norm())"),
     "results that are copied back": TEACHER.format(
         "", "torch._foreach_copy_(slow, torch._foreach_lerp(slow, fast, 0.1))"
     ),

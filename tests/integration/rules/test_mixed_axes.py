@@ -47,6 +47,18 @@ for step in range(3):
         h = cell(part, h)
         states.append(h)
 """
+MASKS = """
+net, c = nn.Conv2d(3, 4, 3, padding=1), 4
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x, y, b, h, w = torch.randn(4, 3, 6, 8), torch.randint(0, 4, (4, 6, 8)), 4, 6, 8
+for step in range(3):
+    logits = net(x)
+    p = logits.softmax(1)
+"""
+DICE = """
+    both, total = (p * t).sum((0, 2, 3)), (p + t).sum((0, 2, 3))
+    loss = 1 - ((2 * both + 1) / (total + 1)).mean()
+"""
 READ = "    loss = F.cross_entropy(out(h[:, -1]), y)\n"
 WRONG: dict[str, str] = {
     "states of time steps first": RECURRENT.format(layer="", size=8)
@@ -225,6 +237,22 @@ for step in range(3):
     loss = (layer(tokens).mean(1) - torch.linspace(0, 1, 8)).square().mean()
 """
     + TRAIN,
+    "classes one-hot, for a Dice": MASKS + "    t = F.one_hot(y, c).view(b, c, h, w).float()  # HERE\n" + DICE + TRAIN,
+    "classes as rows of an identity": MASKS
+    + "    t = torch.eye(c)[y].reshape(p.shape)  # HERE\n    loss = F.mse_loss(p, t)\n"
+    + TRAIN,
+    "classes of all pixels one after the other": MASKS
+    + "    t = F.one_hot(y.flatten(), c).float()\n    t = t.reshape_as(p)  # HERE\n"
+    + DICE
+    + TRAIN,
+    "classes that were scattered": MASKS
+    + "    t = torch.zeros(b, h, w, c).scatter_(-1, y[..., None], 1.0)\n    t = t.view(b, c, -1)  # HERE\n"
+    + "    loss = -(t * p.flatten(2).log()).sum(1).mean()\n"
+    + TRAIN,
+    "classes that are compared with their numbers": MASKS
+    + "    t = (y.unsqueeze(-1) == torch.arange(c)).float()\n    t = t.view(b, c, h, w)  # HERE\n"
+    + '    loss = 1 - torch.einsum("bchw,bchw->bc", p, t).mean()\n'
+    + TRAIN,
     "the numbers of anchors, against targets": DETECTOR
     + "    loss = F.smooth_l1_loss(raw.view(4, -1, 4), goal)  # HERE\n"
     + TRAIN,
@@ -244,6 +272,26 @@ for step in range(3):
 }
 
 HEALTHY: dict[str, str] = {
+    "classes one-hot that are moved": MASKS + "    t = F.one_hot(y, c).permute(0, 3, 1, 2).float()\n" + DICE + TRAIN,
+    "classes one-hot of rows": MASKS
+    + "    t = F.one_hot(y.flatten(), c).view(b, h, w, c).movedim(-1, 1).contiguous().view(b, c, h, w)\n"
+    + DICE
+    + TRAIN,
+    "classes one-hot that stay last": MASKS
+    + "    t = F.one_hot(y, c).view(b, -1, c)\n    loss = -(p.permute(0, 2, 3, 1).reshape(b, -1, c).log() * t).mean()\n"
+    + TRAIN,
+    "classes that are compared along the second axis": MASKS
+    + "    t = (y.unsqueeze(1) == torch.arange(c).view(c, 1, 1)).float().view(b, c, h, w)\n"
+    + DICE
+    + TRAIN,
+    "as many one-hot choices of each sample side by side": """
+net = nn.Linear(3, 30)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    t = F.one_hot(torch.randint(0, 5, (4, 6)), 5).float().reshape(4, 3, 10)
+    loss = (net(torch.randn(4, 3)).view(4, 3, 10) * t).mean()
+"""
+    + TRAIN,
     "numbers that stay in one row": CELL
     + "    h = torch.cat([each.flatten() for each in states]).view(-1).reshape(9 * 6 * 8)\n"
     "    loss = F.cross_entropy(out(h.view(9, 6, 8).mean(0)), y)\n" + TRAIN,

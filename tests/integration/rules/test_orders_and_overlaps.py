@@ -98,6 +98,8 @@ for step in range(3):
     union = sizes.exp().prod(1) + size.prod(1) - overlap
     loss = first.square().mean() - (overlap / union).mean()
 """
+CENTRES = "(first + last) / 2, corner + size / 2"
+REACH = f"p, q = {CENTRES}\n    sides = (sizes.exp() + size) / 2 - (p - q).abs()"
 SIDES = "torch.minimum(last, corner + size) - torch.maximum(first, corner)"
 
 
@@ -113,6 +115,11 @@ SIDES = "torch.minimum(last, corner + size) - torch.maximum(first, corner)"
         "    overlap = sides.prod(1)",
         "sides = torch.stack([last, corner + size]).amin(0) - torch.stack([first, corner]).amax(0)  # HERE\n"
         "    overlap = torch.mul(*sides.unbind(1))",
+        f"{REACH}  # HERE\n    overlap = sides.prod(1)",
+        f"{REACH}  # HERE\n    overlap = torch.minimum(sides, torch.minimum(sizes.exp(), size)).prod(1)",
+        f"p, q = {CENTRES}\n    sides = sizes.exp() * 0.5 + size * 0.5\n"
+        "    sides = torch.add(sides, torch.abs(q - p), alpha=-1)  # HERE\n    overlap = sides[:, 0] * sides[:, 1]",
+        f"w, h = ({SIDES}).unbind(1)  # HERE\n    overlap = torch.stack([w, h], -1).prod(-1)",
     ],
 )
 def test_sides_of_an_overlap_are_clamped_before_they_are_multiplied(overlap: str, tmp_path: Path) -> None:
@@ -126,6 +133,10 @@ def test_sides_of_an_overlap_are_clamped_before_they_are_multiplied(overlap: str
         f"sides = F.relu({SIDES})\n    overlap = sides[:, 0] * sides[:, 1]",
         "hull = torch.maximum(last, corner + size) - torch.minimum(first, corner)\n    overlap = hull.prod(1)",
         f"overlap = ({SIDES})[:, 0]",
+        f"{REACH}\n    overlap = sides.clamp(min=0).prod(1)",
+        f"{REACH}\n    overlap = torch.minimum(sides, torch.minimum(sizes.exp(), size)).relu().prod(1)",
+        f"{REACH}\n    overlap = torch.where((sides > 0).all(1), sides.prod(1), 0.0)",
+        f"p, q = {CENTRES}\n    overlap = (1 - (p - q).abs()).prod(1)",
         f"sides = {SIDES}\n    overlap = torch.where((sides > 0).all(1), sides.prod(1), 0.0)",
     ],
 )

@@ -14,6 +14,11 @@ NET += "optimizer = torch.optim.Adam(net.parameters())\n"
 VIEWS = NET + "for step in range(3):\n    x = torch.randn(12, 5)\n"
 VIEWS += "    a, b = (x + 0.1 * torch.randn_like(x) for _ in range(2))\n"
 CONTRAST = "    s = (z @ z.T / 0.2).masked_fill(torch.eye(24).bool(), -1e9)\n    loss = F.cross_entropy(s, {})" + TRAIN
+CHOSEN = (
+    "    s = (torch.einsum('id,jd->ij', z, z) / 0.2).masked_fill(torch.eye(24).bool(), float('-inf'))\n"
+    "    partner = {}\n    loss = (s.logsumexp(1) - {}).mean()" + TRAIN
+)
+AWAY, NEAR = "torch.arange(24).roll(12)", "torch.arange(24) ^ 1"
 CONTRAST_OF_VIEWS = (
     "    z = torch.cat(z.unbind(1))\n    s, other = z @ z.T / 0.2, 1 - torch.eye(24)\n"
     "    mask = torch.eye(12).repeat(2, 2) * other\n    s = s - (s.exp() * other).sum(1, keepdim=True).log()\n"
@@ -92,6 +97,21 @@ FAULTS = {
         "rows_grouped_otherwise",
         VIEWS + "    both = torch.stack([a, b], 1).reshape(24, 5)  # HERE\n    z = F.normalize(net(both), dim=1)\n"
         + CONTRAST.format("(torch.arange(24) + 12) % 24"),
+    ),
+    "views side by side and an index half a batch away": (
+        "rows_grouped_otherwise",
+        VIEWS + "    both = torch.stack([a, b], 1).flatten(0, 1)  # HERE\n    z = F.normalize(net(both), dim=1)\n"
+        + CHOSEN.format(AWAY, "s.take_along_dim(partner[:, None], dim=1)[:, 0]"),
+    ),
+    "joined views and positives of neighbours that are gathered": (
+        "rows_grouped_otherwise",
+        VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)  # HERE\n"
+        + CHOSEN.format(NEAR, "torch.gather(s, 1, partner.unsqueeze(1)).squeeze(1)"),
+    ),
+    "joined views and positives of neighbours by rows and columns": (
+        "rows_grouped_otherwise",
+        VIEWS + "    z = F.normalize(net(torch.cat([a, b])), dim=1)  # HERE\n"
+        + CHOSEN.format(NEAR, "s[torch.arange(24), partner]"),
     ),
     "joined views and pairs of neighbours": (
         "rows_grouped_otherwise",
@@ -226,6 +246,14 @@ HEALTHY = {
     "views side by side and labels of neighbours": VIEWS
     + "    z = F.normalize(net(torch.stack([a, b], 1).flatten(0, 1)), dim=1)\n"
     + CONTRAST.format("torch.arange(24) ^ 1"),
+    "views side by side and an index of neighbours": VIEWS
+    + "    z = F.normalize(net(torch.stack([a, b], 1).flatten(0, 1)), dim=1)\n"
+    + CHOSEN.format(NEAR, "s.take_along_dim(partner[:, None], dim=1)[:, 0]"),
+    "joined views and positives by rows and columns": VIEWS
+    + "    z = F.normalize(net(torch.cat([a, b])), dim=1)\n" + CHOSEN.format(AWAY, "s[torch.arange(24), partner]"),
+    "neighbours and, for negatives, rows half a batch away": VIEWS
+    + "    z = F.normalize(net(torch.stack([a, b], 1).flatten(0, 1)), dim=1)\n"
+    + CHOSEN.format(NEAR, f"s.gather(1, partner[:, None])[:, 0] + s.gather(1, {AWAY}[:, None])[:, 0]"),
     "joined views and paired halves": VIEWS + "    z = net(torch.cat([a, b]))\n" + PAIRS.format("z[:12]", "z[12:]"),
     "views side by side and pairs of neighbours": VIEWS
     + "    z = net(torch.stack([a, b], 1).flatten(0, 1))\n"

@@ -25,6 +25,34 @@ for step in range(3):
     loss = F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
 """ + TRAIN.replace("{", "{{")
 
+_FORECAST = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.head = nn.Conv1d(1, 6, 3{padding}), nn.Conv1d(6, 1, 1)
+        self.gru = nn.GRU(1, 6, batch_first=True, bidirectional={both})
+    def forward(self, x):
+        x = x.unsqueeze(1)
+        h = {body}
+        return self.head(h.relu()).squeeze(1)
+model = Net()
+optimizer = torch.optim.SGD([p for n, p in model.named_parameters() if {used}], lr=0.05)
+for step in range(3):
+    series = torch.randn(8, 15).cumsum(1)
+    past, future = {parts}
+    out = model(past)
+    loss = {loss}
+""" + TRAIN.replace("{", "{{")
+
+
+def _forecast(body: str, padding: int | str = 0, parts: str = "series[:, :-1], series[:, 1:]", loss: str = "") -> str:
+    given = f", padding={padding!r}" if padding else ""
+    loss = loss or "F.mse_loss(out, future)"
+    used = "n[0] != 'c'" if "gru" in body else "n[0] != 'g'"
+    return _FORECAST.format(body=body, padding=given, parts=parts, loss=loss, both=True, used=used)
+
+
+_RECURRENT = "self.gru(x.mT)[0].unflatten(-1, (-1, 6)).sum(2).mT"
 _WINDOWS = """
 series = torch.randn(80).cumsum(0)
 class Windows(torch.utils.data.Dataset):
@@ -69,6 +97,23 @@ _GATHERED = "states.gather(1, last.view(-1, 1, 1).expand(-1, 1, 6))[:, 0]"
 _INDEXED = "states[torch.arange(16), last]"
 
 FAULTS = {
+    "a trim of the first results, in a forecast": ("future_visible", _forecast("self.conv(x)[..., 2:]  # HERE", 2)),
+    "the same by narrow, and a loss by hand": (
+        "future_visible",
+        _forecast("self.conv(x).narrow(-1, 2, 14)  # HERE", 2, loss="(future - out)[:, 3:].square().mean()"),
+    ),
+    "a sequence that was padded on both sides": (
+        "future_visible",
+        _forecast("self.conv(F.pad(x, (2, 2)))[:, :, 2:]  # HERE", loss="F.huber_loss(out, future)"),
+    ),
+    "padding that keeps the length, in a forecast": (
+        "future_visible",
+        _forecast("self.conv(x)  # HERE", "same", "series[..., :-1], series[..., 1:]"),
+    ),
+    "a recurrent layer of two directions, in a forecast": (
+        "future_visible",
+        _forecast(_RECURRENT + "  # HERE"),
+    ),
     "windows that are looked up": ("targets_are_inputs", _LOOKED_UP.format(ahead="9, 12", mark="  # HERE")),
     "the first one of a mask, by take_along_dim": (
         "first_step_only",
@@ -130,6 +175,18 @@ FAULTS = {
 }
 
 HEALTHY = {
+    "a trim of the last results": _forecast("self.conv(x)[..., :-2]", 2),
+    "a sequence that is padded in front": _forecast("self.conv(F.pad(x, (2, 0)))"),
+    "a sequence that is padded on both sides, and trimmed at the end": _forecast(
+        "self.conv(F.pad(x, (2, 2)))[..., :-2]"
+    ),
+    "values that are smoothed": _forecast("self.conv(x)", "same", "series + 0.1 * torch.randn(8, 15), series"),
+    "values far ahead": _forecast("self.conv(x)", "same", "series[:, :-4], series[:, 4:]"),
+    "a recurrent layer of one direction": _forecast(_RECURRENT).replace("bidirectional=True", "bidirectional=False"),
+    "a grid whose states are stepped on": _forecast("self.conv(x)", "same")
+    .replace("torch.randn(8, 15).cumsum(1)", "torch.randn(8, 15, 9).cumsum(1)")
+    .replace("x.unsqueeze(1)", "x.reshape(-1, 1, 9)")
+    .replace("squeeze(1)\nmodel", "view(8, 14, 9)\nmodel"),
     "what follows windows that are looked up": _LOOKED_UP.format(ahead="12, 15", mark=""),
     "what lies within windows that are looked up": _LOOKED_UP.format(ahead="5, 8", mark=""),
     "the last one of a mask, by take_along_dim": _STATES.format(last="mask.long().sum(1) - 1", read=_ALONG),

@@ -29,11 +29,24 @@ OF_ONE_SIDE = (
     "own = student(x).log_softmax(dim=-1)  # HERE\n    soft = (answers / T).softmax(dim=-1)\n"
     "    loss = F.kl_div(own, soft, reduction='sum') / 8",
     "loss = F.cross_entropy(student(x), F.softmax(answers * 0.25, dim=1))  # HERE",
+    "own = student(x)\n    own = own - own.logsumexp(-1, keepdim=True)  # HERE\n    a = answers / T\n"
+    "    soft = (a - a.logsumexp(-1, keepdim=True)).exp()\n    loss = -torch.einsum('nc,nc->n', soft, own).mean()",
+    "soft = (answers / T).exp()\n    soft = soft / soft.sum(1, keepdim=True)\n"
+    "    loss = -(soft * student(x).log_softmax(1)).sum(1).mean()  # HERE",
+    "soft = torch.log_softmax(answers / T, 1).exp()\n"
+    "    soft = torch.stack([soft[i] for i in range(8)])\n"
+    "    loss = F.kl_div(student(x).log_softmax(1), soft, reduction='batchmean')  # HERE",
 )
 OF_BOTH_SIDES = (
     "loss = F.kl_div(F.log_softmax(student(x) / T, 1), F.softmax(answers / T, 1), reduction='batchmean')",
     "loss = F.kl_div(F.log_softmax(student(x), 1), F.softmax(answers, 1), reduction='batchmean')",
     "loss = F.cross_entropy(student(x), F.softmax(answers / 0.5, dim=1))",
+    "own = student(x) / T\n    own = own - own.logsumexp(-1, keepdim=True)\n    a = answers / T\n"
+    "    soft = (a - a.logsumexp(-1, keepdim=True)).exp()\n    loss = -torch.einsum('nc,nc->n', soft, own).mean()",
+    "soft = answers.exp()\n    soft = soft / soft.sum(1, keepdim=True)\n"
+    "    loss = -(soft * student(x).log_softmax(1)).sum(1).mean()",
+    "weight = (answers / T).exp()\n    weight = weight / answers.abs().sum(1, keepdim=True)\n"
+    "    loss = -(weight * student(x).log_softmax(1)).sum(1).mean()",
     "loss = F.cross_entropy(student(x) / 0.1, F.softmax(answers / 2, dim=1))",
     "loss = F.cross_entropy(student(x), answers.argmax(1))",
 )

@@ -21,8 +21,8 @@ class RowsGroupedOtherwise(Rule):
     Rows with several copies of each sample, either one copy of all samples after the other (``repeat``, ``cat``,
     ``stack(dim=0)``), or all copies of one sample after those of the one before (``repeat_interleave``,
     ``stack(dim=1)``), that a later call takes in the other order: a view, or a stack of parts, of which the axis of
-    copies is reduced, parts that are paired row by row, labels of a contrastive loss, or rows of the other order beside
-    them.
+    copies is reduced, parts that are paired row by row, labels of a contrastive loss or an index that chooses its
+    positives, or rows of the other order beside them.
 
     Why it matters
     --------------

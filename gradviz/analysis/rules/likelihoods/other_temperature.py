@@ -20,8 +20,9 @@ class OtherTemperature(Rule):
     What it finds
     -------------
     ``kl_div()`` or ``cross_entropy()`` against the softmax of logits that were divided by a temperature above 1, where
-    the trained logits reach it as they are; also where the divergence is written as a sum of products. Also logits that
-    were multiplied by a number whose square the loss is multiplied by.
+    the trained logits reach it as they are; also where the divergence is written as a sum of products, the softmax with
+    ``logsumexp()`` or ``exp()``, and where the targets were computed beforehand for all samples. Also logits that were
+    multiplied by a number whose square the loss is multiplied by.
 
     Why it matters
     --------------
@@ -64,17 +65,11 @@ class OtherTemperature(Rule):
     def check(self, case: Case) -> Iterator[Finding]:
         flow = case.dataflow
         for rows in calls_in_training(flow, frozenset({"kl_div", "cross_entropy"}) | _PRODUCTS):
-            row = rows[-1]
-            if plain_name(flow.log.calls[row].function) in _PRODUCTS:
-                model, target = _factors(flow.log.calls[row])
-            else:
-                model, target = (argument(flow.log.calls[row], *each) for each in ((0, "input"), (1, "target")))
-            if model is None or target is None or target.requires_grad:
-                continue
-            teacher = _softened(flow, target, row)
+            found = ((row, *_sides(flow, row)) for row in dict.fromkeys((*rows[:-_TRIED:-1], *rows[:_TRIED])))
+            row, model, teacher = next((each for each in found if each[2] is not None), (rows[-1], None, None))
             if teacher is not None and _is_squared_after(flow, row, 1 / teacher[1]):
                 yield self._turned(flow, *teacher)
-            if teacher is None or teacher[1] <= 1:
+            if model is None or teacher is None or teacher[1] <= 1:
                 continue
             student = _last_softmax(flow, model, row)
             if student is not None and _divisor(flow, *student) is None:
@@ -121,6 +116,21 @@ _PRODUCTS = frozenset({"mul", "einsum", "dot", "vecdot"})
 _BOTH = 2
 
 
+_TRIED = 4
+"""Of the batches of a loader, some are not in the log."""
+
+
+def _sides(flow: Dataflow, row: int) -> tuple[TensorUse | None, tuple[int, float] | None]:
+    """What a loss trains, and the softmax of its targets with its temperature."""
+    call = flow.log.calls[row]
+    if plain_name(call.function) in _PRODUCTS:
+        model, target = _factors(call)
+    else:
+        model, target = (argument(call, *each) for each in ((0, "input"), (1, "target")))
+    is_fixed = target is not None and not target.requires_grad
+    return model, _softened(flow, target, row) if target is not None and is_fixed else None
+
+
 def _factors(call: Call) -> tuple[TensorUse | None, TensorUse | None]:
     """Of a divergence by hand, ``p * (log p - log q)``: what is trained, and the targets."""
     live, dead = (next((use for use in call.inputs if use.requires_grad is flag), None) for flag in (True, False))
@@ -132,29 +142,50 @@ def _last_softmax(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, int] |
     if plain_name(flow.log.calls[row].function) == "cross_entropy":
         return row, use.tensor
     made = value_maker(flow, use.tensor, row, through=frozenset({"neg", "log", "clamp"}))
-    if made is not None and plain_name(made[1].function) == "sub" and len(made[1].inputs) == _BOTH:
-        if len(made[1].live_inputs) == _BOTH:
-            return _less_its_normalizer(flow, *made)
+    is_difference = made is not None and plain_name(made[1].function) == "sub" and len(made[1].inputs) == _BOTH
+    if made is not None and is_difference and len(made[1].live_inputs) < _BOTH:
         made = value_maker(flow, made[1].live_inputs[0].tensor, made[0], through=frozenset({"log", "clamp"}))
-    if made is None or plain_name(made[1].function) not in _SOFTMAXES:
+    return None if made is None else _softmax(flow, *made)
+
+
+def _softmax(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
+    """The call that is a softmax in any spelling, or its logarithm, with the tensor of its logits: also
+    ``logits - logits.logsumexp(-1, keepdim=True)``, its ``exp()``, and ``e / e.sum(-1, keepdim=True)``."""
+    name = plain_name(call.function)
+    if name in _SOFTMAXES:
+        return row, call.inputs[0].tensor
+    if name == "exp" and call.inputs:
+        made = value_maker(flow, call.inputs[0].tensor, row)
+        return (
+            None
+            if made is None or plain_name(made[1].function) not in ("sub", "log_softmax")
+            else _softmax(flow, *made)
+        )
+    if name not in ("sub", "div") or len(call.inputs) != _BOTH:
         return None
-    return made[0], made[1].inputs[0].tensor
-
-
-def _less_its_normalizer(flow: Dataflow, row: int, call: Call) -> tuple[int, int] | None:
-    """``logits - logits.logsumexp(-1, keepdim=True)``."""
-    made = flow.newest_producer(call.inputs[1].tensor, row)
-    is_normalizer = made is not None and plain_name(flow.log.calls[made].function) == "logsumexp"
-    return (row, call.inputs[0].tensor) if is_normalizer else None
+    normalizer = value_maker(flow, call.inputs[1].tensor, row)
+    if normalizer is None or plain_name(normalizer[1].function) != ("logsumexp" if name == "sub" else "sum"):
+        return None
+    if name == "sub":
+        return row, call.inputs[0].tensor
+    made = value_maker(flow, call.inputs[0].tensor, row)
+    is_exp = made is not None and plain_name(made[1].function) == "exp"
+    is_own_sum = normalizer[1].inputs[0].tensor == call.inputs[0].tensor
+    return (row, made[1].inputs[0].tensor) if made is not None and is_exp and is_own_sum else None
 
 
 def _softened(flow: Dataflow, use: TensorUse, row: int) -> tuple[int, float] | None:
-    """The softmax that made targets, and the temperature."""
-    made = value_maker(flow, use.tensor, row, through=frozenset({"detach"}))
-    if made is None or plain_name(made[1].function) not in _SOFTMAXES:
-        return None
-    divisor = _divisor(flow, made[0], made[1].inputs[0].tensor)
-    return None if divisor is None else (made[0], divisor)
+    """The softmax that made targets, and the temperature; also of samples that were put together to a batch."""
+    made = value_maker(flow, use.tensor, row, through=_KEEPS)
+    while made is not None and plain_name(made[1].function) in _COLLECTS:
+        made = value_maker(flow, made[1].inputs[0].tensor, made[0], through=_KEEPS)
+    softmax = None if made is None else _softmax(flow, *made)
+    divisor = None if softmax is None else _divisor(flow, *softmax)
+    return None if softmax is None or divisor is None else (softmax[0], divisor)
+
+
+_KEEPS = frozenset({"detach", "cpu", "cuda", "pin_memory"})
+_COLLECTS = frozenset({"stack", "cat", "concat", "vstack", "index_select"})
 
 
 def _divisor(flow: Dataflow, row: int, logits: int) -> float | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import plain_name, two_lines
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
-from gradviz.analysis.rules.bases.boxes.overlaps import PARTS_OF_BOXES, ends_of_overlap
+from gradviz.analysis.rules.bases.boxes.overlaps import PARTS_OF_BOXES, ends_of_overlap, is_reach_less_distance
+from gradviz.graph.call_log import Call, TensorUse
 
 
 class OverlapNotClamped(Rule):
@@ -18,8 +19,9 @@ class OverlapNotClamped(Rule):
     What it finds
     -------------
     The smaller upper bounds minus the larger lower bounds of two sets of boxes, multiplied with each other over the
-    axes, where some of them are negative and nothing clamps them at 0; also where they only make the targets of a loss.
-    Sides that the program compares with 0 are left alone.
+    axes, where some of them are negative and nothing clamps them at 0; the same for half of both sizes minus the
+    distance of the centres; also where they only make the targets of a loss. Sides that the program compares with 0 are
+    left alone.
 
     Why it matters
     --------------
@@ -94,7 +96,6 @@ class OverlapNotClamped(Rule):
 
 
 _BOTH = 2
-_MAX_PARTS = 4
 _COMPARES = frozenset({"gt", "ge", "lt", "le", "sign", "signbit", "heaviside", "where", "masked_fill"})
 
 
@@ -119,11 +120,23 @@ _MAX_USES = 16
 
 def _negative_side(flow: Dataflow, tensor: int, row: int) -> int | None:
     """The call that computed the sides of an overlap, if a tensor is a part of them and some are negative."""
-    for maker, call in flow.makers(tensor, row, _MAX_PARTS):
-        if plain_name(call.function) in ("add", "sub"):
-            values = call.outputs[0].values if call.outputs else None
-            is_negative = values is not None and values.minimum is not None and values.minimum < 0
-            return maker if is_negative and ends_of_overlap(flow, maker) is not None else None
-        if plain_name(call.function) not in PARTS_OF_BOXES:
-            return None
+    for maker, call in flow.makers_above(tensor, row, _MAX_MAKERS, _kept_negative):
+        if plain_name(call.function) not in ("add", "sub"):
+            continue
+        values = call.outputs[0].values if call.outputs else None
+        is_negative = values is not None and values.minimum is not None and values.minimum < 0
+        if is_negative and (ends_of_overlap(flow, maker) is not None or is_reach_less_distance(flow, maker)):
+            return maker
     return None
+
+
+def _kept_negative(call: Call) -> Sequence[TensorUse]:
+    """The inputs of a call whose negative values are in its result: a part, an arrangement, or the smaller of two."""
+    name = plain_name(call.function)
+    if name in _ARRANGES or (name in ("min", "minimum", "fmin", "clamp_max") and len(call.inputs) > 1):
+        return call.inputs
+    return call.inputs[:1] if name in PARTS_OF_BOXES | {"amin"} else ()
+
+
+_ARRANGES = frozenset({"stack", "cat"})
+_MAX_MAKERS = 12

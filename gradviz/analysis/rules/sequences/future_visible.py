@@ -9,19 +9,22 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sequences.future_readers import FutureReader, first_reader
+from gradviz.analysis.rules.bases.sequences.shifted_series import compared, shifted_series
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted, is_loss_of_classes, shifted_lookup
 
 
 class FutureVisible(Rule):
-    """A language model sees the tokens that it should predict.
+    """A language model, or a forecast, sees what it should predict.
 
     What it finds
     -------------
-    A loss of classes whose targets are the tokens that the model looks up, shifted by one position, where a position
-    can read later ones: attention without a mask, with a mask that only hides padding, or with a triangle that hides
-    too little or the wrong half; a recurrent layer of two directions; a convolution over time with as much padding
-    after the sequence as before it; a product with a matrix of all pairs of positions, without a triangle or with the
-    wrong half of it. Attention to another sequence, such as the source of a translation, is left alone.
+    A loss of classes whose targets are the tokens that the model looks up, shifted by one position, or a loss that
+    compares a forecast with the values that the model gets, shifted likewise, where a position can read later ones:
+    attention without a mask, with a mask that only hides padding, or with a triangle that hides too little or the wrong
+    half; a recurrent layer of two directions; a convolution over time with as much padding after the sequence as before
+    it, or whose first results are left out instead of the last ones; a product with a matrix of all pairs of positions,
+    without a triangle or with the wrong half of it. Attention to another sequence, such as the source of a translation,
+    is left alone.
 
     Why it matters
     --------------
@@ -68,10 +71,13 @@ class FutureVisible(Rule):
         flow = case.dataflow
         seen, told = set[int | None](), set[int | None]()
         for row, call in enumerate(flow.log.calls):
-            if not is_loss_of_classes(call) or call.call_site in seen or not flow.has_step_after(row):
+            if call.call_site in seen or not flow.has_step_after(row):
+                continue
+            is_of_classes = is_loss_of_classes(call)
+            if not is_of_classes and compared(call) is None:
                 continue
             seen.add(call.call_site)
-            shifted = shifted_lookup(flow, row)
+            shifted = shifted_lookup(flow, row) if is_of_classes else shifted_series(flow, row)
             reader = None if shifted is None else first_reader(flow, shifted)
             if shifted is not None and reader is not None and flow.log.calls[reader.row].call_site not in told:
                 told.add(flow.log.calls[reader.row].call_site)
@@ -81,10 +87,11 @@ class FutureVisible(Rule):
         flow = case.dataflow
         location, loss = location_of_call(flow, reader.row), location_of_call(flow, shifted.loss)
         where = "the next position" if shifted.by == 1 else f"{shifted.by} positions later"
+        name = plain_name(flow.log.calls[shifted.loss].function)
+        of = "" if name == "sub" else f" of {name}()"
         return self.finding(
-            f"{reader.what}, and the targets of {plain_name(flow.log.calls[shifted.loss].function)}()"
-            f"{at_line(loss) if loss != location else ''} are the tokens of {where}: the model reads what it should "
-            "predict",
+            f"{reader.what}, and the targets{of}{at_line(loss) if loss != location else ''} are the "
+            f"{'values' if shifted.series else 'tokens'} of {where}: the model reads what it should predict",
             symptom="grad_wrong",
             why="the answer stands in the input, so it only has to be copied; when the model generates, it is missing",
             fix=reader.fix,

@@ -11,6 +11,7 @@ from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plai
 from gradviz.analysis.dataflow.layer_calls import RECURRENT_LAYERS
 from gradviz.analysis.finding import Finding, Location
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.batches.mixed_classes import classes_with_positions
 from gradviz.analysis.rules.bases.boxes.mixed_cells import cells_with_channels
 from gradviz.analysis.rules.bases.mixed_channels import (
     KEEPS_AXES,
@@ -36,9 +37,10 @@ class AxesMixedUp(Rule):
     height, width, 3), viewed as (batch, 3, height, width) for a convolution; features of tokens, (batch, tokens,
     features), viewed as (batch, features, tokens) for a convolution or a loss; the numbers of each anchor of a
     detector, (batch, anchors * numbers, height, width), viewed as (batch, all anchors, numbers) and compared with
-    targets; samples and times that a reshape exchanges for a recurrent layer or behind it; tensors that were stacked,
-    as the states of time steps, viewed as (samples, tensors, features); and heads that a reshape puts before the
-    tokens.
+    targets; classes that were coded one-hot, (batch, height, width, classes), viewed as (batch, classes, height, width)
+    and multiplied with probabilities of that shape; samples and times that a reshape exchanges for a recurrent layer or
+    behind it; tensors that were stacked, as the states of time steps, viewed as (samples, tensors, features); and heads
+    that a reshape puts before the tokens.
     Which axis is which is told from the calls around: without such a call, and where two sizes are equal but those of
     heads and tokens in attention, the rule says nothing.
 
@@ -118,7 +120,7 @@ def _mixed_by(case: Case, row: int, call: Call) -> Mixed | None:
     flow = case.dataflow
     states = _layers_with_samples(case, row, call)
     known = states or _colours_with_pixels(case, row, call) or samples_with_times(flow, row, call)
-    known = known or features_with_positions(flow, row, call)
+    known = known or features_with_positions(flow, row, call) or classes_with_positions(flow, row, call)
     heads = _heads_with_tokens(case, row, call) or _tokens_into_heads(case, row, call)
     cells = channels_with_positions(flow, row, call) or cells_with_channels(flow, row, call)
     mixed = known or heads or cells or stacked_with_samples(flow, row, call)

@@ -21,8 +21,9 @@ class ResultDiscarded(Rule):
     What it finds
     -------------
     A statement such as ``scores.masked_fill(mask, -1e9)`` or ``x.clamp(0, 1)``: the function returns a new tensor,
-    which nothing takes, and the program goes on with the old one: in the loss, or in what a teacher or a step makes of
-    it. Also for lists: ``torch._foreach_lerp(averages, params, 0.1)``.
+    which nothing takes, and the program goes on with the old one: in the loss, in what a teacher or a step makes of it,
+    or in the evaluation of an average of the trained weights. Also for lists:
+    ``torch._foreach_lerp(averages, params, 0.1)``.
 
     Why it matters
     --------------
@@ -159,7 +160,30 @@ def _use_in_a_loss(flow: Dataflow, row: int, given: int) -> int | None:
         is_live = any(use.requires_grad for user in later for use in flow.log.calls[user].outputs)
         if later and (is_live or _reaches_backward(flow, tensor, row)):
             return later[0]
-    return None
+    return _use_of_average(flow, row, given)
+
+
+def _use_of_average(flow: Dataflow, row: int, given: int) -> int | None:
+    """The first use in a module of weights that no step moves, if a call computes their average with trained ones: a
+    copy that is only evaluated."""
+    call, tensors = flow.lists.single(row, given), flow.log.tensors
+    frozen = parameter_of(flow, given, row)
+    if frozen is None or tensors[frozen].is_moved:
+        return None
+    near = [*call.inputs, *(use for made in _made_on_line(flow, row, call) for use in made.inputs)]
+    others = (parameter_of(flow, use.tensor, row) for use in near)
+    if not any(other is not None and tensors[other].is_moved for other in others):
+        return None
+    calls, site = flow.log.calls, flow.log.calls[row].call_site
+    later = (user for user in flow.users(frozen, row) if calls[user].call_site != site)
+    return next((user for user in later if calls[user].scope is not None), None)
+
+
+def _made_on_line(flow: Dataflow, row: int, call: Call) -> list[Call]:
+    """The calls of the same line that made what a call takes: ``p - average`` of ``average.add(p - average)``."""
+    made = [flow.newest_producer(use.tensor, row) for use in call.inputs]
+    line = flow.line_of(row)
+    return [flow.log.calls[maker] for maker in made if maker is not None and flow.line_of(maker) == line]
 
 
 def _first_of_chain(flow: Dataflow, row: int) -> int:

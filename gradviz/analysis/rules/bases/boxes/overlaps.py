@@ -1,4 +1,5 @@
-"""The sides of overlaps: the smaller of two ends, less the larger of two beginnings."""
+"""The sides of overlaps: the smaller of two ends, less the larger of two beginnings; or half of both sizes, less the
+distance of the centres."""
 
 from __future__ import annotations
 
@@ -48,3 +49,36 @@ def _chooses(flow: Dataflow, row: int, call: Call, names: frozenset[str]) -> boo
     made = flow.newest_producer(call.inputs[0].tensor, row)
     stack = None if made is None else flow.log.calls[made]
     return stack is not None and plain_name(stack.function) == "stack" and len(stack.inputs) == _BOTH
+
+
+# -- sides from centres ------------------------------------------------------------------------------------------------
+
+_SCALES = frozenset({"div", "mul"})
+
+
+def is_reach_less_distance(flow: Dataflow, row: int) -> bool:
+    """Whether a call makes the sides of an overlap of centres and sizes: ``(p_size + q_size) / 2 - (p - q).abs()``."""
+    call = flow.log.calls[row]
+    is_difference = plain_name(call.function) == "sub" or call.scalars.get("alpha") == -1
+    if not is_difference or len(call.inputs) != _BOTH:
+        return False
+    reach, distance = (_made_by(flow, use.tensor, row) for use in call.inputs)
+    if reach is None or distance is None or plain_name(distance[1].function) != "abs":
+        return False
+    centres = _made_by(flow, distance[1].inputs[0].tensor, distance[0])
+    values = flow.values(call.inputs[0].tensor, row)
+    has_sizes = values is None or values.minimum is None or values.minimum >= 0
+    return has_sizes and _is_of_two(reach[1], "add") and centres is not None and _is_of_two(centres[1], "sub")
+
+
+def _is_of_two(call: Call, name: str) -> bool:
+    return plain_name(call.function) == name and len(call.inputs) == _BOTH
+
+
+def _made_by(flow: Dataflow, tensor: int, row: int) -> tuple[int, Call] | None:
+    """The call that made a tensor, before it was multiplied by a number, or a part was taken."""
+    for made, maker in flow.makers(tensor, row, _MAX_PARTS):
+        is_scaled = plain_name(maker.function) in _SCALES and len(maker.inputs) == 1
+        if not is_scaled and plain_name(maker.function) not in PARTS_OF_BOXES:
+            return made, maker
+    return None

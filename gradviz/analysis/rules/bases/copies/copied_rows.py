@@ -20,8 +20,10 @@ from gradviz.analysis.rules.bases.copies.axes_turned import (
 )
 from gradviz.analysis.rules.bases.copies.made_copies import BROADCAST, COUNT_OFF, LAY_OUT, laid_out
 from gradviz.analysis.rules.bases.copies.pairs_of_copies import (
+    chooses_by_row,
     is_of_two_copies,
     names_other_partners,
+    names_partners,
     names_same_rows,
     offset_of,
     takes_other_partners,
@@ -56,6 +58,8 @@ class CopiedRows:
         self._found: list[OtherOrder] = []
         self._copies = set[int]()
         """Tensors that are one copy of all samples, taken from rows with several."""
+        self._named = set[int]()
+        """Calls that laid out copies of which other calls take the partners as they stand."""
 
     def taken_otherwise(self) -> list[OtherOrder]:
         """Every call that takes rows in another order than they are in."""
@@ -67,7 +71,8 @@ class CopiedRows:
             elif call.kind in ("custom", "compiled"):
                 for use in call.outputs:
                     self._axes.pop(use.tensor, None)
-        return self._found
+        # Beside the partners, a loss may take any other rows, for negatives.
+        return [each for each in self._found if each.use != _LABELS or each.axis.made not in self._named]
 
     def _keep(self, tensor: int, axes: Axes | None) -> None:
         """Note the axes of a result, if it has as many: some calls can leave out or add axes in ways unknown here."""
@@ -90,6 +95,8 @@ class CopiedRows:
             return [laid_out(self._flow, row, call, name, results[0])] * len(results)
         first = known[0]
         axes, shape = self._axes[first.tensor], shape_of(self._flow, first.tensor)
+        if chooses_by_row(call, name):
+            self._note_pairs(row, call, name, self._axes.get(call.inputs[0].tensor, ()))
         if name in _SELECT or name == "getitem":
             taken = zip(call.outputs, results, strict=True)
             whole = (use.tensor for use, result in taken if is_whole_copy(call, name, axes[0], next(iter(result), 0)))
@@ -232,12 +239,14 @@ class CopiedRows:
         one, other = axes
         if one is None or other is None:
             return
-        is_of_labels = name in _CLASSES
+        is_of_labels = name not in _DIAGONALS
         if are_opposite(one, other) and one.kind == "part":
             is_other, use = names_same_rows(call, one) if is_of_labels else offset_of(call) == 0, _PAIRED
         elif are_alike(one, other) and is_of_two_copies(one):
             is_other = names_other_partners(call, one) if is_of_labels else takes_other_partners(call, one)
             use = _LABELS if is_of_labels else _DIAGONAL
+            if is_of_labels and names_partners(call, one):
+                self._named.add(one.made)
         else:
             return
         if is_other:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gradviz.analysis.dataflow.axes import axis_of
+from gradviz.analysis.dataflow.call_words import plain_name
 from gradviz.analysis.rules.bases.copies.axes_of_copies import Axis
 from gradviz.graph.call_log import Call
 
@@ -16,6 +18,11 @@ def is_of_two_copies(axis: Axis) -> bool:
 def names_other_partners(call: Call, axis: Axis) -> bool:
     """Whether the labels of a loss would be the partners of rows in the opposite order."""
     return _has_labels(call, _partners(_BOTH * axis.samples, is_tiled=axis.kind != "tiled"))
+
+
+def names_partners(call: Call, axis: Axis) -> bool:
+    """Whether they are the partners of rows in the order in which the rows are."""
+    return _has_labels(call, _partners(_BOTH * axis.samples, is_tiled=axis.kind == "tiled"))
 
 
 def names_same_rows(call: Call, axis: Axis) -> bool:
@@ -40,10 +47,22 @@ def _partners(count: int, *, is_tiled: bool) -> list[int]:
     return [(row + count // 2) % count if is_tiled else row ^ 1 for row in range(count)]
 
 
+def chooses_by_row(call: Call, name: str) -> bool:
+    """Whether a call takes one element of each row of a table, as the labels of a loss would name it."""
+    if name == "getitem":  # table[rows, columns]
+        return len(call.inputs) == _TABLE_ROWS_COLUMNS
+    return name in ("gather", "take_along_dim") and axis_of(call, _BOTH, "1" if name == "gather" else "2") == 1
+
+
+_TABLE_ROWS_COLUMNS = 3
+
+
 def _has_labels(call: Call, labels: list[int]) -> bool:
-    target = call.inputs[1:2]
-    checksum = call.checksums.get(target[0].place) if target else None
-    return checksum is not None and checksum == _checksum(labels)
+    """Whether a call is given these labels, for the rows in their order."""
+    given = [call.checksums.get(use.place) for use in call.inputs[1:]]
+    if len(given) > 1 and plain_name(call.function) == "getitem":
+        return given == [_checksum(list(range(len(labels)))), _checksum(labels)]
+    return bool(given) and given[0] is not None and given[0] == _checksum(labels)
 
 
 def _checksum(numbers: list[int]) -> int | None:

@@ -16,7 +16,7 @@ from gradviz.analysis.rules.bases.losses.scores_before_softmax import (
     scores_of,
     triangle_of,
 )
-from gradviz.analysis.rules.bases.sequences.position_convolutions import positions_after
+from gradviz.analysis.rules.bases.sequences.position_convolutions import convolution_reach, has_whole_kernel
 from gradviz.analysis.rules.bases.sequences.position_mixers import MIXING, Mixer, reads_later
 from gradviz.analysis.rules.bases.sequences.shifted_tokens import Shifted
 from gradviz.graph.call_log import Call
@@ -29,15 +29,19 @@ class FutureReader(Struct, frozen=True):
     """The call that one would change."""
     what: str
     fix: str
+    is_convolution: bool = False
 
 
 def first_reader(flow: Dataflow, shifted: Shifted) -> FutureReader | None:
     """The first call on the way from the tokens to the loss that reads later positions of the same tokens."""
-    loss = flow.log.calls[shifted.loss]
-    rows = _way_up(flow, shifted, loss.inputs[0].tensor, shifted.loss)
+    trained = next(use.tensor for use in flow.log.calls[shifted.loss].inputs if use.requires_grad)
+    rows = _way_up(flow, shifted, trained, shifted.loss)
+    reaches = [convolution_reach(flow, row, shifted.lengths) for row in rows]
+    # Convolutions that end before the values of a forecast for several positions later show none of them.
+    is_short = sum(max(reach.after, 0) for reach in reaches if reach is not None) < shifted.by
     for row in sorted(rows) if shifted.lookup in rows else ():
         found = _reader(flow, shifted, row)
-        if found is not None:
+        if found is not None and not (is_short and shifted.series and found[0].is_convolution):
             reader, read = found
             if shifted.lookup in _way_up(flow, shifted, *read):
                 return reader
@@ -54,6 +58,9 @@ def _way_up(flow: Dataflow, shifted: Shifted, tensor: int, before: int) -> set[i
     waiting, rows = [(tensor, before)], set[int]()
     while waiting and len(rows) < _MAX_FOLLOWED:
         tensor, before = waiting.pop()
+        if tensor in shifted.series:
+            rows.add(shifted.lookup)
+            continue
         made = flow.producers(tensor, before)
         if not made or made[-1] in rows or made[-1] < flow.step_before(shifted.loss):
             continue
@@ -64,7 +71,11 @@ def _way_up(flow: Dataflow, shifted: Shifted, tensor: int, before: int) -> set[i
         if is_state or not _has_positions(shape_of(flow, tensor), shifted) or _moves(flow, call):
             continue
         rows.add(row)
-        waiting += [(use.tensor, row) for use in call.inputs if row != shifted.lookup]
+        reach = convolution_reach(flow, row, shifted.lengths)
+        if reach is not None and reach.after >= 0:
+            waiting.append((reach.tensor, reach.before))
+        else:
+            waiting += [(use.tensor, row) for use in call.inputs if row != shifted.lookup]
     return rows
 
 
@@ -113,9 +124,7 @@ def _reader(flow: Dataflow, shifted: Shifted, row: int) -> tuple[FutureReader, t
     mixed = reads_later(flow, row, shifted.lengths) if name in MIXING else None
     if mixed is not None:
         return _of_mixer(flow, row, *mixed)
-    if name == "conv1d":
-        return _of_convolution(flow, shifted, row, call)
-    return None
+    return _of_convolution(flow, shifted, row) if name in ("conv1d", "getitem", "narrow") else None
 
 
 # -- attention ---------------------------------------------------------------------------------------------------------
@@ -255,13 +264,14 @@ def _of_mixer(flow: Dataflow, row: int, mixer: Mixer, is_whole: bool) -> tuple[F
 # -- convolutions ------------------------------------------------------------------------------------------------------
 
 
-def _of_convolution(
-    flow: Dataflow, shifted: Shifted, row: int, call: Call
-) -> tuple[FutureReader, tuple[int, int]] | None:
-    found = positions_after(flow, row, call, shifted.lengths)
-    if found is None:
+def _of_convolution(flow: Dataflow, shifted: Shifted, row: int) -> tuple[FutureReader, tuple[int, int]] | None:
+    reach = convolution_reach(flow, row, shifted.lengths)
+    if reach is None or reach.after <= 0 or not has_whole_kernel(flow, reach):
         return None
-    after, *read = found
+    what = f"the convolution over time also reads {reach.after} position{'s' * (reach.after > 1)} after each one"
     fix = "pad the beginning only: F.pad(x, ((kernel_size - 1) * dilation, 0)), and a convolution without padding"
-    what = f"the convolution over time also reads {after} position{'s' * (after > 1)} after each one"
-    return FutureReader(row, what, fix), (read[0], read[1])
+    if reach.trim is not None and reach.left_out == reach.after:
+        what += f", as its first {reach.left_out} results are left out"
+        fix = f"leave out the last results, not the first ones: [..., :-{reach.left_out}]"
+    changed = reach.row if reach.trim is None else reach.trim
+    return FutureReader(changed, what, fix, is_convolution=True), (reach.tensor, reach.before)

@@ -7,6 +7,7 @@ stacked, rows of two tables that were cut out of one, or ``cat([start, targets[:
 from __future__ import annotations
 
 from collections import Counter
+from math import prod
 
 from msgspec import Struct
 
@@ -54,7 +55,7 @@ def part_of(flow: Dataflow, tensor: int, row: int) -> Part:
 _MAX_CALLS = 16
 _SHAPES = frozenset({
     "view", "reshape", "flatten", "contiguous", "to", "long", "int", "clone", "detach", "cuda", "cpu", "pin_memory",
-    "squeeze", "unsqueeze", "t", "T", "transpose",
+    "squeeze", "unsqueeze", "t", "T", "mT", "transpose", "swapaxes", "permute", "movedim", "float", "double",
 })  # fmt: skip
 
 
@@ -128,7 +129,7 @@ def _index_from(flow: Dataflow, tensor: int, row: int) -> tuple[int, int]:
 
 
 class Shifted(Struct, frozen=True):
-    """A loss of classes, and the look-up of its own targets, some positions before them."""
+    """A loss, and the look-up of its own targets, some positions before them."""
 
     loss: int
     lookup: int
@@ -136,6 +137,8 @@ class Shifted(Struct, frozen=True):
     samples: int
     lengths: frozenset[int]
     """Positions of the tokens that are looked up, and of the targets."""
+    series: frozenset[int] = frozenset()
+    """Where the targets are no tokens but values: the earlier values, as the model gets them."""
 
 
 _LOSSES = frozenset({"cross_entropy", "nll_loss", "gather", "take_along_dim"})
@@ -176,15 +179,18 @@ def shifted_lookup(flow: Dataflow, row: int) -> Shifted | None:
     if len(found) != 1:
         return None
     ((_, shape), (lookup_row, part)) = next(iter(found.items()))
+    return shifted_by(row, lookup_row, target, part, shape)
+
+
+def shifted_by(row: int, lookup: int, target: Part, part: Part, shape: tuple[int, ...]) -> Shifted | None:
+    """By how much targets are shifted against what is looked up, which has this shape; None if they are not."""
     lengths = _lengths(target, part)
     length = next((size for size in shape if size in lengths or size - 1 in lengths), None)
     by = target.start - part.start
     if length is None or length <= _MIN_LENGTH or not 0 < by < length:
         return None
-    count = 1
-    for size in shape:
-        count *= size
-    return Shifted(row, lookup_row, by, count // length, frozenset({length, *(lengths & {length, length - 1})}))
+    count = prod(shape) // length
+    return Shifted(row, lookup, by, count, frozenset({length, *(lengths & {length, length - 1})}))
 
 
 _MIN_LENGTH = 2
