@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Literal
 
 from msgspec import Struct
@@ -79,6 +79,7 @@ class GradientEvents:
         self._histories = histories
         self._flow = histories.flow
         self._log = histories.log
+        self._from_gradients: dict[int, bool] = {}
 
     @cached_property
     def events(self) -> dict[int, list[tuple[int, Event]]]:
@@ -134,12 +135,17 @@ class GradientEvents:
 
     def _is_computed_from_gradients(self, row: int) -> bool:
         """Whether a change is a step by hand: a copy that follows another model is changed, too, but by its values."""
+        if row not in self._from_gradients:  # A call on a list of tensors is a change of each of them.
+            self._from_gradients[row] = self._has_gradients_above(row)
+        return self._from_gradients[row]
+
+    def _has_gradients_above(self, row: int) -> bool:
         since = self._backward_before(row)
         calls, gradients = self._log.calls, self._histories.leaves_of_gradients
-        above = {number for use in calls[row].inputs for number in self._flow.ancestors(use.tensor, row, since)}
+        above = (number for use in calls[row].inputs for number in self._flow.ancestors(use.tensor, row, since))
         return any(
             use.tensor in gradients
-            for number in (row, *above)
+            for number in chain((row,), above)
             for use in (calls[number].inputs if calls[number].kind != "step" else ())
         )
 
