@@ -46,9 +46,10 @@ def weighed_error(case: Case, row: int, call: Call) -> WeighedError | None:
         return _of_two_products(case, row, call)
     if name in ("add", "sub") and len(call.live_inputs) == _TWO == len(call.inputs):
         tilted = tilted_sum(case, row, call)
-        numbers = None if tilted is None else (tilted.q, 1 - tilted.q)[:: 1 if tilted.is_q_above else -1]
-        known = None if tilted is None or numbers is None else WeighedError(tilted.error, tilted.is_q_above, *numbers)
-        return known or _of_sum(case, row, call)
+        if tilted is not None:
+            above, below = (tilted.q, 1 - tilted.q) if tilted.is_q_above else (1 - tilted.q, tilted.q)
+            return WeighedError(tilted.error, tilted.is_q_above, above, below)
+        return _of_sum(case, row, call)
     if name in ("max", "amax") and len(call.live_inputs) == 1:
         made = value_maker(case.dataflow, call.live_inputs[0].tensor, row)
         is_pair = made is not None and plain_name(made[1].function) in _PAIRS and len(made[1].live_inputs) == _TWO

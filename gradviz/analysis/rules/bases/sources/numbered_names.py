@@ -72,9 +72,5 @@ def _names(value: ast.expr) -> list[str]:
         return text.value.split() if isinstance(text, ast.Constant) and isinstance(text.value, str) else []
     if isinstance(value, ast.Constant) and isinstance(value.value, str):
         return list(value.value)
-    found = [each.value for each in value.elts if isinstance(each, ast.Constant)] if _is_list(value) else []
-    return [each for each in found if isinstance(each, str)] if found else []
-
-
-def _is_list(value: ast.expr) -> bool:
-    return isinstance(value, (ast.List, ast.Tuple))
+    listed = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
+    return [each.value for each in listed if isinstance(each, ast.Constant) and isinstance(each.value, str)]
