@@ -47,6 +47,18 @@ FAULTS = {
     "the way from data to noise": layers(
         "scale = F.softsign(s).mul(2).exp()", "z = (b - t) / scale", "log_det = -torch.sum(s, -1)  # HERE",
     ),
+    "a product that is added to the shift": layers(
+        "z = torch.addcmul(t, b, torch.exp(torch.tanh(s)))", "log_det = s.sum(1)  # HERE",
+    ),
+    "a quotient of a whole that is added": layers(
+        "z = torch.addcdiv(t, b, torch.exp(torch.tanh(s)))", "log_det = s.neg().sum(1)  # HERE",
+    ),
+    "a function that returns what it does not bound": NETS.replace("modules =", """
+def couple(a, b):
+    s, t = net(a).chunk(2, 1)
+    return torch.exp(torch.tanh(s)).mul(b).add(t), s  # HERE
+modules =""") + OPTIMIZER.format("net") + "    a, b = torch.randn(16, 4).chunk(2, 1)\n    z, log_det = couple(a, b)\n"
+    + "    log_det = log_det.sum(1)\n" + PRIOR,
     "a logistic scale": layers("z = b * torch.sigmoid(s + 2) + t", "log_det = s.sum(1)  # HERE"),
     "a bound in the sum only": layers("z = b * torch.exp(s) + t  # HERE", "log_det = torch.tanh(s).sum(1)"),
     "a prior of torch": COUPLING
@@ -70,6 +82,9 @@ HEALTHY = {
     ),
     "the logarithm of the scale": layers(
         "scale = torch.exp(2 * torch.tanh(s))", "z = b * scale + t", "log_det = scale.log().sum(1)",
+    ),
+    "a bounded logarithm that is added to the shift": layers(
+        "s = torch.tanh(s)", "z = torch.addcmul(t, b, s.exp())", "log_det = s.sum(1)",
     ),
     "a logistic scale and its logarithm": layers(
         "z = b * torch.sigmoid(s + 2) + t", "log_det = F.logsigmoid(s + 2).sum(1)",

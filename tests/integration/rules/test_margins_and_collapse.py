@@ -226,6 +226,15 @@ IN_FAVOUR = (
     "    loss = F.cross_entropy(30 * torch.where(F.one_hot(y, 5).bool(), right, cos), y)",
     "hot = F.one_hot(y, 5).float()\n    right = (cos.acos() - 0.4).cos()  # HERE\n"
     "    loss = F.cross_entropy(30 * (hot * right + (1 - hot) * cos), y)",
+    "own = cos.gather(1, y[:, None])\n    sin = (1 - own.square()).sqrt()\n"
+    "    larger = own * 0.92 + sin * 0.39  # HERE\n"
+    "    loss = F.cross_entropy(16 * cos.scatter(1, y[:, None], larger), y)",
+    "rows = torch.arange(32)\n    larger = torch.cos(cos[rows, y].acos() - 0.5)  # HERE\n    scores = cos.clone()\n"
+    "    scores[rows, y] = larger\n    loss = F.cross_entropy(16 * scores, y)",
+    "own = torch.take_along_dim(cos, y.unsqueeze(1), 1)\n    larger = torch.add(own, 0.3)  # HERE\n"
+    "    loss = F.cross_entropy(torch.mul(cos.clone().scatter_(1, y.unsqueeze(1), larger), 16), y)",
+    "rows = torch.arange(32)\n    larger = cos[rows, y].acos().sub(0.4).cos()  # HERE\n"
+    "    loss = F.cross_entropy(16 * cos.index_put((rows, y), larger), y)",
 )
 AGAINST = (
     "loss = F.cross_entropy(16 * (cos - 0.3 * F.one_hot(y, 5)), y)",
@@ -234,6 +243,13 @@ AGAINST = (
     "    loss = F.cross_entropy(30 * torch.where(F.one_hot(y, 5).bool(), right, cos), y)",
     "hot = F.one_hot(y, 5).float()\n    right = (cos.acos() + 0.4).cos()\n"
     "    loss = F.cross_entropy(30 * (hot * right + (1 - hot) * cos), y)",
+    "own = cos.gather(1, y[:, None])\n    smaller = own * 0.92 - (1 - own.square()).sqrt() * 0.39\n"
+    "    loss = F.cross_entropy(16 * cos.scatter(1, y[:, None], smaller), y)",
+    "rows = torch.arange(32)\n    scores = cos.clone()\n    scores[rows, y] = cos[rows, y] - 0.3\n"
+    "    loss = F.cross_entropy(16 * scores, y)",
+    # Scores of another class than the right one are raised.
+    "other = ((y + 1) % 5)[:, None]\n    larger = cos.gather(1, other) + 0.3\n"
+    "    loss = F.cross_entropy(16 * cos.scatter(1, other, larger), y)",
     # The frequencies of classes, for all samples alike.
     "loss = F.cross_entropy(8 * cos + torch.tensor([0.5, 0.2, 0.1, 0.1, 0.1]).log(), y)",
 )

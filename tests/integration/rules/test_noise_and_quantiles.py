@@ -150,6 +150,33 @@ FAULTS = {
             "    loss = (q * e.clamp_min(0) + (1 - q) * torch.relu(-e)).mean()"
         ),
     ),
+    "half of the size, and a tilt": (
+        "other_quantile",
+        QUANTILE.format(
+            "    e = torch.sub(model(x), y)  # HERE\n    loss = torch.add(e.abs() / 2, e, alpha=tau - 0.5).mean()"
+        ),
+    ),
+    "the size and twice the tilt": (
+        "other_quantile",
+        QUANTILE.format("    e = model(x) - y  # HERE\n    loss = (e.abs() + (2 * tau - 1) * e).mean() / 2"),
+    ),
+    "the size less the turned tilt, of several levels": (
+        "other_quantile",
+        QUANTILE.format(
+            "    e = model(x) - y  # HERE\n    levels = 0.5 - torch.tensor([[0.1, 0.9]])\n"
+            "    loss = (0.5 * e.abs() - levels * e).mean()"
+        ).replace("nn.Linear(4, 1)", "nn.Linear(4, 2)"),
+    ),
+    "a pinball loss of the negative part, with alpha": (
+        "other_quantile",
+        QUANTILE.format("    e = model(x) - y  # HERE\n    loss = torch.add(F.relu(-e), e, alpha=tau).mean()"),
+    ),
+    "the larger one of a stack": (
+        "other_quantile",
+        QUANTILE.format(
+            "    e = model(x) - y  # HERE\n    loss = torch.stack([tau * e, (tau - 1) * e]).amax(0).mean()"
+        ),
+    ),
     "an expectile of values minus targets": (
         "other_quantile",
         QUANTILE.format(
@@ -296,6 +323,21 @@ HEALTHY = {
     ),
     "Gumbel softmax of logarithms": CLASSES.format("    z = F.gumbel_softmax(scores.log_softmax(-1))\n"),
     "a pinball loss": QUANTILE.format("    e = y - model(x)\n    loss = torch.max(tau * e, (tau - 1) * e).mean()"),
+    "half of the size, and a tilt": QUANTILE.format(
+        "    e = y - model(x)\n    loss = (e.abs() / 2 + (tau - 0.5) * e).mean()"
+    ),
+    "a tilt from the other side": QUANTILE.format(
+        "    e = model(x) - y\n    loss = (e.abs() / 2 + (0.5 - tau) * e).mean()"
+    ),
+    "a tilt that is taken away": QUANTILE.format(
+        "    e = model(x) - y\n    loss = torch.sub(e.abs() / 2, e, alpha=tau - 0.5).mean()"
+    ),
+    "the larger one of a stack": QUANTILE.format(
+        "    e = y - model(x)\n    loss = torch.stack([tau * e, (tau - 1) * e]).max(0).values.mean()"
+    ),
+    "the negative part with alpha": QUANTILE.format(
+        "    e = y - model(x)\n    loss = torch.add(F.relu(-e), e, alpha=tau).mean()"
+    ),
     "a pinball loss that is written from the other side": QUANTILE.format(
         "    e = model(x) - y\n    loss = torch.max((1 - tau) * e, -tau * e).mean()"
     ),

@@ -74,6 +74,23 @@ WORDS = HEAD + (
     "    past, word = grams[torch.randint(0, 197, (32,))].split([3, 1], 1)\n"
     "    e = {}\n    loss = F.cross_entropy(mix(e.flatten(1)), word.squeeze(1))" + TRAIN
 )  # fmt: skip
+TAGS = HEAD + (
+    "LISTED\nCODE = {{name: i for i, name in enumerate(NAMES)}}\n"
+    "bags, out = nn.EmbeddingBag(5, 4, mode='sum'{module}), nn.Linear(4, 1)\ntable = bags.weight\n"
+    "optimizer = torch.optim.Adam([table, *out.parameters()], lr=0.01)\nfor step in range(6):\n"
+    "    sizes = torch.randint(1, 4, (20,))\n    flat = torch.randint({first}, 5, (int(sizes.sum()),))\n"
+    "    starts = sizes.cumsum(0) - sizes\n    bag = {bag}\n    loss = out(bag).square().mean()" + TRAIN
+)  # fmt: skip
+ITEMS = "NAMES = ['drama', 'comedy', 'crime', 'war', 'music']"
+WITH_UNKNOWN = "NAMES = ['<unk>', 'comedy', 'crime', 'war', 'music']"
+
+
+def tags(listed: str, bag: str, module: str = "", first: int = 0) -> str:
+    """A model of bags of tags, of different lengths."""
+    return TAGS.format(bag=bag, module=module, first=first).replace("LISTED", listed)
+
+
+OF_BAGS = "F.embedding_bag(flat, table, starts, mode='sum', padding_idx=0)"
 BUFFER = HEAD + (
     "net = nn.Linear(8, 3)\n" + ADAM + "data, label = torch.randn(50, 8), torch.randint(0, 3, (50,))\n"
     "buffer = torch.empty(8)\nfor step in range(6):\n    ids = torch.randint(0, 50, (12,))\n"
@@ -182,6 +199,19 @@ FAULTS = {
     "a token that is called padding": (
         "padding_row_used", WORDS.format("F.embedding(past, table, padding_idx=0)  # HERE"),
     ),
+    "tags in bags of different lengths": ("padding_row_used", tags(ITEMS, OF_BAGS + "  # HERE")),
+    "the same in a module": (
+        "padding_row_used",
+        tags(ITEMS, "bags(flat, starts)", ", padding_idx=0").replace("Linear(4, 1)", "Linear(4, 1)  # HERE"),
+    ),
+    "tags that are looked up in a split line": (
+        "padding_row_used",
+        tags("NAMES = 'drama comedy crime war music'.split()", OF_BAGS + "  # HERE"),
+    ),
+    "an item beside a list that numbers it": (
+        "padding_row_used",
+        tags(ITEMS, "F.embedding(flat, table, padding_idx=0)  # HERE"),
+    ),
     "one buffer for all samples": (
         "batch_of_equal_rows",
         BUFFER.format("buffer.copy_(data[i])").replace("tolist()]", "tolist()]  # HERE"),
@@ -237,6 +267,9 @@ HEALTHY = {
     "time steps of both": LETTERS.format(
         "loss = F.nll_loss(torch.cat(rows).log_softmax(-1), seq[:, 1:].T.flatten())"
     ) + TRAIN,
+    "bags with a number for what is unknown": tags(WITH_UNKNOWN, OF_BAGS),
+    "bags of names from elsewhere": tags("NAMES = list(map(str, range(5)))", OF_BAGS),
+    "bags without a number 0": tags(ITEMS, OF_BAGS, first=1),
     "padding that the program leaves out": WORDS.format("F.embedding(past, table, padding_idx=0)").replace(
         "word.squeeze(1))", "word.squeeze(1), reduction='none').mul(word.squeeze(1) > 0).mean()"
     ),

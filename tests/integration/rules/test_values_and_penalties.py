@@ -142,6 +142,28 @@ FAULTS = {
         .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
         .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\noptimizer ="),
     ),
+    "a convolution with a slope": (
+        "penalty_without_abs",
+        WEIGHTS.format("    d = F.conv1d(curve.view(1, 1, -1), slope)  # HERE\n    loss = fit + 0.1 * d.mean()")
+        .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+        .replace(
+            "optimizer =", "curve = nn.Parameter(torch.randn(5))\nslope = torch.tensor([[[-1.0, 1.0]]])\noptimizer ="
+        ),
+    ),
+    "a product with a matrix of differences": (
+        "penalty_without_abs",
+        WEIGHTS.format("    d = steps @ curve  # HERE\n    loss = fit + 0.1 * d.mean()")
+        .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+        .replace(
+            "optimizer =", "curve = nn.Parameter(torch.randn(5))\nsteps = torch.diff(torch.eye(5), dim=0)\noptimizer ="
+        ),
+    ),
+    "neighbours that are added with a minus": (
+        "penalty_without_abs",
+        WEIGHTS.format("    d = torch.add(curve[1:], curve[:-1], alpha=-1)  # HERE\n    loss = fit + 0.1 * d.mean()")
+        .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+        .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\nkept = 0\noptimizer ="),
+    ),
     "a penalty of weights in a comprehension": (
         "penalty_without_abs",
         WEIGHTS.format("    l1 = sum(p.sum() for p in net.parameters())  # HERE\n    loss = fit + 1e-3 * l1"),
@@ -313,6 +335,30 @@ HEALTHY = {
     "a total variation": IMAGES.format(
         "    tv = (out[:, :, 1:] - out[:, :, :-1]).abs().mean() + (out[..., 1:] - out[..., :-1]).abs().mean()\n"
         "    loss = F.mse_loss(out, x) + 0.1 * tv"
+    ),
+    "a convolution with a slope, absolute": WEIGHTS.format(
+        "    d = F.conv1d(curve.view(1, 1, -1), slope)\n    loss = fit + 0.1 * d.abs().mean()"
+    )
+    .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+    .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\nslope = torch.tensor([[[-1.0, 1.0]]])\noptimizer ="),
+    "a product with a matrix of differences, absolute": WEIGHTS.format(
+        "    d = steps @ curve\n    loss = fit + 0.1 * d.abs().mean()"
+    )
+    .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+    .replace(
+        "optimizer =", "curve = nn.Parameter(torch.randn(5))\nsteps = torch.diff(torch.eye(5), dim=0)\noptimizer ="
+    ),
+    "neighbours that are added with a minus, absolute": WEIGHTS.format(
+        "    d = torch.add(curve[1:], curve[:-1], alpha=-1)\n    loss = fit + 0.1 * d.abs().mean()"
+    )
+    .replace("SGD(net.parameters(), 0.01)", "SGD([*net.parameters(), curve], 0.01)")
+    .replace("optimizer =", "curve = nn.Parameter(torch.randn(5))\nkept = 0\noptimizer ="),
+    "a filter of edges on a result": IMAGES.format(
+        "    edge = F.conv2d(out, torch.tensor([[[[-1.0, 0.0, 1.0]]]]))\n"
+        "    loss = F.mse_loss(out, x) + 0.1 * edge.mean()"
+    ),
+    "a learned convolution": IMAGES.format(
+        "    loss = F.mse_loss(out, x) + 0.1 * F.conv2d(x, net.weight).mean().square()"
     ),
     "a trend along one axis": IMAGES.format(
         "    loss = F.mse_loss(out, x) + 0.1 * (out[..., :-1] - out[..., 1:]).mean()"

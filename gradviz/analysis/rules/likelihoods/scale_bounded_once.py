@@ -97,6 +97,8 @@ class ScaleBoundedOnce(Rule):
         flow = case.dataflow
         location, other = two_lines(flow, found.edited, found.bound)
         name, elsewhere = call_words(flow.log.calls[found.bound]), at_line(other)
+        if other is not None and _is_given_elsewhere(flow, found):
+            location, other, elsewhere = other, location, ""
         return self.finding(
             found.words.format(f"{name}{elsewhere}", name),
             symptom="grad_wrong",
@@ -117,6 +119,14 @@ class _Apart(Struct, frozen=True):
     tensor: int
     """What the function that bounds takes."""
     words: str
+
+
+def _is_given_elsewhere(flow: Dataflow, found: _Apart) -> bool:
+    """Whether the function that bounds a tensor has made it, and another function only gets it from that one."""
+    made = flow.newest_producer(found.tensor, found.bound)
+    lines = [None if row is None else flow.line_of(row) for row in (made, found.bound, found.edited)]
+    own, bounding, elsewhere = [None if line is None else (line.file, line.function) for line in lines]
+    return own is not None and own == bounding != elsewhere
 
 
 def _apart(flow: Dataflow, terms: list[Term]) -> Iterator[_Apart]:

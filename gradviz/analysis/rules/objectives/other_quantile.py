@@ -19,9 +19,10 @@ class OtherQuantile(Rule):
 
     What it finds
     -------------
-    ``max(q * e, (q - 1) * e)``, ``(q - (e < 0)) * e`` and expectiles such as ``where(e > 0, q, 1 - q) * e ** 2``, where
-    ``e`` is the prediction minus the target. Which of the two factors is ``q`` shows in the line that writes ``q - 1``
-    or ``1 - q``; without such a line, and for the median, nothing is reported.
+    ``max(q * e, (q - 1) * e)``, ``(q - (e < 0)) * e``, ``|e| / 2 + (q - 0.5) * e`` and expectiles such as
+    ``where(e > 0, q, 1 - q) * e ** 2``, where ``e`` is the prediction minus the target. Which of the two factors is
+    ``q`` shows in the line that writes ``q - 1``, ``1 - q`` or ``q - 0.5``; without such a line, and for the median,
+    nothing is reported.
 
     Why it matters
     --------------

@@ -14,6 +14,7 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.formulas.differences_of_neighbours import differences_of_neighbours
 from gradviz.analysis.rules.bases.losses.signed_terms import Term, signed_terms
 
 
@@ -23,8 +24,8 @@ class PenaltyWithoutAbs(Rule):
     What it finds
     -------------
     A loss that adds the plain sum or mean of the weights of layers, or the square of it, to something else; or that of
-    the differences of neighbouring pixels of a result, along two axes or in a line that names it a variation. The
-    weights or differences have both signs.
+    the differences of neighbouring pixels of a result, along two axes or in a line that names it a variation. They may
+    be subtracted, or come from a convolution with ``[-1, 1]``. The weights or differences have both signs.
 
     Why it matters
     --------------
@@ -108,9 +109,7 @@ _FITS = frozenset({
 _ADDS_UP = frozenset({"sum", "mean", "view", "reshape", "flatten", "cat", "stack"})
 _LAYERS = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm", "addmm", "bmm"})
 _NAMES_OF_VARIATIONS = re.compile(r"(?<![a-z])tv|variation|smooth", re.I)
-_PARTS = frozenset({"getitem", "narrow", "select", "index_select"})
 _BOTH = 2
-_IMAGE = 3
 
 
 def _sums_of_weights(case: Case, terms: list[Term]) -> _Plain | None:
@@ -168,40 +167,12 @@ def _differences(case: Case, terms: list[Term]) -> _Plain | None:
     """Differences of neighbours that the loss adds as they are."""
     flow, axes = case.dataflow, dict[int, set[int]]()
     for term in terms:
-        of = _neighbours(case, term.row) if term.sign > 0 and term.is_sure else None
+        of = differences_of_neighbours(case, term.row) if term.sign > 0 and term.is_sure else None
         if of is None or not _has_both_signs(flow, flow.log.calls[term.row].outputs[0].tensor, term.row + 1):
             continue
-        base, axis = of
-        axes.setdefault(base, set()).add(axis)
+        base, along = of
+        axes.setdefault(base, set()).update(along)
         text = "".join(filter(None, (case.source_line(location_of_call(flow, row)) for row in term.path)))
         if base in case.histories.trained or len(axes[base]) > 1 or _NAMES_OF_VARIATIONS.search(text):
             return _Plain(term.row)
     return None
-
-
-def _neighbours(case: Case, row: int) -> tuple[int, int] | None:
-    """The tensor and the axis along which a call subtracts neighbours: of an image, or of what is trained."""
-    flow = case.dataflow
-    call = flow.log.calls[row]
-    name = plain_name(call.function)
-    if name == "diff" and len(call.inputs) == 1:
-        base = call.inputs[0].tensor
-    elif name == "sub" and len(call.live_inputs) == _BOTH == len(call.inputs):
-        bases = {_whole(flow, use.tensor, row) for use in call.inputs}
-        if len(bases) > 1 or None in bases:
-            return None
-        base = next(each for each in bases if each is not None)
-    else:
-        return None
-    whole, shape = shape_of(flow, base), shape_of(flow, call.outputs[0].tensor)
-    is_wide = len(whole) >= _IMAGE or base in case.histories.trained
-    if len(whole) != len(shape) or not is_wide:
-        return None
-    shorter = [axis for axis, (one, other) in enumerate(zip(whole, shape, strict=True)) if one != other]
-    return (base, shorter[0]) if len(shorter) == 1 and whole[shorter[0]] == shape[shorter[0]] + 1 else None
-
-
-def _whole(flow: Dataflow, tensor: int, row: int) -> int | None:
-    made = flow.newest_producer(tensor, row)
-    call = None if made is None else flow.log.calls[made]
-    return call.inputs[0].tensor if call is not None and plain_name(call.function) in _PARTS else None

@@ -8,10 +8,13 @@ from collections.abc import Iterator
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import at_line, location_of_call, plain_name
+from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.losses.loss_arguments import argument, calls_in_training
+from gradviz.analysis.rules.bases.sequences.padded_ids import LOOKUPS
+from gradviz.analysis.rules.bases.sources.numbered_names import item_with_number_zero
 from gradviz.graph.call_log import Call
 
 
@@ -20,10 +23,11 @@ class PaddingRowUsed(Rule):
 
     What it finds
     -------------
-    ``Embedding(..., padding_idx=0)`` whose index has one number for each sample, so that there is nothing to pad, where
-    0 is as frequent as any other number, and where another embedding without padding learns a row for the same 0. If
-    there is no such other embedding, 0 may stand for "unknown", and it is a note. Also sequences that nothing pads, if
-    0 stands at all positions, at least as often as other numbers, and a loss asks the model for it as for any class.
+    ``Embedding(..., padding_idx=0)`` whose index has one number for each sample, so that there is nothing to pad, or
+    ``EmbeddingBag`` with offsets of bags of different lengths, where 0 is as frequent as any other number, and where
+    another embedding without padding learns a row for the same 0, or a list in the program gives it to an item. If
+    there is neither, 0 may stand for "unknown", and it is a note. Also sequences that nothing pads, if 0 stands at all
+    positions, at least as often as other numbers, and a loss asks the model for it as for any class.
 
     Why it matters
     --------------
@@ -67,7 +71,7 @@ class PaddingRowUsed(Rule):
             zeros, count = _frequency_of_zero(case, rows)
             usual = count / max(shape_of(flow, table)[0], 1)
             is_usual = usual >= _MIN_USUAL and usual / _TIMES <= zeros <= usual * _TIMES
-            if is_usual and all(_has_one_for_each_sample(case, row) for row in rows):
+            if is_usual and (all(_has_one_for_each_sample(case, row) for row in rows) or _are_ragged_bags(flow, rows)):
                 yield self._finding(case, table, rows, zeros, count)
             elif usual >= _MIN_USUAL and zeros >= usual and _is_asked_for(case, table, rows):
                 yield self._of_tokens(case, table, rows, zeros, count)
@@ -92,15 +96,20 @@ class PaddingRowUsed(Rule):
         made = here if _is_functional(case, rows[0]) else _line_of_table(case, table)
         other = _other_table(case, rows[0], table)
         usual = count / shape_of(flow, table)[0]
+        listed = None if other is not None else item_with_number_zero(case, shape_of(flow, table)[0])
+        is_item = other is not None or listed is not None
         beside = f", and {histories.name(other)} learns a row for the same number" if other is not None else ""
+        beside += f", and a list of the program gives it to {listed!r}" if listed is not None else ""
         return self.finding(
             f"number 0 is padding of {histories.name(table)}, and is looked up{at_line(here)} {zeros:,} times, where "
             f"{usual:,.0f} is usual: its row gets no gradient{beside}",
-            severity="warning" if other is not None else "note",
+            severity="warning" if is_item else "note",
             symptom="grad_zero",
-            why="the index has one number for each sample, so there is nothing to pad; padding_idx keeps that row as "
+            why="offsets tell bags of any length apart, so there is nothing to pad; padding_idx leaves that row out"
+            if plain_name(flow.log.calls[rows[0]].function) == "embedding_bag"
+            else "the index has one number for each sample, so there is nothing to pad; padding_idx keeps that row as "
             "it is",
-            fix="leave out padding_idx" if other is not None else "leave out padding_idx, unless 0 means unknown",
+            fix="leave out padding_idx" if is_item else "leave out padding_idx, unless 0 means unknown",
             location=made or here,
             symptom_location=here if made not in (None, here) else None,
             tensors=names_of(flow, [table]),
@@ -114,9 +123,11 @@ _TIMES = 2.5
 
 
 def _padding_of(call: Call) -> int | None:
-    if plain_name(call.function) != "embedding" or len(call.inputs) < 2 or call.inputs[1].place not in ("1", "weight"):
+    """The number whose row a lookup leaves out."""
+    name = plain_name(call.function)
+    if name not in LOOKUPS or len(call.inputs) < 2 or call.inputs[1].place not in ("1", "weight"):
         return None
-    value = call.scalars.get("2", call.scalars.get("padding_idx"))
+    value = call.scalars.get("padding_idx", call.scalars.get("2" if name == "embedding" else "10"))
     return value if type(value) is int else None
 
 
@@ -176,13 +187,28 @@ def _has_one_for_each_sample(case: Case, row: int) -> bool:
     return all(len([size for size in shape_of(flow, each) if size > 1]) <= 1 for each in integers)
 
 
+def _are_ragged_bags(flow: Dataflow, rows: list[int]) -> bool:
+    """Whether the index joins bags of different lengths, which their offsets tell apart: bags of one length could have
+    been filled up to it."""
+    calls = [flow.log.calls[row] for row in rows]
+    offsets = [argument(call, 2, "offsets") for call in calls]
+    if any(
+        each is None or plain_name(call.function) != "embedding_bag" for each, call in zip(offsets, calls, strict=True)
+    ):
+        return False
+    numbers = [shape_of(flow, call.inputs[0].tensor)[0] for call in calls]
+    ends = [int(call.scalars.get("include_last_offset") is True) for call in calls]
+    bags = [shape_of(flow, each.tensor)[0] - end for each, end in zip(offsets, ends, strict=True) if each is not None]
+    return all(bags) and any(number % count for number, count in zip(numbers, bags, strict=True))
+
+
 def _other_table(case: Case, row: int, table: int) -> int | None:
     """Another embedding without padding that looks up the same index in the same step."""
     flow = case.dataflow
     index = flow.log.calls[row].inputs[0].tensor
     for user in flow.users(index):
         call = flow.log.calls[user]
-        is_lookup = plain_name(call.function) == "embedding" and len(call.inputs) > 1 and _padding_of(call) is None
+        is_lookup = plain_name(call.function) in LOOKUPS and len(call.inputs) > 1 and _padding_of(call) is None
         if is_lookup and call.inputs[0].tensor == index:
             other = call.inputs[1]
             is_alike = shape_of(flow, other.tensor)[0] == shape_of(flow, table)[0]

@@ -19,7 +19,7 @@ from gradviz.analysis.rules.bases.losses.loss_arguments import (
     tensor_before,
     value_maker,
 )
-from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, is_number_first, number_of
+from gradviz.analysis.rules.bases.losses.signed_terms import number_of
 from gradviz.graph.call_log import Call, TensorUse, ValueFacts
 
 
@@ -29,7 +29,8 @@ class MarginInFavour(Rule):
     What it finds
     -------------
     ``cross_entropy`` of scores to which something positive was added where the class is the right one, or whose right
-    one was exchanged for a larger one, as ``cos(acos(score) - margin)``.
+    one was exchanged for a larger one, as ``cos(acos(score) - margin)``: with a mask, or read with ``gather()`` and put
+    back with ``scatter()``.
 
     Why it matters
     --------------
@@ -111,8 +112,8 @@ def _favour(flow: Dataflow, row: int) -> int | None:
     number, call = made
     if plain_name(call.function) == "scatter_add":
         return number if _is_scattered_in_favour(flow, number, call, target) else None
-    if plain_name(call.function) == "setitem":
-        return _raised_in_place(flow, number, call, target)
+    if plain_name(call.function) in _PLACES:
+        return _placed_in_favour(flow, number, call, target)
     added = _added(call)
     if added is not None:
         values = flow.values_of(added, number)
@@ -138,20 +139,33 @@ def _is_scattered_in_favour(flow: Dataflow, row: int, call: Call, target: Tensor
     return is_positive and _root(flow, index, row) == _root(flow, target, row)
 
 
-def _raised_in_place(flow: Dataflow, row: int, call: Call, target: TensorUse) -> int | None:
-    """The call that added a number to ``scores[rows, y]`` before it was put back there."""
+_PLACES = frozenset({"setitem", "scatter", "index_put"})
+_READS = frozenset({"gather", "take_along_dim", "getitem"})
+_MAX_ABOVE = 12
+
+
+def _placed_in_favour(flow: Dataflow, row: int, call: Call, target: TensorUse) -> int | None:
+    """The call that made the scores of the right classes larger before they were put where they had been read:
+    ``scores[rows, y] += m``, ``scores.scatter(1, y[:, None], larger)``."""
+    if len(call.inputs) <= _BOTH:
+        return None
     indices, value = call.inputs[1:-1], call.inputs[-1]
-    if not value.requires_grad or _root(flow, target, row) not in {_root(flow, use, row) for use in indices}:
+    wanted = _root(flow, target, row)
+    if not value.requires_grad or wanted not in {_root(flow, use, row) for use in indices}:
         return None
-    made = flow.newest_producer(value.tensor, row)
-    maker = None if made is None else flow.log.calls[made]
-    name = "" if maker is None else plain_name(maker.function)
-    if maker is None or name not in ("add", "sub") or len(maker.inputs) != 1 or is_number_first(maker):
+    made = value_maker(flow, value.tensor, row)
+    if made is None:
         return None
-    by = number_of(maker, *OPERAND, missing=0.0) * (-1 if name == "sub" else 1)
-    read = flow.newest_producer(maker.inputs[0].tensor, made or row)
-    is_of_scores = read is not None and plain_name(flow.log.calls[read].function) == "getitem"
-    return made if by > 0 and is_of_scores else None
+
+    def onward(each: Call) -> tuple[TensorUse, ...]:
+        return () if plain_name(each.function) in _READS else each.live_inputs
+
+    for number, read in flow.makers_above(value.tensor, row, _MAX_ABOVE, onward):
+        is_read = plain_name(read.function) in _READS and len(read.inputs) > 1
+        if is_read and wanted in {_root(flow, use, number) for use in read.inputs[1:]}:
+            was = flow.values_of(read.outputs[0], number + 1)
+            return made[0] if _is_above(flow.values_of(value, row), was) else None
+    return None
 
 
 def _root(flow: Dataflow, use: TensorUse, row: int) -> int:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.call_words import location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.rules.bases.formulas.tilted_sums import tilted_sum
 from gradviz.analysis.rules.bases.losses.loss_arguments import is_squared, value_maker
 from gradviz.analysis.rules.bases.losses.signed_terms import OPERAND, number_of
 from gradviz.graph.call_log import Call, TensorUse
@@ -27,6 +28,7 @@ class WeighedError(Struct, frozen=True):
 
 
 _TWO = 2
+_PAIRS = frozenset({"stack", "cat"})
 _HALF = 0.5
 _NAME = r"[A-Za-z_][\w.\[\]]*"
 _ONE = r"1(?:\.0*)?"
@@ -40,10 +42,18 @@ _REST_FIRST = re.compile(rf"where\([^,]+,\s*\(?\s*{_ONE}\s*-\s*{_NAME}\s*\)?\s*,
 def weighed_error(case: Case, row: int, call: Call) -> WeighedError | None:
     """The error that a call weighs so, if the lines of the program say which of the numbers is the quantile."""
     name = plain_name(call.function)
-    if name in ("max", "maximum", "where") and len(call.live_inputs) == _TWO:
+    if name in ("max", "maximum", "fmax", "where") and len(call.live_inputs) == _TWO:
         return _of_two_products(case, row, call)
     if name in ("add", "sub") and len(call.live_inputs) == _TWO == len(call.inputs):
+        tilted = tilted_sum(case, row, call)
+        if tilted is not None:
+            above, below = (tilted.q, 1 - tilted.q) if tilted.is_q_above else (1 - tilted.q, tilted.q)
+            return WeighedError(tilted.error, tilted.is_q_above, above, below)
         return _of_sum(case, row, call)
+    if name in ("max", "amax") and len(call.live_inputs) == 1:
+        made = value_maker(case.dataflow, call.live_inputs[0].tensor, row)
+        is_pair = made is not None and plain_name(made[1].function) in _PAIRS and len(made[1].live_inputs) == _TWO
+        return _of_two_products(case, *made) if made is not None and is_pair else None
     return _of_one_product(case, row, call) if name == "mul" and len(call.inputs) == _TWO else None
 
 
@@ -92,9 +102,10 @@ def _of_sum(case: Case, row: int, call: Call) -> WeighedError | None:
     """``q * e + relu(-e)``, ``relu(e) - q * e``, and ``q * relu(e) + (1 - q) * relu(-e)``."""
     flow = case.dataflow
     turned = [plain_name(call.function) == "sub" and use.place in ("1", "other") for use in call.inputs]
-    one, other = (_summand(flow, use.tensor, row, -1 if is_turned else 1)
+    alpha = number_of(call, "alpha", missing=1.0)
+    one, other = (_summand(flow, use.tensor, row, -1 if is_turned else 1, None if use is call.inputs[0] else alpha)
                   for use, is_turned in zip(call.inputs, turned, strict=True))  # fmt: skip
-    if one is None or other is None or one.error != other.error or "alpha" in call.scalars:
+    if one is None or other is None or one.error != other.error:
         return None
     if one.is_part and other.is_part:
         return _of_two_parts(case, one, other)
@@ -136,8 +147,9 @@ def _share(flow: Dataflow, part: _Summand) -> float | None:
     return values.minimum if 0 < values.minimum <= values.maximum < 1 else None
 
 
-def _summand(flow: Dataflow, tensor: int, row: int, sign: int) -> _Summand | None:
-    factor: TensorUse | float | None = None
+def _summand(flow: Dataflow, tensor: int, row: int, sign: int, alpha: float | None) -> _Summand | None:
+    factor: TensorUse | float | None = None if alpha in (None, 1.0) else abs(alpha or 0.0)
+    sign = -sign if alpha is not None and alpha < 0 else sign
     is_part, is_of_negative, place = False, False, row
     for _ in range(_MAX_STEPS):
         made = flow.newest_producer(tensor, row)

@@ -103,6 +103,8 @@ def _sized_factors(flow: Dataflow, row: int) -> Iterator[_Factor]:
         yield from ((use, 1.0 if use.place == "0" else -1.0, True) for use in live)
     elif name in ("add", "sub") and all(use.requires_grad or _is_constant(flow, use, row) for use in call.inputs):
         yield from ((use, 1.0, True) for use in live)
+    elif name in ("addcmul", "addcdiv") and (call.inputs[0].requires_grad or _is_constant(flow, call.inputs[0], row)):
+        yield from ((use, -1.0 if name == "addcdiv" and use is call.inputs[2] else 1.0, True) for use in live)
 
 
 def _is_never_negative(flow: Dataflow, use: TensorUse, row: int) -> bool:

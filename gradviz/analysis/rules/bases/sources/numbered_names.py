@@ -1,0 +1,76 @@
+"""Names that a program lists and numbers from 0: ``{name: i for i, name in enumerate(["red", "blue"])}``.
+
+>>> tree = SourceTree(dict(enumerate('''COLORS = ["red", "blue"]
+... CODE = {name: i for i, name in enumerate(COLORS)}
+... '''.splitlines(), start=1)))
+>>> list(lists_numbered_from_zero(tree))
+[['red', 'blue']]
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from gradviz.analysis.case import Case
+from gradviz.analysis.rules.bases.sources.own_files import own_files
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, called_name
+
+_NO_ITEMS = ("unk", "oov", "pad", "none", "null", "missing", "other", "blank", "mask", "empty", "rare", "n/a")
+
+
+def item_with_number_zero(case: Case, size: int) -> str | None:
+    """The name that has the number 0 in a list of so many names, unless it stands for no item or an unknown one."""
+    for _, tree in own_files(case):
+        for names in lists_numbered_from_zero(tree):
+            first = names[0].strip().lower()
+            if len(names) == size and first[:1].isalpha() and not first.startswith(_NO_ITEMS):
+                return names[0]
+    return None
+
+
+def lists_numbered_from_zero(tree: SourceTree) -> Iterator[list[str]]:
+    """The lists that a program writes out, of which it looks up the number of a name: with a dictionary of numbers, or
+    with ``index()``."""
+    for node in tree.nodes:
+        listed = _numbered(node)
+        if listed is None:
+            continue
+        key = tree.key_of(listed)
+        values = (
+            [listed] if key is None else [value for target, value in tree.assignments if tree.key_of(target) == key]
+        )
+        names = _names(values[0]) if len(values) == 1 else []
+        if names:
+            yield names
+
+
+def _numbered(node: ast.AST) -> ast.expr | None:
+    """What a part of the program numbers from 0."""
+    if isinstance(node, ast.DictComp) and len(node.generators) == 1:
+        made, target = node.generators[0].iter, node.generators[0].target
+        is_pair = isinstance(target, ast.Tuple) and len(target.elts) == len(("number", "name"))
+        is_from_zero = isinstance(made, ast.Call) and len(made.args) == 1 and not made.keywords
+        if isinstance(made, ast.Call) and isinstance(target, ast.Tuple) and is_pair and is_from_zero:
+            number, name = map(ast.unparse, target.elts)
+            is_kept = (ast.unparse(node.key), ast.unparse(node.value)) == (name, number)
+            return made.args[0] if called_name(made) == "enumerate" and is_kept else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "index":
+        return node.func.value if len(node.args) == 1 else None
+    if isinstance(node, ast.Call) and called_name(node) == "dict" and len(node.args) == 1:
+        made = node.args[0]
+        is_zip = isinstance(made, ast.Call) and called_name(made) == "zip" and len(made.args) > 1
+        if isinstance(made, ast.Call) and is_zip and ast.unparse(made.args[1]).startswith(("range(len(", "count()")):
+            return made.args[0]
+    return None
+
+
+def _names(value: ast.expr) -> list[str]:
+    """The names in a list that is written out, or in one line of text that is split."""
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "split":
+        text = value.func.value
+        return text.value.split() if isinstance(text, ast.Constant) and isinstance(text.value, str) else []
+    if isinstance(value, ast.Constant) and isinstance(value.value, str):
+        return list(value.value)
+    listed = value.elts if isinstance(value, (ast.List, ast.Tuple)) else []
+    return [each.value for each in listed if isinstance(each, ast.Constant) and isinstance(each.value, str)]
