@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cache, cached_property
 from typing import Any
 
@@ -17,11 +16,12 @@ from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.graph_uses import GraphUses
 from gradviz.analysis.dataflow.retained_graphs import Retained, RetainedGraphs
-from gradviz.analysis.dataflow.tensor_words import leaf_names, tensor_words
+from gradviz.analysis.dataflow.tensor_words import tensor_words
 from gradviz.analysis.finding import Location, NodeAt, location_of_line, text_at
 from gradviz.analysis.flow.gradient_flow import FlowRow, GradientFlow, gradient_flow, has_gradients
 from gradviz.analysis.gradients.gradient_events import GradientEvents
 from gradviz.analysis.gradients.received_gradients import ReceivedGradients, names_reached
+from gradviz.analysis.gradients.silent_functions import SilentFunction, silent_functions
 from gradviz.analysis.numbers.broken_gradients import BrokenGradient, BrokenGradients, RefusedValues
 from gradviz.analysis.numbers.flat_branches import FlatBranch, flat_branches
 from gradviz.analysis.numbers.rounding_gradients import RoundingGradient, rounding_gradients
@@ -31,10 +31,10 @@ from gradviz.analysis.parameters.copies_used import CopyUsed, copies_used
 from gradviz.analysis.parameters.parameter_histories import ParameterHistories
 from gradviz.capture.capture import Capture
 from gradviz.graph.call_log import CallLog
-from gradviz.graph.model import Edge, Graph
+from gradviz.graph.model import Graph
 from gradviz.graph.query.composite_inputs import with_constants_at_users
 from gradviz.graph.query.own_line import own_lines
-from gradviz.graph.traversal import ancestors, scopes_around
+from gradviz.graph.traversal import scopes_around
 
 
 class Case:
@@ -73,14 +73,21 @@ class Case:
         """The lines that cut tensors off from their gradient, the worst first.
 
         Tensors whose loss is computed and not used, or computed with an older copy of them, are left out: the cuts
-        beside it may be meant.
+        beside it may be meant. So are those to which a path leads that only a custom function ends.
         """
         lost = {number for term in self.lost_terms for number in term.parameters}
         lost.update(number for found in self.copies_used if not found.is_new for number in found.copies)
+        starved = {name for found in self.silent_functions for name in found.starved}
+        known = self.dataflow.log.tensors
         found = (
-            each
-            if each.ends_a_term or lost.isdisjoint(each.tensors)
-            else replace(each, tensors=tuple(number for number in each.tensors if number not in lost))
+            replace(
+                each,
+                tensors=tuple(
+                    number
+                    for number in each.tensors
+                    if starved.isdisjoint(known[number].names) and (each.ends_a_term or number not in lost)
+                ),
+            )
             for each in self.missing_gradients.cut_off
         )
         return tuple(each for each in found if each.tensors)
@@ -90,6 +97,11 @@ class Case:
         """The lines that cut one of several paths, and that nobody writes for that purpose."""
         known = {each.cut.call_site for each in self.cut_off}
         return tuple(each for each in partial_cuts(self.histories) if each.cut.call_site not in known)
+
+    @cached_property
+    def silent_functions(self) -> tuple[SilentFunction, ...]:
+        """Custom functions that end the only path to some leaves."""
+        return tuple(silent_functions(self.dataflow, self.graphs, self.measured_graphs, self._reached))
 
     @cached_property
     def lost_terms(self) -> tuple[LostTerm, ...]:
@@ -248,13 +260,6 @@ class Case:
         if site is None:
             return None
         return location_of_line(self.graphs[number].call_sites[self._own_lines_of(number)[site]])
-
-    def leaves_never_reached(self, number: int, below: Iterable[Edge | None]) -> tuple[str, ...]:
-        """Names of leaves behind some edges of a graph to which no recorded backward brought a gradient."""
-        graph = self.graphs[number]
-        behind = sorted(ancestors(graph, (edge.target for edge in below if edge is not None)))
-        leaves = (graph.nodes[node] for node in behind)
-        return leaf_names(leaf for leaf in leaves if not self._reached.intersection(leaf.names))
 
     @cached_property
     def _reached(self) -> frozenset[str]:

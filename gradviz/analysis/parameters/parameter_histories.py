@@ -297,10 +297,12 @@ class ParameterHistories:
                 inside.setdefault(call.inside, []).append(number)
         return inside
 
-    def live_leaves(self, roots: Iterable[int], before: int) -> tuple[frozenset[int], int]:
-        """The leaves that a gradient at `roots` reaches, and the number of visited calls."""
+    def live_leaves(
+        self, roots: Iterable[int], before: int, *, without: int | None = None
+    ) -> tuple[frozenset[int], int]:
+        """The leaves that a gradient at `roots` reaches, `without` a call, and the number of visited calls."""
         leaves: set[int] = set()
-        seen: set[int] = set()
+        seen: set[int] = set() if without is None else {without}
         waiting: list[int] = []
         for root in roots:
             waiting += self._live_makers(root, before, seen)

@@ -97,3 +97,57 @@ HEALTHY = {
 @pytest.mark.parametrize("name", HEALTHY)
 def test_what_looks_alike_and_is_right_raises_no_alarm(name: str, tmp_path: Path) -> None:
     assert not alarms(HEALTHY[name], tmp_path)
+
+
+CANCELLED_LAYERS = {
+    "with a layer for each": """
+class Scan(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two, self.three = nn.Conv1d(2, 8, 3), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 8, 3)
+        self.norm = nn.InstanceNorm1d(8)
+    def forward(self, x):
+        h = F.leaky_relu(self.norm(self.one(x)), 0.1)
+        h = F.leaky_relu(self.norm(self.two(h)), 0.1)
+        return F.adaptive_avg_pool1d(self.norm(self.three(h)), 1).flatten(1)  # HERE
+""",
+    "with a mean of what is standardized in a helper": """
+def standardized(h):
+    return (h - h.mean(2, keepdim=True)) / (h.std(2, keepdim=True) + 1e-5)
+class Scan(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv1d(2, 8, 3), nn.Tanh(), nn.Conv1d(8, 8, 3), nn.Tanh(), nn.Conv1d(8, 8, 3))
+    def forward(self, x):
+        h = standardized(self.net(x))
+        return h.mean(2)  # HERE
+""",
+    "with a sum over a list of blocks": """
+class Scan(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([nn.Conv1d(2, 8, 3), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 8, 3), nn.Conv1d(8, 8, 3)])
+    def forward(self, x):
+        for block in self.blocks:
+            x = F.instance_norm(block(torch.relu(x)))  # HERE
+        return torch.einsum("bct->bc", x) / x.shape[2]
+""",
+}
+TWO_BRANCHES = (
+    """
+scan, table, head = Scan(), nn.Linear(6, 8), nn.Linear(16, 3)
+optimizer = torch.optim.AdamW([*scan.parameters(), *table.parameters(), *head.parameters()])
+for step in range(4):
+    x, y = torch.randn(16, 2, 20), torch.randint(0, 3, (16,))
+    loss = F.cross_entropy(head(torch.cat([scan(x), table(torch.randn(16, 6)).relu()], 1)), y)
+"""
+    + TRAIN
+)
+
+
+@pytest.mark.parametrize("name", CANCELLED_LAYERS)
+def test_what_cancels_explains_that_gradients_vanish(name: str, tmp_path: Path) -> None:
+    script = HEAD + CANCELLED_LAYERS[name] + TWO_BRANCHES
+    assert_first_alarm(script, "cancels_to_zero", tmp_path)
+    (found,) = alarms(script, tmp_path)
+    assert all(name.startswith("scan.") for name in found.tensors)

@@ -18,9 +18,10 @@ from gradviz.analysis.dataflow.call_words import (
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards, Freed
 from gradviz.analysis.dataflow.tensor_words import names_of
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.entered_graphs import loss_of_another_optimizer
 from gradviz.analysis.rule import Rule
+from gradviz.analysis.rules.bases.sources.cached_parametrizations import FIX_OF_CACHE, WHY_OF_CACHE, line_that_caches
 from gradviz.graph.model import CallSite
 
 
@@ -78,6 +79,9 @@ class GraphFreed(Rule):
         )
 
     def _explain(self, case: Case, flow: Dataflow, failed: FailedBackwards, found: Freed) -> Finding:
+        cached = line_that_caches(case, found.backward, failed.reached(found.backward).crossing(found.earlier))
+        if cached is not None:
+            return self._cached(case, cached, found)
         computed = self._computed_once(flow, failed, found)
         if computed is not None:
             return self._kept(case, flow, computed, failed, found)
@@ -102,6 +106,16 @@ class GraphFreed(Rule):
             fix="add the losses and call backward() once, or pass retain_graph=True to the first call; if the first "
             "loss is not meant to train the shared part, detach() what it uses of it",
             location=location_of_line(first),
+            **_facts(case, found),
+        )
+
+    def _cached(self, case: Case, cached: Location, found: Freed) -> Finding:
+        return self.finding(
+            "cached() keeps the parametrized weights with their graph, which the "
+            f"backward{at_line(case.dataflow.line_of(found.earlier))} has gone through before, and freed",
+            why=WHY_OF_CACHE,
+            fix=FIX_OF_CACHE,
+            location=cached,
             **_facts(case, found),
         )
 

@@ -10,10 +10,11 @@ from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, l
 from gradviz.analysis.dataflow.dataflow import Dataflow
 from gradviz.analysis.dataflow.failed_backward import FailedBackwards
 from gradviz.analysis.dataflow.tensor_words import names_of, together
-from gradviz.analysis.finding import Finding, location_of_line
+from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.detached_in_vain import detached_in_vain
 from gradviz.analysis.rules.bases.overwritten_saved_tensors import overwritten_facts
+from gradviz.analysis.rules.bases.sources.cached_parametrizations import FIX_OF_CACHE, WHY_OF_CACHE, line_that_caches
 from gradviz.analysis.rules.bases.storing_lines import line_that_stores
 from gradviz.graph.call_log import TensorUse
 from gradviz.graph.model import CallSite
@@ -26,7 +27,8 @@ class StateNotDetached(Rule):
     -------------
     A backward that goes through its own step *and* through earlier steps: a recurrent state, a running average or a
     summed loss was computed in one round of the loop and used in the next, with its history. By then the earlier part
-    of the graph is freed, or the optimizer has changed its weights.
+    of the graph is freed, or the optimizer has changed its weights. Also weights that ``parametrize.cached()`` keeps
+    around several steps: it tells the line that opens it.
 
     Why it matters
     --------------
@@ -81,6 +83,9 @@ class StateNotDetached(Rule):
         flow = case.dataflow
         reached = failed.reached(backward)
         crossing = reached.crossing(reached.end_of_round(boundary)) or reached.crossing(boundary)
+        cached = line_that_caches(case, backward, crossing)
+        if cached is not None:
+            return self._cached(case, backward, cached, words, facts)
         states = tuple(dict.fromkeys(use.tensor for _, use in crossing))
         named = names_of(flow, states)
         line = carried_at(case, backward, crossing[-1]) if crossing else flow.line_of(backward)
@@ -103,6 +108,15 @@ class StateNotDetached(Rule):
             why=f"the backward{at_line(flow.line_of(backward))} goes through its own step and the one before",
             fix=_FIX_OF_VAIN if in_vain is not None else _FIX if beside is None else _FIX_OF_PART,
             **facts,
+        )
+
+    def _cached(self, case: Case, backward: int, cached: Location, words: str, facts: dict[str, Any]) -> Finding:
+        places = {"location": cached, "symptom_location": location_of_call(case.dataflow, backward)}
+        return self.finding(
+            f"cached() keeps the parametrized weights of an earlier step with their graph, {words}",
+            why=WHY_OF_CACHE,
+            fix=FIX_OF_CACHE,
+            **{**facts, **places, "symptom": "raises"},
         )
 
 

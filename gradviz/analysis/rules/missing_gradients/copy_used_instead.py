@@ -82,7 +82,8 @@ class CopyUsedInstead(Rule):
             # A copy that has an optimizer learns as it should; what it has learnt is not given on.
             line, training = (training, made) if _has_optimizer(flow, found) else (made, line)
         elif found.leaves:
-            line, training = histories.line_where_made(found.leaves[0]), line
+            given = [row for each in histories.optimizers_of(trained[0]) for row in histories.given_at(each)]
+            line, training = histories.line_where_made(found.leaves[0]), flow.line_of(min(given, default=found.step))
         names = together(names_of(flow, found.leaves or (found.copies[each] for each in trained)))
         return self.finding(
             f"{found.steps:,} steps{at_line(step)} never change {histories.together(trained)}: their loss is computed "

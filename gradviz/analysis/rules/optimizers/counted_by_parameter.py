@@ -123,28 +123,36 @@ def _in_steps(case: Case) -> Iterator[_Numbers]:
 
 
 def _by_hand(case: Case) -> _Numbers:
-    """Those on lines that change a parameter without an optimizer, between the first backward calls, one for each
-    parameter."""
+    """Those on lines that change parameters without an optimizer, or compute such a change, between the first backward
+    calls, one for each parameter."""
     flow, calls = case.dataflow, case.dataflow.log.calls
     backwards = [row for row in case.histories.backward_calls if calls[row].inside is None][: _STEPS + 1]
+    memories = frozenset(flow.memory_of(number) for number in flow.log.parameters)
     moving: dict[int, list[int]] = defaultdict(list)
+    moved: dict[int, frozenset[int]] = {}
     for after, before in pairwise(backwards):
+        since = after
         for row in range(after + 1, before):
             call = calls[row]
             if call.kind != "operation" or call.inside is not None or call.grad_mode == "enabled":
                 continue
-            if any(flow.log.tensors[use.tensor].role == "parameter" for use in call.changed):
-                moving[after].append(row)
+            changed = memories.intersection(flow.memory_of(use.tensor) for use in call.changed)
+            if not changed:
+                continue
+            # What was computed since the change before, and is in this one.
+            own = {row}.union(*(flow.ancestors(use.tensor, row, since + 1) for use in call.inputs))
+            moved.update((each, changed) for each in own if each not in moved)
+            moving[after] += sorted(own.difference(moving[after]))
+            since = row
     numbers = _numbers(case, moving)
     return {
-        key: by_step for key, by_step in numbers.items() if all(_are_of_each(case, rows) for rows in by_step.values())
+        key: by_step for key, by_step in numbers.items() if all(_are_of_each(moved, rows) for rows in by_step.values())
     }
 
 
-def _are_of_each(case: Case, rows: list[tuple[int, float]]) -> bool:
-    """Whether each call changes another tensor."""
-    changed = {use.tensor for row, _ in rows for use in case.dataflow.log.calls[row].changed}
-    return len(changed) >= len(rows)
+def _are_of_each(moved: Mapping[int, frozenset[int]], rows: list[tuple[int, float]]) -> bool:
+    """Whether each call moves another parameter."""
+    return len(frozenset[int]().union(*(moved[row] for row, _ in rows))) >= len(rows)
 
 
 def _numbers(case: Case, rows_of_steps: Mapping[int, Iterable[int]]) -> _Numbers:

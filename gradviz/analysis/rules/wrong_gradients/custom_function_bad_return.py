@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.backward_calls import RaisedBackward
-from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_of, custom_calls, return_location
+from gradviz.analysis.dataflow.custom_functions import CustomCall, custom_call_of, return_location
 from gradviz.analysis.dataflow.tensor_words import together
 from gradviz.analysis.finding import Finding, Location
+from gradviz.analysis.gradients.silent_functions import SilentFunction
 from gradviz.analysis.rule import Rule
 from gradviz.analysis.rules.bases.sources.gradients_left_out import line_that_left_out
 from gradviz.graph.number_words import ordinal
@@ -79,7 +80,7 @@ class CustomFunctionBadReturn(Rule):
             custom = custom_call_of(flow, failed.node) if failed.node is not None else None
             if custom is not None and (said := _refusal(custom.function, failed.message)):
                 yield self._refused(case, failed, custom, *said)
-        yield from self._given_nothing(case)
+        yield from (self._silent(case, found) for found in case.silent_functions)
 
     def _refused(self, case: Case, failed: RaisedBackward, custom: CustomCall, verdict: str, fix: str) -> Finding:
         return self.finding(
@@ -95,26 +96,8 @@ class CustomFunctionBadReturn(Rule):
             evidence={"raised": failed.message},
         )
 
-    def _given_nothing(self, case: Case) -> Iterator[Finding]:
-        flow = case.dataflow
-        reported: set[str] = set()
-        for number in case.measured_graphs:
-            for custom in custom_calls(flow, case.graphs[number]):
-                if custom.function in reported or custom.node.run is None or not _got_something(custom):
-                    continue
-                silent = tuple(
-                    index
-                    for index, sent in enumerate(custom.node.gradients)
-                    if sent is not None and sent.is_undefined and custom.node.edges[index] is not None
-                )
-                starved = case.leaves_never_reached(number, [custom.node.edges[index] for index in silent])
-                if starved:
-                    reported.add(custom.function)
-                    yield self._silent(case, number, custom, silent, starved)
-
-    def _silent(
-        self, case: Case, number: int, custom: CustomCall, silent: tuple[int, ...], starved: tuple[str, ...]
-    ) -> Finding:
+    def _silent(self, case: Case, found: SilentFunction) -> Finding:
+        number, custom, silent, starved = found.graph, found.custom, found.silent, found.starved
         falls_off = custom.definition is not None and not custom.definition.returns
         inputs = f"{' and '.join(map(ordinal, silent))} input"
         what = "has no return" if falls_off else f"returns None for its {inputs}, which requires grad"
@@ -159,10 +142,6 @@ def _place(custom: CustomCall, edge: int) -> int:
     """The place among all arguments of forward of one that is a tensor; an edge counts tensors alone."""
     places = [use.place for use in custom.call.inputs]
     return int(places[edge]) if edge < len(places) and places[edge].isdecimal() else edge
-
-
-def _got_something(custom: CustomCall) -> bool:
-    return any(each is not None and each.is_measured and not each.is_zero for each in custom.node.arrived)
 
 
 def _refusal(function: str, message: str) -> tuple[str, str] | None:

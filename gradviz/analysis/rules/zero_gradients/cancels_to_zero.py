@@ -10,6 +10,7 @@ from gradviz.analysis.case import Case
 from gradviz.analysis.dataflow.broadcasts import shape_of
 from gradviz.analysis.dataflow.call_words import call_words, location_of_call, plain_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.dataflow.tensor_words import names_of
 from gradviz.analysis.finding import Finding, location_of_line
 from gradviz.analysis.parameters.creation_lines import line_of_layer
 from gradviz.analysis.rule import Rule
@@ -78,14 +79,17 @@ class CancelsToZero(Rule):
             if len(rows) < _MIN_CALLS or not all(_is_zero(flow, row) for row in rows):
                 continue
             normalizing = _normalization(flow, rows[-1])
-            if normalizing is not None and _is_trained_on(flow, rows[-1]):
-                yield self._finding(case, rows, normalizing)
+            backward = None if normalizing is None else _trained_by(flow, rows[-1])
+            if normalizing is not None and backward is not None:
+                yield self._finding(case, rows, normalizing, backward)
 
-    def _finding(self, case: Case, rows: list[int], normalizing: int) -> Finding:
+    def _finding(self, case: Case, rows: list[int], normalizing: int, backward: int) -> Finding:
         flow = case.dataflow
         call, maker = flow.log.calls[rows[-1]], flow.log.calls[normalizing]
         is_layer = plain_name(maker.function) in _NORMALIZE
-        location, added = location_of_line(line_of_layer(flow, normalizing)), location_of_call(flow, rows[-1])
+        is_shared = _runs_on_other_lines(flow, normalizing)
+        made = flow.line_of(normalizing) if is_shared else line_of_layer(flow, normalizing)
+        location, added = location_of_line(made), location_of_call(flow, rows[-1])
         if not is_layer and _are_in_two_functions(flow, rows[-1], normalizing):
             location, added = added, location  # the normalization may be right where others use it
         by = plain_name(maker.function) if is_layer else "the subtraction of their mean"
@@ -98,6 +102,7 @@ class CancelsToZero(Rule):
             "the two out",
             location=location,
             symptom_location=added if added != location else None,
+            tensors=names_of(flow, sorted(_leaves_only_before(case, rows[-1], backward))),
             nodes=case.nodes_of_call(rows[-1]),
             evidence={"calls": len(rows)},
         )
@@ -180,7 +185,27 @@ def _are_in_two_functions(flow: Dataflow, one: int, other: int) -> bool:
     return None not in lines and len({(line.file, line.function) for line in lines if line is not None}) > 1
 
 
-def _is_trained_on(flow: Dataflow, row: int) -> bool:
-    """Whether a backward call starts from something that was computed from the result."""
+def _runs_on_other_lines(flow: Dataflow, row: int) -> bool:
+    """Whether the layer that made a call is called on other lines, too, where it may be right."""
+    own, scopes = flow.log.calls[row], flow.log.scopes
+    if own.scope is None:
+        return False
+    same = {number for number, scope in enumerate(scopes) if scope.path == scopes[own.scope].path}
+    sites = {call.call_site for call in flow.log.calls if call.scope in same and call.function == own.function}
+    return len({flow.line(site) for site in sites}) > 1
+
+
+def _trained_by(flow: Dataflow, row: int) -> int | None:
+    """A backward call that starts from something that was computed from the result."""
     tensor = flow.log.calls[row].outputs[0].tensor
-    return any(flow.log.calls[each].kind == "backward" for each in flow.descendants(tensor, row, live=True))
+    below = flow.descendants(tensor, row, live=True)
+    return next((each for each in below if flow.log.calls[each].kind == "backward"), None)
+
+
+def _leaves_only_before(case: Case, row: int, backward: int) -> frozenset[int]:
+    """The leaves to which a gradient of a loss comes through a call alone."""
+    histories, calls = case.histories, case.dataflow.log.calls
+    before, _ = histories.live_leaves((use.tensor for use in calls[row].live_inputs), row)
+    roots = (use.tensor for use in calls[backward].roots)
+    beside, _ = histories.live_leaves(roots, backward, without=row)
+    return before - beside
