@@ -223,6 +223,50 @@ def train(net):
 train(nn.Linear(2, 1))
 """,
     ),
+    "a model of several layers that gets one sample at a time": (
+        "batches_of_one_sample",
+        """
+class Clips(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm, self.head = nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        self.after = nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        return self.after(self.head(torch.relu(self.norm(self.stem(x))).amax(2)[:, None].expand(1, 2, 4)))
+
+def losses(net, clips):
+    return torch.stack([net(each[None]).square().mean() for each in clips])  # HERE
+
+def main():
+    net, clips = Clips(), [torch.randn(3, 8 + k) for k in range(6)]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        losses(net, clips).mean().backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        net(clips[0][None])
+
+main()
+""",
+    ),
+    "the index that a line takes with the value": (
+        "index_as_value",
+        """
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    s, s2, r, a = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16), torch.randint(3, (16, 1))
+    with torch.no_grad():
+        ranked, order = net(s2).sort(dim=1)
+        best = order[:, -1]  # HERE
+        goal = r + 0.9 * best
+    loss = F.mse_loss(net(s).gather(1, a)[:, 0], goal)
+"""
+        + TRAIN,
+    ),
     "two losses that share a part, whose lines differ": (
         "graph_freed",
         """
