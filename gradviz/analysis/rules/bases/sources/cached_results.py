@@ -62,7 +62,7 @@ def line_that_keeps_result(tree: SourceTree, line: int) -> Kept | None:
         return Kept(own.lineno, kept)
     names = {target.id for target in _targets(own) if isinstance(target, ast.Name)}
     below = sorted((each for each in statements if each.lineno > line), key=lambda each: each.lineno)
-    return next((Kept(each.lineno, name) for each in below if (name := _holder(each, names)) is not None), None)
+    return next((Kept(each.lineno, held) for each in below if (held := _holder(each, names)) is not None), None)
 
 
 def _holder(statement: ast.stmt, names: set[str] | None) -> str | None:
