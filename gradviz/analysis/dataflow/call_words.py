@@ -14,6 +14,7 @@ from gradviz.analysis.finding import Location, location_of_line
 from gradviz.graph.call_log import Call
 from gradviz.graph.model import CallSite
 from gradviz.graph.query.own_line import own_lines_around
+from gradviz.graph.traversal import scopes_around
 
 _OPERATORS = {
     "__setitem__": "assigning to its elements",
@@ -136,6 +137,14 @@ def line_outside_modules(flow: Dataflow, call: int) -> CallSite | None:
             found, is_just_outside = sites[site], False
         site = sites[site].caller
     return found
+
+
+def line_outside_classes(flow: Dataflow, call: int) -> CallSite | None:
+    """The line that called the modules around a call, judged by their classes: the record may have no line of torch
+    between the lines of two modules."""
+    scopes = flow.log.scopes
+    classes = {scopes[scope].class_name for scope in scopes_around(scopes, flow.log.calls[call].scope)}
+    return _first(callers(flow, call), lambda line: class_of(line) not in classes) or flow.line_of(call)
 
 
 def _first(lines: Iterator[CallSite], fits: Callable[[CallSite], bool]) -> CallSite | None:

@@ -149,10 +149,11 @@ class GraphFreed(Rule):
         )
 
     def _computed_once(self, flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
-        """The line that runs once, if one line of a loop calls backward again and again on its result."""
-        if not is_same_line(flow, found.earlier, found.backward):
-            return None
+        """The line that runs once, if one line of a loop calls backward again and again on its result, or if one line
+        uses the result again in each round, whichever line calls backward there."""
         crossing = failed.reached(found.backward).crossing(found.earlier)
+        if not is_same_line(flow, found.earlier, found.backward):
+            return _used_again(flow, failed, found)
         is_round_of_its_own = any(user != found.backward for user, _ in crossing)
         if not is_round_of_its_own and not _have_same_root(flow, found.earlier, found.backward):
             return None
@@ -168,6 +169,18 @@ class GraphFreed(Rule):
         # The line of the loop calls the model anew, and the model goes on with what it has kept: the line is in there.
         is_run_again = line is not None and _runs_between(flow, line, found.earlier, found.backward)
         return (line_in_class_of(flow, maker, user) or flow.line_of(maker)) if is_run_again else line
+
+
+def _used_again(flow: Dataflow, failed: FailedBackwards, found: Freed) -> CallSite | None:
+    """The line that computed what one line uses in the round of either backward."""
+    members, calls = failed.reached(found.earlier).members, flow.log.calls
+    lines = {(use.tensor, tuple(callers(flow, row))) for row in members for use in calls[row].inputs}
+    for user, use in failed.reached(found.backward).crossing(found.earlier):
+        maker = flow.newest_producer(use.tensor, user)
+        if maker in members and (use.tensor, tuple(callers(flow, user))) in lines:
+            kept = line_in_class_of(flow, maker, user)
+            return kept if kept is not None else line_in_function_of(flow, maker, user)
+    return None
 
 
 def _runs_between(flow: Dataflow, line: CallSite, earlier: int, later: int) -> bool:

@@ -7,9 +7,13 @@ from collections import Counter
 
 from gradviz.analysis.case import Case
 from gradviz.analysis.cuts.missing_gradients import CutOff
-from gradviz.analysis.dataflow.call_words import short_name
+from gradviz.analysis.dataflow.call_words import callers, short_name
 from gradviz.analysis.dataflow.dataflow import Dataflow
+from gradviz.analysis.finding import Location, location_of_line
 from gradviz.analysis.rules.bases.cut_rule import BetterLine, CutRule
+from gradviz.analysis.rules.bases.sources.cached_results import function_on, line_that_keeps_result
+from gradviz.analysis.rules.bases.sources.source_tree import SourceTree, tree_of
+from gradviz.graph.model import CallSite
 
 
 class NoGradBlock(CutRule):
@@ -78,25 +82,49 @@ class NoGradBlock(CutRule):
 
 
 def _line_that_keeps(case: Case, found: CutOff) -> BetterLine | None:
-    """The line that keeps a result without a history as an attribute or an element, if calls with gradients use it in
-    other rounds of the program."""
+    """The line that keeps a result without a history, if calls with gradients use it in other rounds of the program."""
     calls = case.dataflow.log.calls
     off = [row for row in found.cut_path.calls if calls[row].grad_mode != "enabled"]
-    location = case.location_of_call(off[-1]) if off else None
-    kept = _KEEPS.match(case.source_line(location) or "")
-    if location is None or kept is None or not calls[off[-1]].outputs:
+    if not off or not calls[off[-1]].outputs:
         return None
     users = case.dataflow.users(calls[off[-1]].outputs[0].tensor, off[-1])
     steps = {case.dataflow.step_before(row) for row in users if calls[row].grad_mode == "enabled"}
-    if len(steps) < _MIN_ROUNDS:
+    kept = _kept_inside(case, off[-1]) if len(steps) >= _MIN_ROUNDS else None
+    if kept is None:
         return None
-    name = kept[1]
+    location, name = kept
+    forget = f"remove {name}" if name.startswith("@") else "forget it after each evaluation and each step"
     return BetterLine(
         location,
         f"{name} keeps what was computed so",
-        f"compute {name} anew with gradients on where training uses it: forget it after each evaluation and each "
-        "step, or keep it only for evaluations",
+        f"compute {'it' if name.startswith('@') else name} anew with gradients on where training uses it: {forget}, or "
+        "keep it only for evaluations",
     )
+
+
+def _kept_inside(case: Case, row: int) -> tuple[Location, str] | None:
+    """The line that keeps a result, with what keeps it: the line of the call itself, or one of the functions that it
+    was called from, up to the one that switches gradients off."""
+    flow, sources = case.dataflow, case.capture.sources
+    lines = list(callers(flow, row))
+    location = location_of_line(lines[0]) if lines else None
+    itself = _KEEPS.match(case.source_line(location) or "")
+    if location is not None and itself is not None:
+        return location, itself[1]
+    switch = flow.line(flow.log.calls[row].grad_mode_site)
+    for line in lines:
+        tree = tree_of(sources[line.file]) if line.file in sources else None
+        if tree is None or (switch is not None and _is_in_function(tree, line, switch)):
+            return None
+        kept = line_that_keeps_result(tree, line.line)
+        if kept is not None:
+            return Location(line.file, kept.line), kept.name
+    return None
+
+
+def _is_in_function(tree: SourceTree, line: CallSite, switch: CallSite) -> bool:
+    """Whether a line is in the function that switches gradients off, by a block or by a decorator."""
+    return line.file == switch.file and function_on(tree, line.line) is function_on(tree, switch.line)
 
 
 _KEEPS = re.compile(r"\s*((?:\w+\.)+\w+|(?:\w+\.)*\w+\[[^\]]+\])\s*=(?!=)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from gradviz.analysis.case import Case
@@ -67,10 +68,11 @@ class IndexAsValue(Rule):
             taken = _index_in_target(flow, row)
             if taken is not None and flow.log.calls[taken].call_site not in told:
                 told.add(flow.log.calls[taken].call_site)
-                yield self._finding(flow, taken, row)
+                yield self._finding(case, taken, row)
 
-    def _finding(self, flow: Dataflow, taken: int, row: int) -> Finding:
-        location, loss = two_lines(flow, taken, row)
+    def _finding(self, case: Case, taken: int, row: int) -> Finding:
+        flow = case.dataflow
+        location, loss = two_lines(flow, _edited(case, taken), row)
         words = call_words(flow.log.calls[taken])
         return self.finding(
             f"the target{at_line(loss)} adds where {words} found the best action, an "
@@ -83,6 +85,17 @@ class IndexAsValue(Rule):
         )
 
 
+def _edited(case: Case, taken: int) -> int:
+    """The call to change: where a line keeps both results, the values and the indexes, the one that goes on with the
+    indexes."""
+    flow, call = case.dataflow, case.dataflow.log.calls[taken]
+    if not _TAKES_BOTH.match(case.source_line(case.location_of_call(taken)) or ""):
+        return taken
+    indexes = (use.tensor for use in call.outputs if use.place == "return[1]")
+    return next((row for index in indexes for row in flow.users(index, taken)), taken)
+
+
+_TAKES_BOTH = re.compile(r"\s*\(?(?!_\b)[\w.]+\s*,\s*[\w.]+\)?\s*=(?!=)")
 _ERRORS = frozenset({"mse_loss", "smooth_l1_loss", "huber_loss", "l1_loss", "sub"})
 _OF_NETWORKS = frozenset({"linear", "conv2d", "conv1d", "embedding", "matmul", "addmm"})
 _OF_SEVERAL = frozenset({"add", "sub", "mul", "addcmul", "where", "lerp"})

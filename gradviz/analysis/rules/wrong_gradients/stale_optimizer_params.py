@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from gradviz.analysis.case import Case
-from gradviz.analysis.dataflow.call_words import at_line, line_in_function_of, location_of_call
+from gradviz.analysis.dataflow.call_words import at_line, callers, line_in_function_of, location_of_call
 from gradviz.analysis.dataflow.tensor_words import names_of, together
 from gradviz.analysis.finding import Finding, Location, location_of_line
 from gradviz.analysis.parameters.copied_parameters import compared_copies
@@ -188,7 +189,7 @@ def _location_to_move(histories: ParameterHistories, number: int, optimizer_made
     function that also made the optimizer."""
     made = histories.made_by(number)
     is_by_helper = made is not None and histories.log.calls[made].scope is None
-    apart = line_in_function_of(histories.flow, made, optimizer_made) if made is not None and is_by_helper else None
+    apart = _line_beside(histories, made, optimizer_made) if made is not None and is_by_helper else None
     return _location_where_made(histories, number) if apart is None else location_of_line(apart)
 
 
@@ -217,8 +218,21 @@ def _by_line(histories: ParameterHistories, rows: Iterable[int], made: int) -> d
 
 def _line_to_move(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
     """The line of a call; if that is in a file of helpers, the line in the function that also made the optimizer."""
-    own, apart = histories.flow.line_of(row), line_in_function_of(histories.flow, row, made)
+    own, apart = histories.flow.line_of(row), _line_beside(histories, row, made)
     return own if own is None or apart is None or own.file == apart.file else apart
+
+
+def _line_beside(histories: ParameterHistories, row: int, made: int) -> CallSite | None:
+    """The line that led to a call, in the innermost function that also made the optimizer. If the training runs from
+    that line, too, nobody can move it: then the outermost line inside of it from which no training runs."""
+    flow = histories.flow
+    line = line_in_function_of(flow, row, made)
+    step = next((each for each in histories.steps if each > row), None)
+    training = set() if step is None else {(each.file, each.line) for each in callers(flow, step)}
+    if line is None or (line.file, line.line) not in training:
+        return line
+    inside = list(takewhile(lambda each: (each.file, each.line) not in training, callers(flow, row)))
+    return inside[-1] if inside else line
 
 
 def _unfrozen_after(histories: ParameterHistories, number: int, since: int) -> int | None:

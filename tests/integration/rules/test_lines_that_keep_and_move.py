@@ -1,0 +1,300 @@
+"""Lines that one edits, of several that have to do with a fault: those that keep a result for later, and those that
+make parameters after the optimizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.rules.checked_scripts import HEAD, TRAIN, assert_first_alarm
+
+ROADS = """
+from functools import cached_property, lru_cache
+
+class Roads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.strength, self.kept = nn.Parameter(torch.zeros(4, 4)), {}
+
+    def build(self):
+        made = torch.sigmoid(self.strength)
+        return made / made.sum(1, keepdim=True)
+"""
+FORECAST = (
+    """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.roads, self.head = Roads(), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(torch.relu(x @ self.roads.table()))
+
+@torch.no_grad()
+def evaluate(net, x, y):
+    return F.mse_loss(net(x), y).item()
+
+net = Net()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+x, y = torch.randn(16, 4), torch.randn(16, 1)
+evaluate(net, x, y)
+for step in range(4):
+    loss = F.mse_loss(net(x), y)
+"""
+    + TRAIN
+)
+UNITS = """
+from torch.nn.utils.parametrizations import weight_norm
+
+class Units(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 8), nn.Linear(8, 1)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+    def normalize(self):
+        for each in (self.first, self.last):
+            weight_norm(each)
+
+def train(net, optimizer):
+    for step in range(3):
+        loss = net(torch.randn(8, 4)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+WAVES = """
+def encode(x):
+    return torch.cat([x.sin(), x.cos()], dim=1)
+
+def slope(u, x):
+    return torch.autograd.grad(u.sum(), x, create_graph=True)[0]
+"""
+
+WRONG: dict[str, tuple[str, str]] = {
+    "a cached property, read first under no_grad": (
+        "no_grad_block",
+        ROADS
+        + """
+    @cached_property  # HERE
+    def weights(self):
+        return self.build()
+
+    def table(self):
+        return self.weights
+"""
+        + FORECAST,
+    ),
+    "lru_cache()": (
+        "no_grad_block",
+        ROADS
+        + """
+    @lru_cache(maxsize=None)  # HERE
+    def table(self):
+        return self.build()
+"""
+        + FORECAST,
+    ),
+    "an attribute that is set once, by a method that returns the result": (
+        "no_grad_block",
+        ROADS
+        + """
+    def table(self):
+        if not hasattr(self, "weights"):
+            self.weights = self.build()  # HERE
+        return self.weights
+"""
+        + FORECAST,
+    ),
+    "a dict that gets the result under a name": (
+        "no_grad_block",
+        ROADS
+        + """
+    def table(self):
+        if "table" not in self.kept:
+            made = torch.sigmoid(self.strength)
+            made = made / made.sum(1, keepdim=True)
+            self.kept["table"] = made  # HERE
+        return self.kept["table"]
+"""
+        + FORECAST,
+    ),
+    "a dict that a helper fills": (
+        "no_grad_block",
+        ROADS
+        + """
+    def table(self):
+        return self.once("table", self.build)
+
+    def once(self, name, make):
+        if name not in self.kept:
+            self.kept.update({name: make()})  # HERE
+        return self.kept[name]
+"""
+        + FORECAST,
+    ),
+    "weights normalized by the method that trains": (
+        "stale_optimizer_params",
+        UNITS
+        + """
+class Trainer:
+    def __init__(self, net):
+        self.net = net
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+
+    def fit(self):
+        self.net.normalize()  # HERE
+        train(self.net, self.optimizer)
+
+def main():
+    trainer = Trainer(Units())
+    trainer.fit()
+
+main()
+""",
+    ),
+    "weights normalized by a function that trains": (
+        "stale_optimizer_params",
+        UNITS
+        + """
+def fit(net, optimizer):
+    net.normalize()  # HERE
+    train(net, optimizer)
+
+def main():
+    net = Units()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    fit(net, optimizer)
+
+main()
+""",
+    ),
+    "weights normalized beside the optimizer": (
+        "stale_optimizer_params",
+        UNITS
+        + """
+def main():
+    net = Units()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    net.normalize()  # HERE
+    train(net, optimizer)
+
+main()
+""",
+    ),
+    "features of the points, computed when the object is made, and refused by a derivative": (
+        "graph_freed",
+        WAVES
+        + """
+class Points:
+    def __init__(self):
+        self.x = torch.linspace(0, 1, 8)[:, None].requires_grad_()
+        self.waves = encode(self.x)  # HERE
+
+    def residual(self, net):
+        u = net(self.waves)
+        return (slope(u, self.x) + u).square().mean()
+
+net, points = nn.Linear(2, 1), Points()
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    loss = points.residual(net)
+"""
+        + TRAIN,
+    ),
+    "the same in a function, before its loop": (
+        "graph_freed",
+        WAVES
+        + """
+def train(net):
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    x = torch.linspace(0, 1, 8)[:, None].requires_grad_()
+    waves = encode(x)  # HERE
+    for step in range(3):
+        u = net(waves)
+        loss = (slope(u, x) + u).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+train(nn.Linear(2, 1))
+""",
+    ),
+    "a model of several layers that gets one sample at a time": (
+        "batches_of_one_sample",
+        """
+class Clips(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.norm, self.head = nn.Conv1d(3, 4, 3), nn.BatchNorm1d(4), nn.Linear(4, 2)
+        self.after = nn.BatchNorm1d(2)
+
+    def forward(self, x):
+        return self.after(self.head(torch.relu(self.norm(self.stem(x))).amax(2)[:, None].expand(1, 2, 4)))
+
+def losses(net, clips):
+    return torch.stack([net(each[None]).square().mean() for each in clips])  # HERE
+
+def main():
+    net, clips = Clips(), [torch.randn(3, 8 + k) for k in range(6)]
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for step in range(3):
+        optimizer.zero_grad()
+        losses(net, clips).mean().backward()
+        optimizer.step()
+    net.eval()
+    with torch.no_grad():
+        net(clips[0][None])
+
+main()
+""",
+    ),
+    "the index that a line takes with the value": (
+        "index_as_value",
+        """
+net = nn.Linear(4, 3)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(3):
+    s, s2, r, a = torch.randn(16, 4), torch.randn(16, 4), torch.randn(16), torch.randint(3, (16, 1))
+    with torch.no_grad():
+        ranked, order = net(s2).sort(dim=1)
+        best = order[:, -1]  # HERE
+        goal = r + 0.9 * best
+    loss = F.mse_loss(net(s).gather(1, a)[:, 0], goal)
+"""
+        + TRAIN,
+    ),
+    "two losses that share a part, whose lines differ": (
+        "graph_freed",
+        """
+body, first, second = nn.Linear(4, 4), nn.Linear(4, 1), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*body.parameters(), *first.parameters(), *second.parameters()], lr=0.1)
+hidden = body(torch.randn(8, 4))
+one, other = first(hidden).square().mean(), second(hidden).mean()
+one.backward()  # HERE
+other.backward()
+optimizer.step()
+""",
+    ),
+    "an embedding under no_grad that is kept on the line of the block": (
+        "no_grad_block",
+        """
+encoder, head = nn.Linear(4, 4), nn.Linear(4, 1)
+optimizer = torch.optim.SGD([*encoder.parameters(), *head.parameters()], lr=0.1)
+with torch.no_grad():  # HERE
+    kept = encoder(torch.randn(8, 4))
+for step in range(4):
+    loss = head(kept).square().mean()
+"""
+        + TRAIN,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_the_first_alarm_names_the_line_to_edit(name: str, tmp_path: Path) -> None:
+    cause, script = WRONG[name]
+    assert_first_alarm(HEAD + script, cause, tmp_path)
